@@ -1,0 +1,7 @@
+[
+  (block)
+  (parameter_list)
+  (initializer)
+  (section_directive)
+  (comment)
+] @fold

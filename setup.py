@@ -1,0 +1,27 @@
+"""Only what pyproject.toml cannot say: the C extension of the grammar, built against Python's stable ABI."""
+
+from __future__ import annotations
+
+import sysconfig
+
+from setuptools import Extension, setup
+
+# The free-threaded builds have no stable ABI.
+STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
+SOURCES = "tclint/syntax"
+
+setup(
+    ext_modules=[
+        Extension(
+            "tclint.syntax._binding",
+            sources=[f"{SOURCES}/binding.c", f"{SOURCES}/src/parser.c", f"{SOURCES}/src/scanner.c"],
+            depends=[f"{SOURCES}/src/tree_sitter/parser.h"],
+            include_dirs=[f"{SOURCES}/src"],
+            define_macros=[("Py_LIMITED_API", "0x030A0000"), ("PY_SSIZE_T_CLEAN", None)]
+            if STABLE_ABI
+            else [],
+            py_limited_api=STABLE_ABI,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp310"}} if STABLE_ABI else {},
+)

@@ -1,0 +1,8 @@
+"""``python -m tclint``: the command, for environments whose scripts folder is not on PATH."""
+
+from __future__ import annotations
+
+from tclint.cli import main
+
+if __name__ == "__main__":
+    main()

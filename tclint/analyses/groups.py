@@ -1,0 +1,192 @@
+"""Outstanding groups of asynchronous operations, as sets of ages (PTX ISA 9.7.15.7, 9.7.9.25.3).
+
+An operation is open until a commit puts it into a group; a group is one older
+with every later commit, and ``wait_group N`` completes all but the newest N.
+Each operation carries the *set* of ages that it may have (one fact per age),
+which keeps ``wait_group 1`` in a pipelined loop exact: this iteration's group
+has age 0 there and stays, the last one's has age 1 and ends.
+"""
+
+from __future__ import annotations
+
+from tclint.cfg import Edge
+from tclint.dataflow.engine import Analysis
+from tclint.ir.nodes import Immediate, Instruction, Vector, registers
+from tclint.model import KernelModel
+
+__all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "WgmmaGroups"]
+
+OPEN = -1
+"""Issued, not committed."""
+OVERDUE = -2
+"""Issued, not committed, and a wait has passed since."""
+
+Copy = tuple[int, int, int]
+"""A register that holds a copy, the operation, and the register copied from."""
+State = tuple[frozenset[tuple[int, int]], frozenset[Copy]]
+EMPTY: State = (frozenset(), frozenset())
+
+
+class Groups(Analysis[State]):
+    """Facts ``(site, age)`` for the operations of one completion group, and copies of their results."""
+
+    group = ""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.deepest = 1 + max(
+            (self.depth(model.instruction(i)) for i in model.sites("wait", self.group)), default=0
+        )
+        self.results: dict[int, frozenset[int]] = {}
+        """Operation -> the registers that it writes asynchronously."""
+        self.sources: dict[int, frozenset[int]] = {}
+        """Operation -> the registers that it reads asynchronously and does not write."""
+        for site in model.sites("issue", self.group):
+            self._collect(site)
+        self.tracked = frozenset().union(*self.results.values()) if self.results else frozenset()
+        self.copied = self._copies()
+
+    def _collect(self, site: int) -> None:
+        instruction = self.model.instruction(site)
+        match = instruction.match
+        assert match is not None
+        written: list[int] = []
+        read: list[int] = []
+        for name in match.form.async_writes:
+            operand = instruction.named(name)
+            if operand is not None and not name.startswith("*"):
+                written.extend(registers(operand))
+        for name in match.form.async_reads:
+            operand = instruction.named(name)
+            if isinstance(operand, Vector):
+                read.extend(registers(operand))
+        self.results[site] = frozenset(written)
+        self.sources[site] = frozenset(read) - self.results[site]
+
+    def _copies(self) -> frozenset[int]:
+        """Registers that a chain of ``mov`` may fill from a tracked one."""
+        copies: set[int] = set()
+        if not self.tracked:
+            return frozenset()
+        moves: dict[int, list[int]] = {}
+        for instruction in self.model.function.instructions:
+            if is_move(instruction):
+                moves.setdefault(instruction.reads[0], []).append(instruction.writes[0])
+        work = [r for r in self.tracked if r in moves]
+        while work:
+            for register in moves.get(work.pop(), ()):
+                if register not in copies:
+                    copies.add(register)
+                    work.append(register)
+        return frozenset(copies)
+
+    @staticmethod
+    def depth(instruction: Instruction) -> int:
+        """The N of a wait; 0 for a wait without one."""
+        operand = instruction.role("depth")
+        return operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else 0
+
+    def boundary(self) -> State:
+        return EMPTY
+
+    def bottom(self) -> State:
+        return EMPTY
+
+    def join(self, a: State, b: State) -> State:
+        if a is b:
+            return a
+        return a[0] | b[0], a[1] | b[1]
+
+    def relevant(self, instruction: Instruction) -> bool:
+        match = instruction.match
+        if match is not None and match.form.group == self.group:
+            return True
+        copied = self.copied
+        if copied:
+            for register in instruction.writes:
+                if register in copied:
+                    return True
+        return False
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        facts, copies = state
+        match = instruction.match
+        if match is not None and match.form.group == self.group:
+            event = match.form.event
+            if event == "issue":
+                return facts | {(at, OPEN)}, copies
+            if event == "commit":
+                return frozenset(
+                    (s, 0 if age < 0 else min(age + 1, self.deepest)) for s, age in facts
+                ), copies
+            if event == "wait":
+                if match.form.completion == "all":
+                    return EMPTY
+                depth = self.depth(instruction)
+                left = frozenset((s, OVERDUE if age < 0 else age) for s, age in facts if age < depth)
+                if copies:
+                    still = {s for s, _ in left}
+                    copies = frozenset(c for c in copies if c[1] in still)
+                return left, copies
+        if not facts:
+            return state
+        written = instruction.writes
+        kept = frozenset(c for c in copies if c[0] not in written)
+        if is_move(instruction):
+            source, target = instruction.reads[0], written[0]
+            made = {(target, s, source) for s, _ in facts if source in self.results[s]}
+            made |= {(target, s, origin) for register, s, origin in copies if register == source}
+            kept |= {c for c in made if c[0] != c[2]}
+        return (facts, kept) if kept != copies else state
+
+    def edge(self, state: State, edge: Edge) -> State:
+        return EMPTY if edge.source in self.model.views.dispatchers else state
+
+    def only(self, state: State, site: int) -> State | None:
+        """*state* as far as it is about the operation *site*; None when that has ended."""
+        facts = frozenset(f for f in state[0] if f[0] == site)
+        return (facts, frozenset(c for c in state[1] if c[1] == site)) if facts else None
+
+
+class WgmmaGroups(Groups):
+    """wgmma-groups (9.7.15.7.2 and 9.7.15.7.3)."""
+
+    group = "wgmma"
+
+
+class Depth(Analysis[int]):
+    """The largest number of committed wgmma-groups that may be outstanding (saturating)."""
+
+    limit = 64
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+
+    def boundary(self) -> int:
+        return 0
+
+    def bottom(self) -> int:
+        return 0
+
+    def join(self, a: int, b: int) -> int:
+        return max(a, b)
+
+    def relevant(self, instruction: Instruction) -> bool:
+        return instruction.group == "wgmma" and instruction.event in ("commit", "wait")
+
+    def transfer(self, state: int, at: int, instruction: Instruction) -> int:
+        if instruction.event == "commit":
+            return min(state + 1, self.limit)
+        return min(state, Groups.depth(instruction))
+
+
+def is_move(instruction: Instruction) -> bool:
+    """A plain register-to-register ``mov``: renaming, not a use."""
+    return (
+        len(instruction.writes) == 1
+        and len(instruction.reads) == 1
+        and len(instruction.operands) == 2
+        and isinstance(instruction.operands[0], int)
+        and isinstance(instruction.operands[1], int)
+        and instruction.opcode.startswith("mov.")
+    )

@@ -1,0 +1,172 @@
+"""Outstanding tcgen05 operations of one thread (PTX ISA 9.7.16.6).
+
+A load or store of tensor memory is outstanding until ``tcgen05.wait``; an MMA,
+copy or shift until an mbarrier that a later ``tcgen05.commit`` of the same
+thread names has been waited for, or a CTA barrier passes that news on.
+"""
+
+from __future__ import annotations
+
+from tclint.analyses import threads as T
+from tclint.cfg import Edge
+from tclint.dataflow.engine import Analysis
+from tclint.ir.nodes import Instruction, Memory, Operand, registers
+from tclint.model import KernelModel
+
+__all__ = ["ISSUED", "USED", "Range", "TensorMemory"]
+
+ISSUED = 0
+"""Nothing has been done about it."""
+USED = 1
+"""A load of which a register was used: it has completed in practice, not by the letter of the ISA."""
+
+State = frozenset[tuple[int, int]]
+"""``(site, status)``. The status of an MMA, copy or shift that a commit tracks is that commit's site plus one."""
+
+_COLUMNS = {".32x32b": 1, ".16x64b": 2, ".16x128b": 4, ".16x256b": 8, ".16x32bx2": 1}
+"""Columns that one unit of .num covers (9.7.16.2.3)."""
+
+
+class Range:
+    """Columns of tensor memory: a value with its lane part removed, and how many at least."""
+
+    __slots__ = ("columns", "lanes", "start")
+
+    def __init__(self, start: int, columns: int, lanes: int) -> None:
+        self.start = start
+        self.columns = columns
+        self.lanes = lanes
+
+
+class TensorMemory(Analysis[State]):
+    """Facts ``(site, status)``."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.loads = frozenset(model.sites("issue", "tcgen05.ld"))
+        self.stores = frozenset(model.sites("issue", "tcgen05.st"))
+        self.operations = frozenset(model.sites("issue", "tcgen05"))
+        self.filled: dict[int, set[int]] = {}
+        """Register -> the loads that write it."""
+        for site in self.loads:
+            operand = model.instruction(site).role("destination")
+            for register in registers(operand) if operand is not None else ():
+                self.filled.setdefault(register, set()).add(site)
+        self._ranges: dict[tuple[int, str], Range | None] = {}
+        self._same: dict[tuple[int, int], bool] = {}
+        self._pair = {i: self._cta_group(i) for i in (*self.operations, *model.sites("commit", "tcgen05"))}
+
+    def _cta_group(self, site: int) -> str:
+        match = self.model.instruction(site).match
+        return match.binding.get("cta_group", "") if match else ""
+
+    # ------------------------------------------------------------ dataflow
+
+    def boundary(self) -> State:
+        return frozenset()
+
+    def bottom(self) -> State:
+        return frozenset()
+
+    def join(self, a: State, b: State) -> State:
+        return a | b
+
+    def relevant(self, instruction: Instruction) -> bool:
+        match = instruction.match
+        if match is not None and match.form.event:
+            event, group = match.form.event, match.form.group
+            if group in ("tcgen05", "tcgen05.ld", "tcgen05.st") or event in (
+                "mbarrier-wait", "barrier-sync", "barrier-wait", "mbarrier-arrive", "barrier-arrive", "tmem-dealloc",
+            ):  # fmt: skip
+                return True
+        filled = self.filled
+        if filled:
+            for register in instruction.reads:
+                if register in filled:
+                    return True
+            if instruction.guard in filled:
+                return True
+        return False
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        if state and self.filled and instruction.group != "tcgen05.ld":
+            used = {s for r in instruction.reads for s in self.filled.get(r, ()) if (s, ISSUED) in state}
+            if used:
+                state = frozenset((s, USED if s in used else status) for s, status in state)
+        event, group = instruction.event, instruction.group
+        if event == "issue" and group in ("tcgen05", "tcgen05.ld", "tcgen05.st"):
+            return frozenset(f for f in state if f[0] != at or group == "tcgen05") | {(at, ISSUED)}
+        if event == "wait" and group in ("tcgen05.ld", "tcgen05.st"):
+            done = self.loads if group == "tcgen05.ld" else self.stores
+            return frozenset(f for f in state if f[0] not in done)
+        if event == "commit" and group == "tcgen05":
+            pair = self._pair[at]
+            tracked = {s for s, _ in state if s in self.operations and self._pair[s] == pair}
+            left = frozenset(f for f in state if f[1] != ISSUED or f[0] not in tracked)
+            return left | {(s, at + 1) for s in tracked}
+        if event == "mbarrier-wait":
+            committed = [f for f in state if f[0] in self.operations and f[1] != ISSUED]
+            seen = {s for s, status in committed if self._observes(at, status - 1)}
+            return state.difference(f for f in committed if f[0] in seen) if seen else state
+        if event in ("barrier-sync", "barrier-wait") and not instruction.opcode.startswith("bar.warp"):
+            # Another thread may have waited and now passes the news on.
+            return frozenset(f for f in state if f[0] not in self.operations or f[1] == ISSUED)
+        return state
+
+    def _observes(self, wait: int, commit: int) -> bool:
+        """Whether the wait may be for the mbarrier that the commit signals."""
+        key = (wait, commit)
+        if key not in self._same:
+            model = self.model
+            a, b = model.value(wait, "mbarrier"), model.value(commit, "mbarrier")
+            self._same[key] = a is None or b is None or model.values.apart(a, 8, b, 8) is not True
+        return self._same[key]
+
+    def edge(self, state: State, edge: Edge) -> State:
+        return frozenset() if state and edge.source in self.model.views.dispatchers else state
+
+    def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
+        """One operation followed along a path; None when it has ended, or is issued anew."""
+        if at == site:
+            return None
+        after = frozenset(f for f in self.transfer(state, at, instruction) if f[0] == site)
+        return after or None
+
+    # ------------------------------------------------------------ addresses
+
+    def range(self, site: int, role: str) -> Range | None:
+        """The columns that *role* of the instruction at *site* covers, at least; None without such an address."""
+        key = (site, role)
+        if key not in self._ranges:
+            self._ranges[key] = self._range(site, role)
+        return self._ranges[key]
+
+    def _range(self, site: int, role: str) -> Range | None:
+        model = self.model
+        instruction = model.instruction(site)
+        operand: Operand | None = instruction.role(role)
+        if operand is None or (role == "a" and not isinstance(operand, Memory)):
+            return None
+        values = model.values
+        terms, constant = values.linear(values.operand(operand, site))
+        columns = tuple((t, f) for t, f in terms if f % 65536)
+        start = values._sum(columns, constant & 0xFFFF)
+        width = 1
+        match = instruction.match
+        if match is not None and instruction.group in ("tcgen05.ld", "tcgen05.st"):
+            shape, num = match.binding.get("shape", ""), match.number("num")
+            width = _COLUMNS.get(shape, 1) * (num or 1)
+        elif instruction.event == "tmem-dealloc":
+            count = instruction.role("columns")
+            known = values.known(values.operand(count, site)) if count is not None else None
+            width = known or 1
+        return Range(start, width, constant >> 16)
+
+    def meet(self, a: Range | None, b: Range | None) -> bool:
+        """Whether two ranges provably share a column (and start in the same lane)."""
+        if a is None or b is None or a.lanes != b.lanes:
+            return False
+        return self.model.values.apart(a.start, a.columns, b.start, b.columns) is False
+
+    def role_of(self, threads: int) -> str:
+        return T.describe(threads, self.model.values.threads)

@@ -1,0 +1,169 @@
+"""Sets of threads, and functions of the thread index evaluated for all of them at once.
+
+A thread set is an int with one bit for each thread of a CTA. A value that
+depends on the thread index alone is held bit-sliced: :class:`Planes` has one
+such int for each of its 32 bits, so one big-int operation works on every
+thread. Whether a predicate splits a warp, or which warps take a branch, is
+then exact and costs microseconds.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+__all__ = ["LIMIT", "Planes", "compare", "describe", "full", "index", "lane_zero", "partial_groups"]
+
+LIMIT = 1024
+"""Threads of a CTA at most (every target)."""
+WIDTH = 32
+
+Planes = tuple[int, ...]
+
+
+@lru_cache(maxsize=64)
+def full(threads: int) -> int:
+    """All of *threads* threads."""
+    return (1 << threads) - 1
+
+
+@lru_cache(maxsize=64)
+def lane_zero(threads: int) -> int:
+    """The first thread of every warp."""
+    return sum(1 << t for t in range(0, threads, 32))
+
+
+@lru_cache(maxsize=8)
+def index(threads: int) -> Planes:
+    """The thread index itself."""
+    planes = []
+    for bit in range(WIDTH):
+        planes.append(sum(1 << t for t in range(threads) if t >> bit & 1) if bit < 11 else 0)
+    return tuple(planes)
+
+
+def constant(value: int, threads: int) -> Planes:
+    """The same value in every thread."""
+    every = full(threads)
+    return tuple(every if value >> bit & 1 else 0 for bit in range(WIDTH))
+
+
+def add(a: Planes, b: Planes) -> Planes:
+    carry = 0
+    out = []
+    for x, y in zip(a, b, strict=True):
+        half = x ^ y
+        out.append(half ^ carry)
+        carry = (x & y) | (half & carry)
+    return tuple(out)
+
+
+def negate(a: Planes, threads: int) -> Planes:
+    every = full(threads)
+    return add(tuple(every ^ x for x in a), constant(1, threads))
+
+
+def scale(a: Planes, factor: int, threads: int) -> Planes:
+    """*a* times the constant *factor*."""
+    total = constant(0, threads)
+    magnitude = abs(factor) & 0xFFFFFFFF
+    bit = 0
+    while magnitude >> bit:
+        if magnitude >> bit & 1:
+            total = add(total, shift_left(a, bit))
+        bit += 1
+    return negate(total, threads) if factor < 0 else total
+
+
+def shift_left(a: Planes, by: int) -> Planes:
+    return ((0,) * by + a)[:WIDTH] if by < WIDTH else (0,) * WIDTH
+
+
+def shift_right(a: Planes, by: int, arithmetic: bool) -> Planes:
+    fill = a[-1] if arithmetic else 0
+    return a[by:] + (fill,) * by if by < WIDTH else (fill,) * WIDTH
+
+
+def narrow(a: Planes, width: int, signed: bool) -> Planes:
+    """The low *width* bits of *a*, extended by their sign or by zeros."""
+    return a[:width] + ((a[width - 1] if signed else 0),) * (WIDTH - width)
+
+
+def compare(relation: str, a: Planes, b: Planes, signed: bool, threads: int) -> int:
+    """The threads in which ``a relation b`` holds; *relation* is ``eq`` or ``lt``."""
+    every = full(threads)
+    if relation == "eq":
+        differ = 0
+        for x, y in zip(a, b, strict=True):
+            differ |= x ^ y
+        return every ^ differ
+    less = 0
+    for bit, (x, y) in enumerate(zip(a, b, strict=True)):
+        if signed and bit == WIDTH - 1:
+            x, y = y, x
+        less = (~x & y & every) | (~(x ^ y) & less & every)
+    return less
+
+
+def broadcast(a: Planes, lane: int, threads: int) -> Planes:
+    """Every warp takes the value of its *lane*."""
+    first = lane_zero(threads)
+    spread = (1 << 32) - 1
+    return tuple(((plane >> lane) & first) * spread for plane in a)
+
+
+def partial_groups(taken: int, active: int, size: int) -> bool:
+    """Whether *taken* has some but not all of the *active* threads of an aligned group of *size*."""
+    other = active & ~taken
+    taken &= active
+    if not taken or not other:
+        return False
+    group = (1 << size) - 1
+    at = 0
+    while taken >> at:
+        if taken >> at & group and other >> at & group:
+            return True
+        at += size
+    return False
+
+
+def whole(taken: int, size: int) -> int:
+    """*taken* with every aligned group of *size* that it touches made whole."""
+    group = (1 << size) - 1
+    found, at = 0, 0
+    while taken >> at:
+        if taken >> at & group:
+            found |= group << at
+        at += size
+    return found
+
+
+def describe(taken: int, threads: int) -> str:
+    """A thread set in words: ``all threads``, ``warps 4-7``, ``thread 0``, ``lane 0 of warp 1``."""
+    every = full(threads)
+    taken &= every
+    if taken == every:
+        return "all threads"
+    if not taken:
+        return "no thread"
+    if taken & (taken - 1) == 0:
+        thread = taken.bit_length() - 1
+        return f"thread {thread}" if thread % 32 or thread == 0 else f"lane 0 of warp {thread // 32}"
+    warps = [w for w in range((threads + 31) // 32) if taken >> 32 * w & 0xFFFFFFFF]
+    lanes = {taken >> 32 * w & 0xFFFFFFFF for w in warps}
+    names = _ranges(warps)
+    where = f"warp {names}" if len(warps) == 1 else f"warps {names}"
+    if lanes == {0xFFFFFFFF}:
+        return where
+    if lanes == {1}:
+        return f"lane 0 of {where}"
+    return f"some lanes of {where}"
+
+
+def _ranges(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and runs[-1][1] == n - 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

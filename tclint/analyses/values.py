@@ -1,0 +1,1197 @@
+"""What registers hold: one sparse, demand-driven analysis of values.
+
+A value is a number: an index into a hash-consed list of expression nodes, so
+equal numbers mean equal values. Nothing is computed for a register nobody asks
+about. Definitions are found as in Braun et al., *Simple and Efficient
+Construction of SSA Form* (2013), from the use backwards, and a guarded
+definition becomes a select over its guard.
+
+Four questions are answered over the same nodes because they need each other:
+base plus constant (:meth:`Values.linear`), the threads for which a predicate
+holds (:meth:`Values.may`), its truth under assumptions
+(:meth:`Values.decide`), and uniformity (:meth:`Values.level`).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any
+
+from tclint.analyses import threads as T
+from tclint.cfg import CFG
+from tclint.ir.nodes import (
+    Function,
+    Immediate,
+    Instruction,
+    Memory,
+    Not,
+    Operand,
+    Pair,
+    Special,
+    Symbol,
+    Vector,
+    registers,
+)
+
+__all__ = ["Facts", "Level", "Values"]
+
+Node = tuple[Any, ...]
+_DEEP = 120
+"""Definition chains longer than this stay opaque; real addresses are far shorter."""
+
+
+class Facts(dict[int, bool]):
+    """Predicate values known to hold or not; immutable once made, so what follows from it is kept with it."""
+
+    __slots__ = ("bounds", "decided", "fragile")
+
+    def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
+        super().__init__(known)
+        self.decided: dict[int, bool | None] = {}
+        self.bounds: dict[int, list[tuple[Node, bool]]] | None = None
+        self.fragile: tuple[tuple[int, frozenset[tuple[str, int]]], ...] | None = None
+
+
+class Level(IntEnum):
+    """At which scope a value is the same in all threads (smaller: wider)."""
+
+    CTA = 0
+    WARPGROUP = 1
+    WARP = 2
+    UNKNOWN = 3
+    """Nothing is shown either way; never a reason for a finding."""
+    DIVERGENT = 4
+    """Shown to differ between threads of one warp."""
+
+
+_CTA_SPECIALS = (
+    "ntid nctaid ctaid cluster_ctaid cluster_nctaid clusterid nclusterid nwarpid gridid is_explicit_cluster "
+    "cluster_ctarank cluster_nctarank total_smem_size aggr_smem_size dynamic_smem_size smid nsmid"
+).split()
+_CLOCK = re.compile(r"%(?:clock|globaltimer|pm\d)")
+"""Special registers that differ from one reading to the next (10.25 to 10.31)."""
+_RELATIONS = {
+    # relation -> (canonical relation, swap operands, negate)
+    ".eq": ("eq", False, False), ".ne": ("eq", False, True),
+    ".lt": ("lt", False, False), ".ge": ("lt", False, True), ".gt": ("lt", True, False), ".le": ("lt", True, True),
+    ".lo": ("lt", False, False), ".hs": ("lt", False, True), ".hi": ("lt", True, False), ".ls": ("lt", True, True),
+}  # fmt: skip
+_TRANSPARENT = frozenset(("cvta", "mov"))
+_WIDTHS = {"8": 8, "16": 16, "32": 32, "64": 64}
+
+
+def _width(type_name: str) -> int:
+    return _WIDTHS.get(type_name.lstrip(".busf"), 32)
+
+
+def _signed(value: int, width: int) -> int:
+    value &= (1 << width) - 1
+    return value - (1 << width) if value >> (width - 1) else value
+
+
+class Values:
+    """The values of one function. Ask; nothing is computed beforehand but the index of definitions."""
+
+    def __init__(self, function: Function, cfg: CFG) -> None:
+        self.function = function
+        self.cfg = cfg
+        self.nodes: list[Node] = []
+        self._ids: dict[Node, int] = {}
+        self._alias: dict[int, int] = {}
+        self._args: dict[int, tuple[int, ...]] = {}  # of phis
+        self._after: dict[tuple[int, int], int] = {}
+        self._entry: dict[tuple[int, int], int] = {}
+        self._planes: dict[int, T.Planes | None] = {}
+        self._masks: dict[int, int | None] = {}
+        self._levels: dict[int, Level] = {}
+        self._volatile: dict[int, frozenset[tuple[str, int]]] = {}
+        self._depth = 0
+        self._open: set[int] = set()  # stand-ins for definitions that are being computed
+        self._touched: set[int] = set()  # those of them that the present definition has read
+        self._opaque: set[int] = set()  # those of them that something was computed from
+        self._waiting: dict[int, list[int]] = {}  # stand-in -> phis that it is an argument of
+        self._words: frozenset[int] | None = None
+        self.defs: dict[int, list[int]] = {}
+        for i, instruction in enumerate(function.instructions):
+            for register in instruction.writes:
+                self.defs.setdefault(register, []).append(i)
+        self.threads = self._thread_count()
+        self.one_dimensional = self._is_one_dimensional()
+
+    # ------------------------------------------------------------ shape of the CTA
+
+    def _thread_count(self) -> int:
+        shape = self.function.directives.get(".reqntid") or self.function.directives.get(".maxntid") or ()
+        total = 1
+        for n in shape:
+            total *= n
+        return min(max((total + 31) // 32 * 32, 32), T.LIMIT) if shape else T.LIMIT
+
+    def _is_one_dimensional(self) -> bool:
+        """Whether %tid.x numbers the threads: the launch is one-dimensional, or the kernel never looks further."""
+        shape = self.function.directives.get(".reqntid")
+        if shape:
+            return all(n == 1 for n in shape[1:])
+        for instruction in self.function.instructions:
+            if instruction.match is not None and len(instruction.operands) == 2:
+                source = instruction.operands[1]
+                if isinstance(source, Special) and source.name in ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z"):
+                    return False
+        return True
+
+    # ------------------------------------------------------------ nodes
+
+    def _node(self, *parts: object) -> int:
+        found = self._ids.get(parts)
+        if found is None:
+            found = self._ids[parts] = len(self.nodes)
+            self.nodes.append(parts)
+        return found
+
+    def find(self, value: int) -> int:
+        """*value*, or what it turned out to equal."""
+        while value in self._alias:
+            value = self._alias[value]
+        return value
+
+    def node(self, value: int) -> Node:
+        """The expression behind *value*: a kind and its parts."""
+        return self.nodes[self.find(value)]
+
+    def constant(self, number: int) -> int:
+        """The value of an integer constant."""
+        return self._node("const", number)
+
+    def known(self, value: int) -> int | None:
+        """The integer that *value* is known to be."""
+        node = self.nodes[self.find(value)]
+        if node[0] != "const":
+            return None
+        number: int = node[1]
+        return number
+
+    # ------------------------------------------------------------ reading registers
+
+    def operand(self, operand: Operand | None, at: int) -> int:
+        """The value of an operand as the instruction at *at* reads it."""
+        if isinstance(operand, int):
+            return self.before(operand, at)
+        if isinstance(operand, Immediate):
+            return (
+                self.constant(operand.value)
+                if isinstance(operand.value, int)
+                else self._node("float", operand.value)
+            )
+        if isinstance(operand, Symbol):
+            base = self._node("symbol", operand.name)
+            return self._sum(((base, 1),), operand.offset) if operand.offset else base
+        if isinstance(operand, Special):
+            return (
+                self._node("unknown", at, -1)
+                if _CLOCK.match(operand.name)
+                else self._node("special", operand.name)
+            )
+        if isinstance(operand, Not):
+            return self.negate(self.before(operand.register, at))
+        if isinstance(operand, Memory):
+            return self.add(self.operand(operand.base, at), self.constant(operand.offset))
+        if isinstance(operand, Vector):
+            return self._node("vector", *(self.operand(item, at) for item in operand.items))
+        return self._node("unknown", at, -1)
+
+    def before(self, register: int, at: int) -> int:
+        """The value of *register* just before the instruction at *at*."""
+        defs = self.defs.get(register)
+        if not defs:
+            return self._node("undefined", register)
+        return self._read(register, self.cfg.block_of[at], at)
+
+    def after_block(self, register: int, block: int) -> int:
+        """The value of *register* at the end of *block*."""
+        if register not in self.defs:
+            return self._node("undefined", register)
+        return self._read(register, block, self.cfg.blocks[block].end)
+
+    def _read(self, register: int, block: int, at: int) -> int:
+        value = self.find(self._reaching(register, block, at))
+        if value in self._open:
+            self._touched.add(value)
+        return value
+
+    def _reaching(self, register: int, block: int, at: int) -> int:
+        """The value that reaches instruction *at* of *block* (or its end)."""
+        defs = self.defs[register]
+        blocks, predecessors = self.cfg.blocks, self.cfg.predecessors
+        if len(defs) == 1 and self.function.instructions[defs[0]].guard < 0:
+            return self._defined(register, defs[0])
+        crossed: list[int] = []
+        while True:
+            k = bisect_left(defs, at) - 1
+            if k >= 0 and defs[k] >= blocks[block].start:
+                value = self._defined(register, defs[k])
+                break
+            known = self._entry.get((register, block))
+            if known is not None:
+                value = known
+                break
+            sources = {edge.source for edge in predecessors[block] if edge.source in self.cfg.rank}
+            if len(sources) == 1 and block != 0:
+                crossed.append(block)
+                (block,) = sources
+                at = blocks[block].end
+                if len(crossed) > len(blocks):
+                    value = self._node("undefined", register)
+                    break
+                continue
+            if not sources or block == 0:
+                value = self._node("undefined", register)
+            else:
+                value = self._phi(register, block, sorted(sources))
+            break
+        for passed in crossed:
+            self._entry[register, passed] = value
+        return value
+
+    def _phi(self, register: int, block: int, sources: list[int]) -> int:
+        phi = self._node("phi", block, register)
+        if self._depth > _DEEP:
+            return phi
+        self._entry[register, block] = phi
+        self._depth += 1
+        arguments = tuple(self._reaching(register, p, self.cfg.blocks[p].end) for p in sources)
+        self._depth -= 1
+        distinct = {self.find(a) for a in arguments} - {phi}
+        if len(distinct) == 1:
+            (same,) = distinct
+            self._alias[phi] = same
+            self._entry[register, block] = same
+            return same
+        self._args[phi] = arguments
+        for argument in distinct & self._open:
+            self._waiting.setdefault(argument, []).append(phi)
+        return phi
+
+    def arguments(self, phi: int) -> tuple[int, ...]:
+        """What a phi chooses between; empty when that was not followed."""
+        return tuple(self.find(a) for a in self._args.get(phi, ()))
+
+    def _defined(self, register: int, at: int) -> int:
+        """The value of *register* just after the instruction at *at*, which writes it."""
+        key = (register, at)
+        found = self._after.get(key)
+        if found is not None:
+            return self.find(found)
+        stand_in = self._node("unknown", at, register)
+        if self._depth > _DEEP:
+            self._opaque.add(stand_in)
+            return stand_in
+        # A definition in terms of itself stays opaque, but round a loop a phi stands between.
+        self._after[key] = stand_in
+        self._open.add(stand_in)
+        outer, self._touched = self._touched, set()
+        self._depth += 1
+        instruction = self.function.instructions[at]
+        value = self._computed(instruction, at, register)
+        if instruction.guard >= 0:
+            previous = self.before(register, at)
+            guard = self.before(instruction.guard, at)
+            value = self.select(self.negate(guard) if instruction.negated else guard, value, previous)
+        self._depth -= 1
+        self._opaque |= self._touched - {value}  # a mere copy computes nothing
+        self._touched = outer
+        self._open.discard(stand_in)
+        self._after[key] = value
+        waiting = self._waiting.pop(stand_in, ())
+        if waiting and value != stand_in and stand_in not in self._opaque:
+            self._alias[stand_in] = value
+            for phi in waiting:
+                distinct = {self.find(a) for a in self._args[phi]} - {phi}
+                if len(distinct) == 1 and phi not in self._alias:
+                    (self._alias[phi],) = distinct
+        return self.find(value)
+
+    # ------------------------------------------------------------ what instructions compute
+
+    def _computed(self, instruction: Instruction, at: int, register: int) -> int:
+        match = instruction.match
+        unknown = ("unknown", at, register)
+        if match is None:
+            return self._node(*unknown)
+        form, operands = match.form, instruction.operands
+        if form.event == "elect":
+            destination = operands[0]
+            if isinstance(destination, Pair) and destination.second == register:
+                # Elections of one warp with one mask elect the same lane (9.7.13.14).
+                return self._node("elect", self.operand(operands[1], at))
+            return self._node(*unknown)
+        name = form.compute
+        if form.event == "shuffle" and ".idx" in match.modifiers and ".sync" in match.modifiers:
+            lane, bounds = (self.known(self.operand(o, at)) for o in operands[2:4])
+            # Segments (bits 8 to 12) and a lower bound (bits 0 to 4) make it less than a broadcast (9.7.9.6).
+            whole = bounds is not None and bounds & 0x1F1F == 0x1F
+            if (
+                lane is not None
+                and whole
+                and isinstance(operands[0], int | Pair)
+                and register == registers(operands[0])[0]
+            ):
+                source = self.operand(operands[1], at)
+                return source if self._same_in_warp(source) else self._node("broadcast", source, lane & 31)
+            return self._node(*unknown)
+        if form.event in ("vote", "redux") or (form.event == "match" and ".all" in match.modifiers):
+            return self._node("collective", at, register)
+        if form.memory and "read" in form.memory[0][0] and not name:
+            return self._loaded(instruction, at, register)
+        if not name:
+            return self._node(*unknown)
+        if any(isinstance(o, Vector) for o in operands):
+            return self._packed(instruction, at, register)
+        arguments = [self.operand(o, at) for o in operands[1:]]
+        destination = operands[0]
+        types = [m for m in match.modifiers if m[1:2] in "busf" and m[2:].rstrip("x2").isdigit()]
+        type_name = types[0] if types else ".b32"
+        value = self._apply(name, type_name, match.modifiers, arguments)
+        if value is None:
+            value = self._node("op", name, match.modifiers, *arguments)
+        if isinstance(destination, Pair) and destination.first != register:
+            if name != "setp":
+                return self._node(*unknown)
+            # The second result negates the comparison, not what it is combined with (9.7.6.2).
+            compared = self._compared(match.modifiers, type_name, arguments[:2])
+            if "f" in type_name or compared is None:
+                return self._node(*unknown) if arguments[2:] else self.negate(value)
+            negated = self.negate(compared)
+            return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
+        return value
+
+    def _loaded(self, instruction: Instruction, at: int, register: int) -> int:
+        match = instruction.match
+        assert match is not None
+        address = next((o for o in instruction.operands if isinstance(o, Memory)), None)
+        which = instruction.writes.index(register) if register in instruction.writes else 0
+        value = self.operand(address, at)
+        space = match.space
+        if space.startswith(".const") or (space.startswith(".param") and self._is_kernel_parameter(address)):
+            return self._node("parameter", value, which)
+        if space.startswith(".param"):
+            return self._node("unknown", at, register)  # what a caller gave or a call returned
+        if space.startswith(".shared") and value in self._allocation_words():
+            return self._node("allocated", value)
+        if "read" in match.form.memory[0][0] and "write" in " ".join(m for m, _ in match.form.memory):
+            return self._node("unknown", at, register)
+        return self._node("load", at, space, value, which)
+
+    def _is_kernel_parameter(self, address: Operand | None) -> bool:
+        """Whether *address* names a parameter of the kernel: the same in every thread, for good."""
+        if not self.function.entry or not isinstance(address, Memory):
+            return False
+        base = address.base
+        return isinstance(base, int) or (
+            isinstance(base, Symbol) and any(p.name == base.name for p in self.function.parameters)
+        )
+
+    def _allocation_words(self) -> frozenset[int]:
+        """Addresses of the shared words to which ``tcgen05.alloc`` writes the addresses of tensor memory."""
+        if self._words is None:
+            self._words = frozenset()
+            words = set()
+            for use in self.function.uses:
+                if use.match is not None and use.match.form.event == "tmem-alloc":
+                    for i in use.sites:
+                        instruction = self.function.instructions[i]
+                        words.add(self.find(self.operand(instruction.role("destination"), i)))
+            self._words = frozenset(words)
+        return self._words
+
+    def _same_in_warp(self, value: int) -> bool:
+        """Whether *value* is uniform by its form alone, without following control flow."""
+        node = self.node(value)
+        if node[0] in ("const", "symbol", "parameter", "allocated"):
+            return True
+        if node[0] == "sum":
+            return all(self._same_in_warp(t) for t, _ in node[1])
+        planes = self.planes(value)
+        return planes is not None and self._plane_level(planes) <= Level.WARP
+
+    def _packed(self, instruction: Instruction, at: int, register: int) -> int:
+        """``mov`` between a register and its parts."""
+        operands = instruction.operands
+        if len(operands) == 2 and isinstance(operands[0], Vector) and not isinstance(operands[1], Vector):
+            items = operands[0].items
+            if register in items:
+                return self._node("part", items.index(register), len(items), self.operand(operands[1], at))
+        if len(operands) == 2 and isinstance(operands[1], Vector):
+            parts = [self.operand(item, at) for item in operands[1].items]
+            if len(parts) == 2 and self.known(parts[1]) == 0:
+                return parts[0]
+            return self._node("pack", *parts)
+        return self._node("unknown", at, register)
+
+    def _apply(self, name: str, type_name: str, modifiers: tuple[str, ...], a: list[int]) -> int | None:
+        """*name* over argument values, simplified; None when it stays an opaque operation."""
+        if ("f" in type_name and name not in ("mov", "selp")) or ".sat" in modifiers:
+            return None
+        width = _width(type_name)
+        root = name.partition(".")[0]
+        if root in _TRANSPARENT and a:
+            return a[0]
+        if root == "cvt" and a:
+            types = [m for m in modifiers if m[1:2] in "busf" and m[2:].isdigit()]
+            if len(types) != 2 or any(t[1] == "f" for t in types):
+                return None
+            number = self.known(a[0])
+            if number is not None:
+                narrow = _width(types[1])
+                number = _signed(number, narrow) if types[1][1] == "s" else number & ((1 << narrow) - 1)
+                return self.constant(_signed(number, _width(types[0])))
+            # Widening and narrowing keep an address and a small index what they are.
+            return a[0] if min(_width(types[0]), _width(types[1])) >= 32 else None
+        if root == "add" and len(a) == 2:
+            return self.add(a[0], a[1], width)
+        if root == "sub" and len(a) == 2:
+            return self.add(a[0], self.times(a[1], -1, width), width)
+        if root == "neg" and len(a) == 1:
+            return self.times(a[0], -1, width)
+        if root in ("mul", "mul24", "mad") and len(a) >= 2:
+            if ".hi" in modifiers:
+                return None
+            product = self.multiply(a[0], a[1], width * 2 if ".wide" in modifiers else width)
+            if product is None or root != "mad":
+                return product
+            return self.add(product, a[2], width * 2 if ".wide" in modifiers else width)
+        if root == "shl" and len(a) == 2:
+            by = self.known(a[1])
+            if by is None:
+                return None
+            by &= 0xFFFFFFFF
+            return self.times(a[0], 1 << by, width) if by < width else self.constant(0)
+        if root in ("and", "or", "xor", "not") and ".pred" in modifiers:
+            if root == "not":
+                return self.negate(a[0])
+            return self.logic(root, a[0], a[1])
+        if root == "setp":
+            return self._compared(modifiers, type_name, a)
+        if root == "selp" and len(a) == 3:
+            return self.select(a[2], a[0], a[1])
+        numbers = [self.known(x) for x in a]
+        if root in ("and", "or", "xor", "not", "shr", "min", "max", "rem", "div") and None not in numbers:
+            return self._folded(root, type_name, [n for n in numbers if n is not None])
+        if root == "and" and len(a) == 2:
+            for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
+                if mask is not None:
+                    return self._masked(value, mask, width)
+        if root in ("or", "xor") and len(a) == 2:
+            for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
+                if mask == 0:
+                    return value
+        if root in ("or", "xor", "and", "min", "max") and len(a) == 2:
+            return self._node("op", root, type_name, *sorted(a))
+        if root == "shr" and len(a) == 2:
+            if numbers[1] == 0:
+                return a[0]
+            return self._node("op", "shr", type_name, *a)
+        return None
+
+    def _folded(self, root: str, type_name: str, n: list[int]) -> int | None:
+        width = _width(type_name)
+        every = (1 << width) - 1
+        signed = type_name[1:2] == "s"
+        x = [_signed(v, width) if signed else v & every for v in n]
+        if root == "shr":
+            value = x[0] >> min(x[1] & 0xFFFFFFFF, width)
+        elif root == "not":
+            value = ~x[0]
+        elif root in ("rem", "div"):
+            if x[1] == 0:
+                return None
+            quotient = abs(x[0]) // abs(x[1]) * (1 if (x[0] < 0) == (x[1] < 0) else -1)
+            value = quotient if root == "div" else x[0] - quotient * x[1]
+        else:
+            value = {"and": x[0] & x[1], "or": x[0] | x[1], "xor": x[0] ^ x[1], "min": min(x), "max": max(x)}[
+                root
+            ]
+        return self.constant(_signed(value, width))
+
+    def _masked(self, value: int, mask: int, width: int) -> int:
+        every = (1 << width) - 1
+        mask &= every
+        if mask == 0:
+            return self.constant(0)
+        if mask == every:
+            return value
+        node = self.node(value)
+        if node[0] == "op" and node[1] == "mask":
+            return self._masked(node[2], mask & node[3], width)
+        return self._node("op", "mask", self.find(value), mask)
+
+    # ------------------------------------------------------------ sums
+
+    def _terms(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
+        node = self.node(value)
+        if node[0] == "const":
+            return (), node[1]
+        if node[0] == "sum":
+            return node[1], node[2]
+        return ((self.find(value), 1),), 0
+
+    def _sum(self, terms: tuple[tuple[int, int], ...], constant: int) -> int:
+        if not terms:
+            return self.constant(constant)
+        if constant == 0 and len(terms) == 1 and terms[0][1] == 1:
+            return terms[0][0]
+        return self._node("sum", terms, constant)
+
+    def add(self, a: int, b: int, width: int = 64) -> int:
+        """a + b as a sum of terms."""
+        ta, ca = self._terms(a)
+        tb, cb = self._terms(b)
+        if not tb:
+            return self._sum(ta, _signed(ca + cb, width))
+        if not ta:
+            return self._sum(tb, _signed(ca + cb, width))
+        total = dict(ta)
+        for term, factor in tb:
+            total[term] = total.get(term, 0) + factor
+        if len(total) > 12:
+            return self._node("op", "add", *sorted((a, b)))
+        terms = tuple(sorted((t, f) for t, f in total.items() if f))
+        return self._sum(terms, _signed(ca + cb, width))
+
+    def times(self, a: int, factor: int, width: int = 64) -> int:
+        """a times a constant."""
+        if factor == 0:
+            return self.constant(0)
+        terms, constant = self._terms(a)
+        return self._sum(
+            tuple((t, _signed(f * factor, 64)) for t, f in terms), _signed(constant * factor, width)
+        )
+
+    def multiply(self, a: int, b: int, width: int) -> int | None:
+        """a times b when one is a constant."""
+        for x, y in ((a, b), (b, a)):
+            number = self.known(x)
+            if number is not None:
+                return self.times(y, number, width)
+        return None
+
+    def linear(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
+        """*value* as terms with their factors, plus a constant; equal terms mean a known distance."""
+        return self._terms(self.find(value))
+
+    # ------------------------------------------------------------ predicates
+
+    def negate(self, p: int) -> int:
+        node = self.node(p)
+        if node[0] == "not":
+            inner: int = node[1]
+            return inner
+        number = self.known(p)
+        if number is not None:
+            return self.constant(int(not number))
+        return self._node("not", self.find(p))
+
+    def logic(self, root: str, p: int, q: int) -> int:
+        p, q = self.find(p), self.find(q)
+        for x, y in ((p, q), (q, p)):
+            number = self.known(x)
+            if number is not None:
+                truth = bool(number)
+                if root == "and":
+                    return y if truth else self.constant(0)
+                if root == "or":
+                    return self.constant(1) if truth else y
+                return self.negate(y) if truth else y
+        if p == q:
+            return p if root != "xor" else self.constant(0)
+        if self.negate(p) == q:
+            return self.constant(0 if root == "and" else 1)
+        return self._node("logic", root, *sorted((p, q)))
+
+    def select(self, p: int, a: int, b: int) -> int:
+        """a where p holds, else b."""
+        p, a, b = self.find(p), self.find(a), self.find(b)
+        number = self.known(p)
+        if number is not None:
+            return a if number else b
+        if a == b:
+            return a
+        node = self.node(p)
+        if node[0] == "not":
+            return self.select(node[1], b, a)
+        return self._node("select", p, a, b)
+
+    def _compared(self, modifiers: tuple[str, ...], type_name: str, a: list[int]) -> int | None:
+        relation = next((m for m in modifiers if m in _RELATIONS), None)
+        if relation is None or len(a) < 2:
+            return None
+        canonical, swap, negated = _RELATIONS[relation]
+        x, y = (a[1], a[0]) if swap else (a[0], a[1])
+        width = _width(type_name)
+        signed = type_name[1:2] == "s"
+        result = self.compare(canonical, x, y, signed, width)
+        if negated:
+            result = self.negate(result)
+        return self._combined(modifiers, result, a[2]) if len(a) == 3 else result
+
+    def _combined(self, modifiers: tuple[str, ...], result: int, other: int) -> int:
+        return self.logic(next(m[1:] for m in modifiers if m in (".and", ".or", ".xor")), result, other)
+
+    def compare(self, relation: str, a: int, b: int, signed: bool, width: int = 32) -> int:
+        """``a eq b`` or ``a lt b`` as a predicate; constants are folded and moved to the right."""
+        a, b = self.find(a), self.find(b)
+        x, y = self.known(a), self.known(b)
+        signed = signed or relation == "eq"  # one spelling of a constant for all comparisons for equality
+        every = (1 << width) - 1
+        if x is not None:
+            x = _signed(x, width) if signed else x & every
+            a = self.constant(x)
+        if y is not None:
+            y = _signed(y, width) if signed else y & every
+            b = self.constant(y)
+        if x is not None and y is not None:
+            return self.constant(int(x == y if relation == "eq" else x < y))
+        if a == b:
+            return self.constant(int(relation == "eq"))
+        if relation == "eq":
+            if x is not None:
+                a, b, x, y = b, a, y, x
+            # A predicate that was put into an integer comes out again: setp.ne (p ? 1 : 0), 0.
+            node = self.node(a)
+            if y is not None and node[0] == "select":
+                p: int = node[1]
+                u, v = self.known(node[2]), self.known(node[3])
+                if u is not None and v is not None:
+                    first, second = (_signed(n, width) == y for n in (u, v))
+                    if first is not second:
+                        return p if first else self.negate(p)
+                    return self.constant(int(first))
+            if y is not None and node[0] == "sum" and node[2]:
+                # Equality survives moving the constant across; order does not (wrap-around).
+                return self.compare("eq", self._sum(node[1], 0), self.constant(y - node[2]), signed, width)
+            if y is None:
+                a, b = sorted((a, b))
+            return self._node("compare", "eq", a, b, True, width)
+        if x is not None and x < (every >> 1 if signed else every):
+            # c < b is not b < c+1: one spelling for r > 0 and r < 1.
+            return self.negate(self.compare("lt", b, self.constant(x + 1), signed, width))
+        return self._node("compare", "lt", a, b, signed, width)
+
+    def decide(self, p: int, facts: Facts) -> bool | None:
+        """Whether predicate *p* holds, given what is known of others; None when that does not follow."""
+        p = self.find(p)
+        fact = facts.get(p)
+        if fact is not None:
+            return fact
+        try:
+            return facts.decided[p]
+        except KeyError:
+            facts.decided[p] = result = self._decide(p, facts)
+            return result
+
+    def _decide(self, p: int, facts: Facts) -> bool | None:
+        node = self.nodes[p]
+        kind = node[0]
+        if kind == "const":
+            return bool(node[1])
+        if kind == "not":
+            inner = self.decide(node[1], facts)
+            return None if inner is None else not inner
+        if kind == "logic":
+            left = self.decide(node[2], facts)
+            right = self.decide(node[3], facts)
+            if node[1] == "and":
+                if left is False or right is False:
+                    return False
+                return True if left and right else None
+            if node[1] == "or":
+                if left or right:
+                    return True
+                return False if left is False and right is False else None
+            return None if left is None or right is None else left != right
+        if kind == "compare" and facts:
+            return self._ordered(node, facts)
+        return None
+
+    def _ordered(self, node: Node, facts: Facts) -> bool | None:
+        """Comparisons of one value with several constants decide each other."""
+        _, relation, value, right, signed, width = node
+        bound = self.known(right)
+        if bound is None:
+            return None
+        if facts.bounds is None:
+            facts.bounds = {}
+            for fact, truth in facts.items():
+                other = self.nodes[fact]
+                if other[0] == "compare" and self.known(other[3]) is not None:
+                    facts.bounds.setdefault(other[2], []).append((other, truth))
+        every = (1 << width) - 1
+        # What is left of the value, read as a signed and as an unsigned number.
+        left = {True: (-1 - (every >> 1), every >> 1), False: (0, every)}
+        for other, truth in facts.bounds.get(value, ()):
+            limit = self.known(other[3])
+            assert limit is not None
+            if other[5] != width:
+                continue
+            if other[1] == "eq":
+                if truth:
+                    left = {True: (limit, limit), False: (limit & every, limit & every)}
+                continue
+            low, high = left[other[4]]
+            left[other[4]] = (low, min(high, limit - 1)) if truth else (max(low, limit), high)
+        if relation == "lt":
+            low, high = left[signed]
+            return True if high < bound else False if low >= bound else None
+        for (low, high), number in ((left[True], bound), (left[False], bound & every)):
+            if not low <= number <= high:
+                return False
+            if low == high:
+                return True
+        return None
+
+    def assume(self, p: int, truth: bool, facts: Facts) -> Facts:
+        """*facts* with *p* and what follows from it structurally."""
+        if facts.get(self.find(p)) is truth:
+            return facts
+        facts = Facts(facts)
+        work = [(self.find(p), truth)]
+        while work:
+            q, value = work.pop()
+            node = self.nodes[q]
+            if node[0] == "not":
+                work.append((self.find(node[1]), not value))
+                continue
+            if node[0] == "const":
+                continue
+            facts[q] = value
+            if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
+                work += [(self.find(node[2]), value), (self.find(node[3]), value)]
+        return facts
+
+    # ------------------------------------------------------------ thread sets
+
+    def planes(self, value: int) -> T.Planes | None:
+        """*value* in every thread, when it depends on the thread index alone."""
+        value = self.find(value)
+        if value not in self._planes:
+            self._planes[value] = None  # while it is being computed
+            self._planes[value] = self._compute_planes(value)
+        return self._planes[value]
+
+    def _compute_planes(self, value: int) -> T.Planes | None:
+        node, n = self.nodes[value], self.threads
+        kind = node[0]
+        if kind == "const":
+            return T.constant(node[1], n)
+        if kind == "special":
+            if not self.one_dimensional:
+                return None
+            if node[1] == "%tid.x":
+                return T.index(n)
+            if node[1] in ("%tid.y", "%tid.z"):
+                return T.constant(0, n)
+            if node[1] == "%laneid":
+                return tuple(p if bit < 5 else 0 for bit, p in enumerate(T.index(n)))
+            if node[1] == "%warpid":
+                return T.shift_right(T.index(n), 5, False)
+            return None
+        if kind == "sum":
+            total = T.constant(node[2], n)
+            for term, factor in node[1]:
+                planes = self.planes(term)
+                if planes is None:
+                    return None
+                total = T.add(total, T.scale(planes, factor, n))
+            return total
+        if kind == "broadcast":
+            planes = self.planes(node[1])
+            return None if planes is None else T.broadcast(planes, node[2], n)
+        if kind == "select":
+            mask = self.mask(node[1])
+            left, right = self.planes(node[2]), self.planes(node[3])
+            if mask is None or left is None or right is None:
+                return None
+            every = T.full(n)
+            return tuple((x & mask) | (y & (every ^ mask)) for x, y in zip(left, right, strict=True))
+        if kind == "op":
+            if node[1] == "mask":
+                planes = self.planes(node[2])
+                if planes is None:
+                    return None
+                return tuple(p if node[3] >> bit & 1 else 0 for bit, p in enumerate(planes))
+            if node[1] == "shr":
+                planes, by = self.planes(node[3]), self.known(node[4])
+                if planes is None or by is None:
+                    return None
+                return T.shift_right(planes, by & 0xFFFFFFFF, str(node[2])[1] == "s")
+            if node[1] in ("and", "or", "xor"):
+                left, right = self.planes(node[3]), self.planes(node[4])
+                if left is None or right is None:
+                    return None
+                if node[1] == "and":
+                    return tuple(x & y for x, y in zip(left, right, strict=True))
+                if node[1] == "or":
+                    return tuple(x | y for x, y in zip(left, right, strict=True))
+                return tuple(x ^ y for x, y in zip(left, right, strict=True))
+        return None
+
+    def mask(self, p: int) -> int | None:
+        """The threads for which predicate *p* holds, when that depends on the thread index alone."""
+        p = self.find(p)
+        if p not in self._masks:
+            self._masks[p] = None
+            self._masks[p] = self._compute_mask(p)
+        return self._masks[p]
+
+    def _compute_mask(self, p: int) -> int | None:
+        node, n = self.nodes[p], self.threads
+        kind = node[0]
+        every = T.full(n)
+        if kind == "const":
+            return every if node[1] else 0
+        if kind == "elect":
+            # Some lane of the mask in each warp; in practice the lowest.
+            members = (self.known(node[1]) or 1) & 0xFFFFFFFF
+            return T.lane_zero(n) << (members & -members).bit_length() - 1
+        if kind == "not":
+            inner = self.mask(node[1])
+            return None if inner is None else every ^ inner
+        if kind == "logic":
+            left, right = self.mask(node[2]), self.mask(node[3])
+            if left is None or right is None:
+                return None
+            return left & right if node[1] == "and" else left | right if node[1] == "or" else left ^ right
+        if kind == "compare":
+            a, b = self.planes(node[2]), self.planes(node[3])
+            if a is None or b is None:
+                return None
+            width = int(node[5])
+            if width < T.WIDTH:
+                a, b = (T.narrow(x, width, bool(node[4])) for x in (a, b))
+            elif width > T.WIDTH and (a[-1] or b[-1] or not all(map(self._short, node[2:4]))):
+                return None  # the planes are of the low half
+            return T.compare(str(node[1]), a, b, bool(node[4]), n)
+        if kind == "select":
+            condition, left, right = (self.mask(x) for x in node[1:4])
+            if condition is None or left is None or right is None:
+                return None
+            return (condition & left) | (every ^ condition) & right
+        return None
+
+    def _short(self, value: int) -> bool:
+        """Whether *value* is no constant outside 32 bits."""
+        number = self.known(value)
+        return number is None or 0 <= number < 1 << 31
+
+    def may(self, p: int, truth: bool) -> int:
+        """The threads for which *p* may be *truth*: exact where it can be, else too many."""
+        p = self.find(p)
+        exact = self.mask(p)
+        every = T.full(self.threads)
+        if exact is not None:
+            return exact if truth else every ^ exact
+        node = self.nodes[p]
+        if node[0] == "not":
+            return self.may(node[1], not truth)
+        if node[0] == "logic" and node[1] in ("and", "or"):
+            left, right = self.may(node[2], truth), self.may(node[3], truth)
+            return left & right if (node[1] == "and") == truth else left | right
+        return every
+
+    # ------------------------------------------------------------ uniformity
+
+    def level(self, value: int) -> Level:
+        """At which scope *value* is uniform.
+
+        A load from a uniform address is taken as uniform; one from an address
+        that differs between the threads of a warp counts as divergent.
+        """
+        value = self.find(value)
+        if value in self._levels:
+            return self._levels[value]
+        assumed: dict[int, Level] = {}
+        while True:
+            before = dict(assumed)
+            memo: dict[int, Level] = {}
+            result = self._level(value, memo, assumed, 0)
+            if before == assumed:
+                self._levels.update(memo)
+                return result
+
+    def _level(self, value: int, memo: dict[int, Level], assumed: dict[int, Level], depth: int) -> Level:
+        value = self.find(value)
+        known = self._levels.get(value, memo.get(value))
+        if known is not None:
+            return known
+        if depth > _DEEP:
+            return Level.UNKNOWN
+        node = self.nodes[value]
+        kind = node[0]
+        if kind == "phi":
+            if value in assumed and value in memo:
+                return memo[value]
+            memo[value] = assumed.setdefault(value, Level.CTA)
+        result = self._level_of(value, node, memo, assumed, depth + 1)
+        if kind == "phi" and result > assumed[value]:
+            assumed[value] = result
+        memo[value] = result
+        return result
+
+    def _level_of(
+        self, value: int, node: Node, memo: dict[int, Level], assumed: dict[int, Level], depth: int
+    ) -> Level:
+        kind = node[0]
+        if kind in ("const", "symbol", "parameter", "float", "allocated"):
+            return Level.CTA
+        if kind == "special":
+            name = str(node[1]).lstrip("%").partition(".")[0]
+            if name in _CTA_SPECIALS:
+                return Level.CTA
+            planes = self.planes(value)
+            if planes is not None:
+                return self._plane_level(planes)
+            if name == "laneid" or name.startswith("lanemask"):
+                return Level.DIVERGENT
+            return Level.WARP if name == "warpid" else Level.UNKNOWN
+        if kind == "elect":
+            return Level.DIVERGENT
+        if kind == "broadcast":
+            planes = self.planes(value)
+            if planes is not None:
+                return self._plane_level(planes)
+            return min(Level.WARP, self._level(node[1], memo, assumed, depth))
+        if kind == "collective":
+            return Level.WARP
+        if kind in ("compare", "logic", "not", "select", "sum", "op", "part", "pack", "vector"):
+            if kind in ("compare", "logic", "not"):
+                mask = self.mask(value)
+                if mask is not None:
+                    return self._plane_level((mask,))
+            else:
+                planes = self.planes(value)
+                if planes is not None:
+                    return self._plane_level(planes)
+            arguments = self._parts(node)
+            levels = [self._level(a, memo, assumed, depth) for a in arguments]
+            worst = max(levels, default=Level.CTA)
+            if worst < Level.DIVERGENT:
+                return worst
+            # One divergent term in a sum of uniform ones stays divergent; elsewhere it may be masked out.
+            if kind in ("sum", "not") or (kind == "part" and len(arguments) == 1):
+                return (
+                    Level.DIVERGENT
+                    if sorted(levels)[:-1] == [] or max(sorted(levels)[:-1]) <= Level.WARP
+                    else Level.UNKNOWN
+                )
+            if (
+                kind == "compare"
+                and node[1] == "eq"
+                and self._load_term(node[2])
+                and self.known(node[3]) is not None
+            ):
+                return Level.DIVERGENT
+            return Level.UNKNOWN
+        if kind == "load":
+            inner = self._level(node[3], memo, assumed, depth)
+            return max(inner, Level.UNKNOWN) if node[2].startswith(".local") else inner
+        if kind == "phi":
+            block, chosen = node[1], self._args.get(value, ())
+            if not chosen:
+                return Level.UNKNOWN
+            worst = max(self._level(a, memo, assumed, depth) for a in chosen)
+            # Which argument arrives is decided by the branches that end before the join.
+            deciding = self._deciding(block)
+            for register, at in deciding:
+                control = self._level(self.before(register, at), memo, assumed, depth)
+                if control > Level.CTA:
+                    worst = max(worst, min(control, Level.UNKNOWN))
+            return Level.UNKNOWN if worst == Level.DIVERGENT else worst
+        return Level.UNKNOWN
+
+    def _load_term(self, value: int) -> bool:
+        return bool(self.node(value)[0] == "load")
+
+    def _deciding(self, block: int) -> list[tuple[int, int]]:
+        """Predicates (register, instruction) of the branches that decide which way *block* is entered."""
+        cfg = self.cfg
+        own = {(e.source, e.target) for e in cfg.controllers(block)}
+        found: dict[tuple[int, int], None] = {}
+        for edge in cfg.predecessors[block]:
+            candidates = [*cfg.controllers(edge.source), edge]
+            for c in candidates:
+                if c.predicate >= 0 and ((c.source, c.target) not in own or c is edge):
+                    found[c.predicate, cfg.blocks[c.source].end - 1] = None
+        return list(found)
+
+    def _parts(self, node: Node) -> list[int]:
+        kind = node[0]
+        if kind == "sum":
+            return [t for t, _ in node[1]]
+        if kind == "op":
+            if node[1] == "mask":
+                return [node[2]]
+            return [x for x in node[3:] if isinstance(x, int)]
+        if kind == "compare":
+            return [node[2], node[3]]
+        if kind == "logic":
+            return [node[2], node[3]]
+        if kind == "not":
+            return [node[1]]
+        if kind == "part":
+            return [node[3]]
+        if kind == "broadcast":
+            return [node[1]]
+        if kind == "elect":
+            return [node[1]]
+        if kind == "parameter":
+            return [node[1]]
+        if kind == "load":
+            return [node[3]]
+        if kind in ("select", "pack", "vector"):
+            return [x for x in node[1:] if isinstance(x, int)]
+        return []
+
+    def _plane_level(self, planes: T.Planes) -> Level:
+        every = T.full(self.threads)
+        for level, size in ((Level.CTA, self.threads), (Level.WARPGROUP, 128), (Level.WARP, 32)):
+            if not any(T.partial_groups(plane, every, size) for plane in planes):
+                return level
+        return Level.DIVERGENT
+
+    # ------------------------------------------------------------ how long a fact lasts
+
+    def volatile(self, value: int) -> frozenset[tuple[str, int]]:
+        """Where *value* may change: ``("block", b)`` for a phi, ``("site", i)`` for a load or unknown.
+
+        An empty set means that the value is the same for the whole life of a thread.
+        """
+        value = self.find(value)
+        found = self._volatile.get(value)
+        if found is not None:
+            return found
+        self._volatile[value] = frozenset()
+        node = self.nodes[value]
+        kind = node[0]
+        result: frozenset[tuple[str, int]]
+        if kind == "phi":
+            result = frozenset((("block", node[1]),))
+        elif kind in ("unknown", "collective"):
+            result = frozenset((("site", node[1]),))
+        elif kind == "load":
+            result = frozenset((("site", node[1]),)) | self.volatile(node[3])
+        else:
+            result = frozenset().union(*(self.volatile(p) for p in self._parts(node)))
+        self._volatile[value] = result
+        return result
+
+    def fragile(self, facts: Facts) -> tuple[tuple[int, frozenset[tuple[str, int]]], ...]:
+        """The facts that do not hold for the whole life of a thread, each with where it may change."""
+        if facts.fragile is None:
+            facts.fragile = tuple((p, sites) for p in facts if (sites := self.volatile(p)))
+        return facts.fragile
+
+    # ------------------------------------------------------------ induction
+
+    def induction(self, value: int) -> tuple[int, int, int | None] | None:
+        """``(start, stride, modulus)`` when *value* is a loop counter; the modulus is of one that wraps to 0.
+
+        The wrapping counter of a ring is ``next = i + 1; i = next == N ? 0 : next``.
+        """
+        value = self.find(value)
+        node = self.nodes[value]
+        if node[0] != "phi":
+            return None
+        start: int | None = None
+        stride: int | None = None
+        modulus: int | None = None
+        for argument in self.arguments(value):
+            step, wraps = argument, None
+            inner = self.nodes[argument]
+            if inner[0] == "select":
+                condition = self.nodes[self.find(inner[1])]
+                tested = (
+                    condition[0] == "compare" and condition[1] == "eq" and self.find(condition[2]) == value
+                )
+                if tested and self.known(inner[2]) == 0:
+                    step = self.find(inner[3])
+                    bound = self.known(condition[3])
+                    terms, constant = self.linear(step)
+                    wraps = bound + constant if bound is not None and terms == ((value, 1),) else None
+            terms, constant = self.linear(step)
+            if terms == ((value, 1),):
+                if stride is not None and (stride, modulus) != (constant, wraps):
+                    return None
+                stride, modulus = constant, wraps
+            elif value in (t for t, _ in terms):
+                return None
+            else:
+                if start is not None and start != argument:
+                    return None
+                start = argument
+        return (start, stride, modulus) if start is not None and stride is not None else None
+
+    # ------------------------------------------------------------ bits and ranges
+
+    def interval(self, value: int, depth: int = 0) -> tuple[int, int] | None:
+        """Bounds of *value* as a signed number, when both are known."""
+        value = self.find(value)
+        node = self.nodes[value]
+        kind = node[0]
+        if depth > 16:
+            return None
+        if kind == "const":
+            return node[1], node[1]
+        if kind == "special":
+            name = str(node[1])
+            if name.startswith("%tid."):
+                return 0, self.threads - 1
+            return (0, 31) if name == "%laneid" else (0, 31) if name == "%warpid" else None
+        if kind == "op" and node[1] == "mask":
+            return (0, node[3]) if node[3] < 1 << 31 else None
+        if kind == "op" and node[1] == "shr":
+            inner, by = self.interval(node[3], depth + 1), self.known(node[4])
+            if inner is None or by is None or inner[0] < 0:
+                return None
+            by = min(by & 0xFFFFFFFF, 64)
+            return inner[0] >> by, inner[1] >> by
+        if kind == "broadcast":
+            return self.interval(node[1], depth + 1)
+        if kind in ("select", "phi"):
+            parts = node[2:4] if kind == "select" else self.arguments(value)
+            if kind == "phi":
+                ring = self.induction(value)
+                start = self.known(ring[0]) if ring else None
+                # Beyond its end it would never wrap.
+                if ring and ring[1] == 1 and ring[2] is not None and start is not None and start < ring[2]:
+                    return min(0, start), ring[2] - 1
+                return None
+            bounds = [self.interval(p, depth + 1) for p in parts]
+            if None in bounds:
+                return None
+            return min(b[0] for b in bounds if b), max(b[1] for b in bounds if b)
+        if kind == "sum":
+            low = high = node[2]
+            for term, factor in node[1]:
+                bounds_of = self.interval(term, depth + 1)
+                if bounds_of is None:
+                    return None
+                ends = (bounds_of[0] * factor, bounds_of[1] * factor)
+                low, high = low + min(ends), high + max(ends)
+            return low, high
+        return None
+
+    def apart(self, a: int, size_a: int, b: int, size_b: int) -> bool | None:
+        """Whether ``[a, a+size_a)`` and ``[b, b+size_b)`` are disjoint: True, False (they meet), None (not known)."""
+        difference = self.add(a, self.times(b, -1))
+        terms, constant = self.linear(difference)
+        if not terms:
+            return constant >= size_b or -constant >= size_a
+        bounds = self.interval(difference)
+        if bounds is not None and (bounds[0] >= size_b or -bounds[1] >= size_a):
+            return True
+        symbols = [t for t, _ in terms if self.nodes[t][0] == "symbol"]
+        if len(symbols) == 2 and len(terms) == 2 and {f for _, f in terms} == {1, -1}:
+            return True  # two variables
+        return None

@@ -1,0 +1,340 @@
+"""The control-flow graph of a function: blocks, edges, dominators, loops.
+
+Everything is plain integers: blocks are numbered in program order, and block
+0 is the entry. Guarded instructions that do not transfer control stay inside
+their block; the analyses deal with guards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from tclint.ir.nodes import Function
+
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = ["CFG", "Edge", "call_graph"]
+
+
+class Edge(NamedTuple):
+    """One way from a block to another.
+
+    ``predicate`` is the register that decides it (-1: nothing does) and
+    ``value`` what it must be. ``case`` numbers the entry of a branch table.
+    """
+
+    source: int
+    target: int
+    predicate: int = -1
+    value: bool = True
+    case: int = -1
+
+
+@dataclass
+class Block:
+    """Instructions ``start`` (inclusive) to ``end`` (exclusive)."""
+
+    start: int
+    end: int
+
+
+class CFG:
+    """The graph of one function.
+
+    ``exits`` are blocks that leave the function: ``ret``, ``exit`` or the end
+    of the body, with no edge for it (PTX ISA 9.7.12.6 and 9.7.12.7); ``trap``
+    ends the program and is no exit in this sense. A predicated one also has an
+    edge to what follows.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        instructions = function.instructions
+        count = len(instructions)
+        leaders = {0}
+        for use in function.uses:
+            if use.flow and use.match is not None and use.match.form.flow != "call":
+                for i in use.sites:
+                    leaders.add(i + 1)
+                    leaders.update(t for t in instructions[i].targets if t >= 0)
+        starts = sorted(s for s in leaders if s < count)
+        self.blocks = (
+            [Block(s, e) for s, e in zip(starts, [*starts[1:], count], strict=True)] if count else []
+        )
+        self.index = {block.start: b for b, block in enumerate(self.blocks)}
+        self.successors: list[list[Edge]] = [[] for _ in self.blocks]
+        self.predecessors: list[list[Edge]] = [[] for _ in self.blocks]
+        self.exits: set[int] = set()
+        for b, block in enumerate(self.blocks):
+            last = instructions[block.end - 1]
+            flow = last.flow
+            guard, taken = last.guard, not last.negated
+            following = b + 1 if b + 1 < len(self.blocks) else -1
+            if flow == "branch":
+                if last.targets and last.targets[0] >= 0:
+                    self._edge(b, last.targets[0], guard, taken)
+                if guard >= 0:
+                    self._follow(b, following, guard, not taken)
+            elif flow == "branch-table":
+                for case, target in enumerate(last.targets):
+                    if target >= 0:
+                        self._edge(b, target, guard, taken, case)
+                if guard >= 0:
+                    self._follow(b, following, guard, not taken)
+            elif flow in ("return", "exit", "trap"):
+                if flow in ("return", "exit"):
+                    self.exits.add(b)
+                if guard >= 0:
+                    self._follow(b, following, guard, not taken)
+            else:
+                self._follow(b, following)
+
+    def _edge(
+        self, source: int, target: int, predicate: int = -1, value: bool = True, case: int = -1
+    ) -> None:
+        block = self.index.get(target)
+        if block is None:  # a label at the very end of the body
+            self.exits.add(source)
+            return
+        edge = Edge(source, block, predicate, value, case)
+        self.successors[source].append(edge)
+        self.predecessors[block].append(edge)
+
+    def _follow(self, source: int, following: int, predicate: int = -1, value: bool = True) -> None:
+        if following < 0:
+            self.exits.add(source)
+            return
+        edge = Edge(source, following, predicate, value)
+        self.successors[source].append(edge)
+        self.predecessors[following].append(edge)
+
+    # ------------------------------------------------------------ order and dominance
+
+    @cached_property
+    def block_of(self) -> list[int]:
+        """Block number of every instruction."""
+        numbers: list[int] = []
+        for b, block in enumerate(self.blocks):
+            numbers.extend([b] * (block.end - block.start))
+        return numbers
+
+    @cached_property
+    def order(self) -> list[int]:
+        """The reachable blocks in reverse postorder."""
+        if not self.blocks:
+            return []
+        seen = [False] * len(self.blocks)
+        seen[0] = True
+        post: list[int] = []
+        stack: list[tuple[int, Iterator[Edge]]] = [(0, iter(self.successors[0]))]
+        while stack:
+            block, edges = stack[-1]
+            for edge in edges:
+                if not seen[edge.target]:
+                    seen[edge.target] = True
+                    stack.append((edge.target, iter(self.successors[edge.target])))
+                    break
+            else:
+                stack.pop()
+                post.append(block)
+        post.reverse()
+        return post
+
+    @cached_property
+    def rank(self) -> dict[int, int]:
+        """Position of each reachable block in :attr:`order`."""
+        return {block: at for at, block in enumerate(self.order)}
+
+    @cached_property
+    def idom(self) -> dict[int, int]:
+        """Immediate dominator of every reachable block; the entry's is itself."""
+        rank = self.rank
+        return _dominators(
+            self.order, rank, lambda b: [e.source for e in self.predecessors[b] if e.source in rank]
+        )
+
+    def dominates(self, a: int, b: int) -> bool:
+        """Whether every way from the entry to block *b* passes block *a*."""
+        idom, rank = self.idom, self.rank
+        if a not in rank or b not in rank:
+            return False
+        while rank[b] > rank[a]:
+            b = idom[b]
+        return a == b
+
+    @cached_property
+    def ipdom(self) -> dict[int, int]:
+        """Immediate post-dominator of every block that reaches an end; -1 stands for the end itself."""
+        # The reverse graph from one artificial end, which also closes loops without exit.
+        preds: dict[int, list[int]] = {b: [e.target for e in self.successors[b]] for b in self.order}
+        ends = [b for b in self.order if b in self.exits or not preds[b]]
+        reverse: dict[int, list[int]] = {-1: list(ends)}
+        for b in self.order:
+            reverse[b] = [e.source for e in self.predecessors[b] if e.source in self.rank]
+        seen = {-1}
+        post: list[int] = []
+        stack: list[tuple[int, Iterator[int]]] = [(-1, iter(reverse[-1]))]
+        while stack:
+            node, rest = stack[-1]
+            for nxt in rest:
+                if nxt not in seen:
+                    seen.add(nxt)
+                    stack.append((nxt, iter(reverse[nxt])))
+                    break
+            else:
+                stack.pop()
+                post.append(node)
+        post.reverse()
+        rank = {node: at for at, node in enumerate(post)}
+        end_set = set(ends)
+
+        def before(b: int) -> list[int]:
+            found = [s for s in preds.get(b, ()) if s in rank]
+            if b in end_set:
+                found.append(-1)
+            return found
+
+        return _dominators(post, rank, before)
+
+    @cached_property
+    def loops(self) -> dict[int, frozenset[int]]:
+        """Loop header -> blocks of its natural loop."""
+        rank = self.rank
+        bodies: dict[int, set[int]] = {}
+        for b in self.order:
+            for edge in self.successors[b]:
+                if rank[edge.target] <= rank[b] and self.dominates(edge.target, b):
+                    body = bodies.setdefault(edge.target, {edge.target})
+                    stack = [b]
+                    while stack:
+                        node = stack.pop()
+                        if node not in body:
+                            body.add(node)
+                            stack.extend(e.source for e in self.predecessors[node] if e.source in rank)
+        return {header: frozenset(body) for header, body in bodies.items()}
+
+    @cached_property
+    def in_cycle(self) -> frozenset[int]:
+        """Blocks that can be executed more than once."""
+        found: set[int] = set()
+        index: dict[int, int] = {}
+        low: dict[int, int] = {}
+        on: set[int] = set()
+        path: list[int] = []
+        for root in self.order:
+            if root in index:
+                continue
+            index[root] = low[root] = len(index)
+            path.append(root)
+            on.add(root)
+            work: list[tuple[int, Iterator[Edge]]] = [(root, iter(self.successors[root]))]
+            while work:
+                node, edges = work[-1]
+                for edge in edges:
+                    target = edge.target
+                    if target not in index:
+                        index[target] = low[target] = len(index)
+                        path.append(target)
+                        on.add(target)
+                        work.append((target, iter(self.successors[target])))
+                        break
+                    if target in on:
+                        low[node] = min(low[node], index[target])
+                else:
+                    work.pop()
+                    if work:
+                        parent = work[-1][0]
+                        low[parent] = min(low[parent], low[node])
+                    if low[node] == index[node]:
+                        component = []
+                        while True:
+                            member = path.pop()
+                            on.discard(member)
+                            component.append(member)
+                            if member == node:
+                                break
+                        if len(component) > 1 or any(e.target == node for e in self.successors[node]):
+                            found.update(component)
+        return frozenset(found)
+
+    def controllers(self, block: int) -> list[Edge]:
+        """The branch edges that decide whether *block* runs (control dependence, transitive)."""
+        found: list[Edge] = []
+        seen: set[int] = set()
+        work = [block]
+        while work:
+            b = work.pop()
+            if b in seen:
+                continue
+            seen.add(b)
+            for edge in self._dependence.get(b, ()):
+                found.append(edge)
+                work.append(edge.source)
+        return found
+
+    @cached_property
+    def _dependence(self) -> dict[int, list[Edge]]:
+        """Block -> edges on which it is directly control dependent (Ferrante, Ottenstein and Warren)."""
+        ipdom = self.ipdom
+        found: dict[int, list[Edge]] = {}
+        for b in self.order:
+            edges = self.successors[b]
+            if len(edges) + (b in self.exits) < 2:
+                continue
+            stop = ipdom.get(b)
+            for edge in edges:
+                node = edge.target
+                while node != stop and node != -1 and node in ipdom:
+                    found.setdefault(node, []).append(edge)
+                    node = ipdom[node]
+        return found
+
+
+def _dominators(order: list[int], rank: dict[int, int], before: object) -> dict[int, int]:
+    """Cooper, Harvey and Kennedy's algorithm over *order*, whose first node is the root."""
+    if not order:
+        return {}
+    root = order[0]
+    idom: dict[int, int] = {root: root}
+    preds = {b: before(b) for b in order}  # type: ignore[operator]
+    changed = True
+    while changed:
+        changed = False
+        for b in order[1:]:
+            new = -2
+            for p in preds[b]:
+                if p not in idom:
+                    continue
+                if new == -2:
+                    new = p
+                    continue
+                a = p
+                while a != new:
+                    while rank[a] > rank[new]:
+                        a = idom[a]
+                    while rank[new] > rank[a]:
+                        new = idom[new]
+            if new != -2 and idom.get(b) != new:
+                idom[b] = new
+                changed = True
+    return idom
+
+
+def call_graph(functions: list[Function]) -> networkx.DiGraph[str]:
+    """Who calls whom, by name; an indirect call adds an edge to ``?``."""
+    import networkx
+
+    from tclint.ir.nodes import Symbol
+
+    graph: networkx.DiGraph[str] = networkx.DiGraph()
+    for function in functions:
+        graph.add_node(function.name)
+        for instruction in function.instructions:
+            if instruction.flow == "call":
+                callee = next((o for o in instruction.operands if isinstance(o, Symbol)), None)
+                graph.add_edge(function.name, callee.name if callee else "?")
+    return graph

@@ -1,0 +1,111 @@
+"""The checks: functions registered under a rule id, one file per family.
+
+A check takes a :class:`~tclint.model.KernelModel` (or a module) and yields
+:class:`Hit` objects; the driver makes findings of them. Files of this package
+are found by discovery.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+from tclint.finding import Confidence, Severity
+from tclint.ir.nodes import Function, Module
+from tclint.model import KernelModel
+
+__all__ = ["Hit", "Mark", "check", "module_check", "registered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One step of a path: an instruction and what happens there."""
+
+    site: int
+    message: str
+    function: Function | None = None
+    """The function that the site is in, when it is another one than the hit's."""
+    role: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """What a check found, in terms of instructions.
+
+    ``site`` is the instruction at fault; a hit about the module itself has
+    ``span`` (absolute byte offsets) instead. ``severity`` and ``confidence``
+    default to those of the rule.
+    """
+
+    message: str
+    site: int = -1
+    span: tuple[int, int] | None = None
+    function: Function | None = None
+    steps: tuple[Mark, ...] = ()
+    count: int = 1
+    help: str = ""
+    severity: Severity | None = None
+    confidence: Confidence | None = None
+
+
+KernelCheck = Callable[[KernelModel], Iterable[tuple[str, Hit]]]
+ModuleCheck = Callable[[Module], Iterable[tuple[str, Hit]]]
+
+_kernel: dict[tuple[str, ...], KernelCheck] = {}
+_module: dict[tuple[str, ...], ModuleCheck] = {}
+_needs: dict[KernelCheck, str] = {}
+
+
+def check(*rules: str, needs: str = "") -> Callable[[KernelCheck], KernelCheck]:
+    """Register a function that yields ``(rule, hit)`` for the *rules* it decides.
+
+    *needs* is the first word of an opcode without which the check has nothing
+    to look at: a kernel that has none does not pay for it.
+    """
+
+    def register(function: KernelCheck) -> KernelCheck:
+        _kernel[rules] = function
+        _needs[function] = needs
+        return function
+
+    return register
+
+
+def module_check(*rules: str) -> Callable[[ModuleCheck], ModuleCheck]:
+    """Register a function over whole modules, as :func:`check` does over kernels."""
+
+    def register(function: ModuleCheck) -> ModuleCheck:
+        _module[rules] = function
+        return function
+
+    return register
+
+
+@cache
+def _discover() -> None:
+    for module in pkgutil.iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+
+
+def kernel_checks() -> Iterator[tuple[tuple[str, ...], KernelCheck, str]]:
+    """``(rules, function, needed opcode word)`` of every check over kernels."""
+    _discover()
+    for rules, function in _kernel.items():
+        yield rules, function, _needs[function]
+
+
+def module_checks() -> Iterator[tuple[tuple[str, ...], ModuleCheck]]:
+    """``(rules, function)`` of every check over modules."""
+    _discover()
+    yield from _module.items()
+
+
+def registered() -> Mapping[str, Callable[..., object]]:
+    """Every rule id that has a check, and that check."""
+    _discover()
+    return {
+        rule: function for table in (_kernel, _module) for rules, function in table.items() for rule in rules
+    }

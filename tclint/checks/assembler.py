@@ -1,0 +1,170 @@
+"""What an assembler refuses: unknown instructions, wrong operands, undefined names, missing features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.checks import Hit, module_check
+from tclint.finding import Confidence
+from tclint.ir.nodes import Immediate, Instruction, Module
+from tclint.isa.table import Match, Table, split_opcode, table
+from tclint.isa.target import Target
+
+NEWEST = (9, 5)
+"""The newest .version that the ISA table was checked against (ptxas 13.5)."""
+
+
+@module_check("PX001", "PX002", "PX003", "PX004", "PX005", "PX006")
+def refused(module: Module) -> Iterator[tuple[str, Hit]]:
+    """Instructions and names that no assembler would take."""
+    isa = table()
+    newer = module.version is not None and module.version > NEWEST
+    for function in module.functions:
+        unknown: dict[str, list[int]] = {}
+        wrong: dict[tuple[str, str], list[int]] = {}
+        ranged: dict[tuple[str, str], list[int]] = {}
+        for use in function.uses:
+            match = use.match
+            if match is None:
+                unknown.setdefault(use.opcode, []).extend(use.sites)
+            elif match.problem:
+                wrong.setdefault((use.opcode, match.problem), []).extend(use.sites)
+            else:
+                for at, ranges, name in _limits(match):
+                    for i in use.sites:
+                        operand = function.instructions[i].operands[at]
+                        if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
+                            break  # all sites of a use have the same kind of operand here
+                        if not any(operand.value in r for r in ranges):
+                            problem = f"{name} is {operand.value}, which is not {_spelled(ranges)}"
+                            ranged.setdefault((use.opcode, problem), []).append(i)
+        for opcode, sites in unknown.items():
+            rule, message, remedy = _unknown(isa, opcode)
+            yield rule, Hit(
+                function=function, site=min(sites), count=len(sites), message=message, help=remedy,
+                confidence=Confidence.LOW if newer else None,
+            )  # fmt: skip
+        for (opcode, problem), sites in wrong.items():
+            yield "PX003", Hit(
+                function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",
+                confidence=Confidence.LOW if newer else None,
+            )  # fmt: skip
+        for (opcode, problem), sites in ranged.items():
+            yield (
+                "PX004",
+                Hit(function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}"),
+            )
+        for trouble in function.troubles:
+            rule = (
+                "PX005"
+                if trouble.kind == "undefined-register"
+                else "PX006"
+                if trouble.kind == "undefined-label"
+                else ""
+            )
+            if rule:
+                span = (function.start + trouble.start, function.start + trouble.end)
+                yield rule, Hit(function=function, span=span, message=trouble.message)
+
+
+def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
+    found = []
+    for name, at in match.named.items():
+        spec = match.form.operands.get(name)
+        if spec is not None and spec.immediates is not None:
+            found.append((at, spec.immediates, name))
+    return tuple(found)
+
+
+def _spelled(ranges: tuple[range, ...]) -> str:
+    words = []
+    for r in ranges:
+        last = r[-1]
+        if len(r) == 1:
+            words.append(str(r[0]))
+        else:
+            words.append(f"{r[0]} to {last}" + (f" in steps of {r.step}" if r.step > 1 else ""))
+    return ", ".join(words[:-1]) + (" or " if len(words) > 1 else "") + words[-1]
+
+
+def _unknown(isa: Table, opcode: str) -> tuple[str, str, str]:
+    """Rule, message and "did you mean" for an opcode that no form takes."""
+    from difflib import get_close_matches
+
+    root, modifiers = split_opcode(opcode)
+    lines = isa.roots.get(root)
+    if not lines:
+        near = get_close_matches(root, isa.roots, n=1)
+        return "PX001", f"there is no instruction {root}", f"did you mean {near[0]}?" if near else ""
+    best = max(lines, key=lambda line: (sum(m in line[1].accepts for m in modifiers), -len(line[1].slots)))
+    accepts = best[1].accepts
+    for modifier in modifiers:
+        if modifier not in accepts:
+            everything = frozenset().union(*(syntax.accepts for _, syntax in lines))
+            near = get_close_matches(modifier, sorted(accepts), n=1, cutoff=0.5) or get_close_matches(
+                modifier, sorted(everything), n=1
+            )
+            name = ".".join(
+                [root, *(s.name.lstrip(".") for s in best[1].slots[:1] if s.name.startswith("."))]
+            )
+            hint = f"did you mean {near[0]}?" if near else f"the syntax is {best[1].text}"
+            return "PX002", f"{name} has no modifier {modifier} here", hint
+    return "PX002", f"{opcode}: these modifiers do not go together", f"the syntax is {best[1].text}"
+
+
+@module_check("AV001", "AV002")
+def availability(module: Module) -> Iterator[tuple[str, Hit]]:
+    """Instructions and modifiers that .target or .version lack (11.1.1, 11.1.2, the notes of each instruction)."""
+    if module.version is None or not module.targets:
+        return
+    version = module.version
+    target = next((t for t in map(Target.parse, module.targets) if t), None)
+    if target is None:
+        return
+    if version < target.introduced:
+        have, need = _dotted(version), _dotted(target.introduced)
+        yield "AV002", Hit(
+            span=module.version_span, message=f".version {have} does not know .target {target}, which came with {need}",
+            help=f"raise .version to {need}",
+        )  # fmt: skip
+    lacking: dict[int, list[tuple[str, str, str]]] = {}
+    for function in module.functions:
+        found: dict[tuple[str, str, str], list[int]] = {}
+        for use in function.uses:
+            if use.match is None:
+                continue
+            if id(use.match) not in lacking:
+                lacking[id(use.match)] = _lacking(use.match, target, version)
+            for problem in lacking[id(use.match)]:
+                found.setdefault(problem, []).extend(use.sites)
+        for (kind, what, need), sites in found.items():
+            opcode = _subject(function.instructions[min(sites)], what)
+            if kind == "target":
+                yield "AV001", Hit(
+                    function=function, site=min(sites), count=len(sites),
+                    message=f"{opcode} is not available on {target}: it needs {need}",
+                    help=f"compile for {need}, or use another instruction on {target}",
+                )  # fmt: skip
+            else:
+                yield "AV002", Hit(
+                    function=function, site=min(sites), count=len(sites),
+                    message=f"{opcode} needs .version {need} on {target}; this module has {_dotted(version)}",
+                    help=f"raise .version to {need}",
+                )  # fmt: skip
+
+
+def _lacking(match: Match, target: Target, version: tuple[int, int]) -> list[tuple[str, str, str]]:
+    return [
+        (kind, what, available.describe() if kind == "target" else _dotted(available.version_for(target)))
+        for kind, what, available in match.missing(target, version)
+    ]
+
+
+def _subject(instruction: Instruction, what: str) -> str:
+    root = instruction.opcode.split(".")
+    name = ".".join(root[:2]) if len(root) > 1 and not root[1][:1].isdigit() else root[0]
+    return f"{what} of {name}" if what else name
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"

@@ -1,0 +1,94 @@
+"""One kernel, one .cta_group (PTX ISA 9.7.16.7.1 and 13.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.checks import Hit, Mark, module_check
+from tclint.finding import Confidence, Severity
+from tclint.ir.nodes import Function, Module, Symbol
+
+
+def _first_uses(function: Function) -> dict[str, int]:
+    """``.cta_group`` spelling -> the first tcgen05 instruction with it."""
+    found: dict[str, int] = {}
+    for use in function.uses:
+        if use.match is not None and use.opcode.startswith("tcgen05."):
+            group = use.match.binding.get("cta_group")
+            if group:
+                found[group] = min(found.get(group, use.sites[0]), use.sites[0])
+    return found
+
+
+def _callees(function: Function) -> set[str]:
+    return {
+        operand.name
+        for use in function.uses
+        if use.match is not None and use.match.form.flow == "call"
+        for i in use.sites
+        for operand in function.instructions[i].operands
+        if isinstance(operand, Symbol)
+    }
+
+
+@module_check("TC006")
+def mixed_cta_group(module: Module) -> Iterator[tuple[str, Hit]]:
+    """Both ``.cta_group::1`` and ``::2`` in a kernel and what it calls."""
+    bodies = {f.name: f for f in module.functions if not f.declared_only}
+    uses = {name: _first_uses(function) for name, function in bodies.items()}
+    if not any(uses.values()):
+        return
+    reached: set[str] = set()
+    for kernel in (f for f in bodies.values() if f.entry):
+        seen: set[str] = set()
+        work = [kernel.name]
+        first: dict[str, tuple[Function, int]] = {}
+        while work:
+            name = work.pop(0)
+            if name in seen or name not in bodies:
+                continue
+            seen.add(name)
+            for group, site in uses[name].items():
+                first.setdefault(group, (bodies[name], site))
+            work.extend(sorted(_callees(bodies[name])))
+        reached |= seen
+        if len(first) > 1:
+            yield "TC006", _hit(kernel, first)
+    for name, function in bodies.items():
+        # A device function nobody here calls may be linked with anything: its own mix is already wrong.
+        if name not in reached and len(uses[name]) > 1:
+            yield (
+                "TC006",
+                _hit(
+                    function,
+                    {g: (function, i) for g, i in uses[name].items()},
+                    Severity.WARNING,
+                    Confidence.MEDIUM,
+                ),
+            )
+
+
+def _hit(
+    kernel: Function,
+    first: dict[str, tuple[Function, int]],
+    severity: Severity | None = None,
+    confidence: Confidence | None = None,
+) -> Hit:
+    order = sorted(first.items(), key=lambda item: (item[1][0].start, item[1][1]))
+    (group_a, (function_a, a)), (group_b, (function_b, b)) = order[0], order[1]
+    opcode_a = ".".join(function_a.instructions[a].opcode.split(".")[:2])
+    opcode_b = ".".join(function_b.instructions[b].opcode.split(".")[:2])
+    where = "" if function_a is function_b else f" (in {function_a.name})"
+    return Hit(
+        function=function_b,
+        site=b,
+        message=f"{opcode_b} with {group_b} in kernel {kernel.name}, whose {opcode_a}{where} has {group_a}: "
+        "all tcgen05 instructions of a kernel must agree",
+        steps=(
+            Mark(a, f"{opcode_a} with {group_a}", function_a),
+            Mark(b, f"{opcode_b} with {group_b}", function_b),
+        ),
+        help="use one .cta_group in the kernel and in everything it calls",
+        severity=severity,
+        confidence=confidence,
+    )

@@ -1,0 +1,331 @@
+"""Checks of wgmma: registers of the tensor core touched too early (PTX ISA 9.7.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.fences import State as FenceState
+from tclint.analyses.fences import WgmmaFences
+from tclint.analyses.groups import OPEN, OVERDUE, Depth, State, WgmmaGroups, is_move
+from tclint.checks import Hit, Mark, check
+from tclint.dataflow import Path, Results
+from tclint.finding import Confidence, Severity
+from tclint.ir.nodes import Immediate, Instruction
+from tclint.model import KernelModel
+
+_TRIES = 6
+
+
+@check("WG001", "WG003", "WG004", needs="wgmma")
+def registers_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Accumulators read, and accumulators or A fragments written, while a wgmma may still use them."""
+    groups, results = model.solved(WgmmaGroups)
+    instructions = model.function.instructions
+    reads: dict[int, list[tuple[int, int]]] = {}
+    overwrites: dict[int, list[tuple[int, int]]] = {}
+    for b in model.cfg.order:
+        block = model.cfg.blocks[b]
+        state = results.entry[b]
+        changes = results.relevant[b]
+        if not state[0] and not any(instructions[i].event == "issue" for i in changes):
+            continue
+        pending = iter(changes)
+        change = next(pending, -1)
+        held = _held(groups, state)
+        for i in range(block.start, block.end):
+            instruction = instructions[i]
+            if held and instruction.group != "wgmma":
+                _touch(groups, held, state, i, instruction, reads, overwrites)
+            if i == change:
+                after = groups.transfer(state, i, instruction)
+                state = groups.join(state, after) if instruction.guard >= 0 else after
+                held = _held(groups, state)
+                change = next(pending, -1)
+    yield from _report(model, groups, results, reads, overwrites)
+
+
+def _held(groups: WgmmaGroups, state: State) -> dict[int, tuple[set[int], set[int]]]:
+    """Register -> the operations in flight that write it, and those that only read it."""
+    held: dict[int, tuple[set[int], set[int]]] = {}
+    for site in {s for s, _ in state[0]}:
+        for register in groups.results[site]:
+            held.setdefault(register, (set(), set()))[0].add(site)
+        for register in groups.sources[site]:
+            held.setdefault(register, (set(), set()))[1].add(site)
+    for register, site, _ in state[1]:
+        held.setdefault(register, (set(), set()))[0].add(site)
+    return held
+
+
+def _touch(
+    groups: WgmmaGroups,
+    held: dict[int, tuple[set[int], set[int]]],
+    state: State,
+    i: int,
+    instruction: Instruction,
+    reads: dict[int, list[tuple[int, int]]],
+    overwrites: dict[int, list[tuple[int, int]]],
+) -> None:
+    move = is_move(instruction)
+    if not move:
+        for register in (*instruction.reads, instruction.guard):
+            entry = held.get(register)
+            if entry:
+                for site in entry[0]:
+                    reads.setdefault(site, []).append((i, register))
+    for register in instruction.writes:
+        entry = held.get(register)
+        if not entry:
+            continue
+        for site in entry[0] | entry[1]:
+            if register not in groups.results[site] and register not in groups.sources[site]:
+                continue  # a copy: overwriting it harms nothing
+            if move:
+                # Moving a copy back where it came from changes nothing.
+                source = instruction.reads[0]
+                if any(c[0] == source and c[1] == site and c[2] == register for c in state[1]):
+                    continue
+            overwrites.setdefault(site, []).append((i, register))
+
+
+def _report(
+    model: KernelModel,
+    groups: WgmmaGroups,
+    results: Results[State],
+    reads: dict[int, list[tuple[int, int]]],
+    overwrites: dict[int, list[tuple[int, int]]],
+) -> Iterator[tuple[str, Hit]]:
+    """One finding for each register tuple: chained wgmmas accumulate into one and are waited for together."""
+    told: dict[
+        frozenset[int], int
+    ] = {}  # accumulators -> first read reported: later writes have the same cause
+    for writing, touched in ((False, reads), (True, overwrites)):
+        tuples: dict[frozenset[int], list[int]] = {}
+        for site in sorted(touched):
+            tuples.setdefault(groups.results[site], []).append(site)
+        for accumulators, sites in tuples.items():
+            uses = sorted(
+                {
+                    (use, register)
+                    for site in sites
+                    for use, register in touched[site]
+                    if register not in accumulators or use < told.get(accumulators, use + 1)
+                }
+            )
+            for use, register in uses[:_TRIES]:
+                nearest = sorted(
+                    (s for s in sites if (use, register) in touched[s]), key=lambda s: (s > use, -s)
+                )
+                found = next(
+                    filter(None, (_witness(model, groups, results, s, use, register) for s in nearest)), None
+                )
+                if found is not None:
+                    told.setdefault(accumulators, use)
+                    count = len({u for u, _ in uses})
+                    yield _finding(model, groups, found, use, register, writing, count)
+                    break
+
+
+def _finding(
+    model: KernelModel,
+    groups: WgmmaGroups,
+    found: tuple[int, Path],
+    use: int,
+    register: int,
+    writing: bool,
+    count: int,
+) -> tuple[str, Hit]:
+    """The rule and the hit: which synchronisation is missing decides what is said."""
+    site, path = found
+    age = max(a for _, a in path.state[0])
+    name = model.function.registers[register].name
+    passed = list(path.sites(model.cfg, site))
+    waits = [
+        i for i in passed if model.instruction(i).group == "wgmma" and model.instruction(i).event == "wait"
+    ]
+    commits = [
+        i for i in passed if model.instruction(i).group == "wgmma" and model.instruction(i).event == "commit"
+    ]
+    steps = [
+        Mark(site, "the wgmma starts here" if writing else "the wgmma starts to write its accumulator here")
+    ]
+    rule = "WG004" if writing else "WG001"
+    if age == OVERDUE:
+        rule = "WG004" if writing else "WG003"
+        why = "it was never committed, so no wait_group covers it"
+        steps += [Mark(i, "this wait completes committed groups only") for i in waits[:1]]
+        remedy = "add wgmma.commit_group.sync.aligned after the wgmma and before the wait"
+    elif age == OPEN:
+        why = "it was neither committed nor waited for"
+        remedy = "commit the group and wait for it (wgmma.commit_group, wgmma.wait_group 0) before this instruction"
+    else:
+        steps += [Mark(i, "committed here") for i in commits[:1]]
+        if waits:
+            depth = groups.depth(model.instruction(waits[-1]))
+            why = f"wgmma.wait_group {depth} leaves the newest {depth} groups in flight, this one among them"
+            steps.append(Mark(waits[-1], f"waits for all but the newest {depth} groups"))
+            remedy = f"wait with wgmma.wait_group {age} or less before this instruction"
+        elif _waited_elsewhere(model, groups, site):
+            why = "it is waited for on some paths only"
+            remedy = "move wgmma.wait_group before this instruction on every path"
+        else:
+            why = "no wgmma.wait_group completes it before"
+            remedy = "add wgmma.wait_group.sync.aligned 0 before this instruction"
+    verb = "overwrites" if writing else "reads"
+    if register in groups.results[site]:
+        what = f"accumulator {name}"
+    else:
+        what = f"{name}, an A fragment," if writing else f"{name}, a copy of an accumulator,"
+    steps.append(Mark(use, f"{verb} {name}"))
+    return rule, Hit(
+        site=use,
+        message=f"{verb} {what} while the wgmma may still {'use' if writing else 'write'} it: {why}",
+        steps=tuple(steps),
+        count=count,
+        help=remedy,
+    )
+
+
+def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int) -> bool:
+    """Whether some wait of the function completes the operation."""
+    _, results = model.solved(WgmmaGroups)
+    return any(
+        s == site and age >= groups.depth(model.instruction(wait))
+        for wait in model.sites("wait", "wgmma")
+        for s, age in results.before(wait)[0]
+    )
+
+
+def _witness(
+    model: KernelModel, groups: WgmmaGroups, results: Results[State], site: int, use: int, register: int
+) -> tuple[int, Path] | None:
+    direct = register in groups.results[site] or register in groups.sources[site]
+
+    def step(state: State, i: int, instruction: Instruction) -> State | None:
+        return groups.only(groups.transfer(state, i, instruction), site)
+
+    def goal(state: State, i: int) -> bool:
+        return i == use and (direct or any(c[0] == register for c in state[1]))
+
+    start: State = (frozenset(((site, OPEN),)), frozenset())
+    path = model.path(site, start, results, step, goal, also=(use,))
+    return None if path is None else (site, path)
+
+
+@check("WG002", needs="wgmma")
+def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Registers handed to a wgmma without a wgmma.fence after their last ordinary access (9.7.15.7.1)."""
+    fences, results = model.solved(WgmmaFences)
+    names = model.function.registers
+    seen: set[tuple[int, int]] = set()
+    entered = False
+    for b in model.cfg.order:
+        for i, (unfenced, dirty) in results.walk(b):
+            instruction = model.instruction(i)
+            if instruction.event != "issue":
+                continue
+            wanted = fences.uses[i]
+            if unfenced and model.function.entry:
+
+                def arrives(state: FenceState, at: int, i: int = i) -> bool:
+                    return at == i and state[0]
+
+                if not entered and model.path(-1, (True, 0), results, fences.alive, arrives):
+                    entered = True
+                    yield (
+                        "WG002",
+                        Hit(
+                            site=i,
+                            message="the first wgmma on a path from the kernel's entry has no wgmma.fence before it",
+                            help="add wgmma.fence.sync.aligned before the first wgmma.mma_async",
+                        ),
+                    )
+                continue
+            bad = dirty & wanted
+            if not bad:
+                continue
+            origin = _dirtied(model, fences, results, i, bad)
+            if origin is None:
+                continue
+            access, register = origin
+            key = (access, instruction.writes[0] if instruction.writes else i)
+            if key in seen:
+                continue
+            seen.add(key)
+            ignored = _ignores_accumulator(model, i) and not (fences.bit(register) & fences.sources[i])
+            name = names[register].name
+            yield (
+                "WG002",
+                Hit(
+                    site=i,
+                    message=f"{name} is handed to the wgmma without a wgmma.fence after its last ordinary access",
+                    steps=(
+                        Mark(access, f"accesses {name}"),
+                        Mark(i, f"uses {name} with no wgmma.fence in between"),
+                    ),
+                    help="add wgmma.fence.sync.aligned between the two",
+                    severity=Severity.INFO if ignored else None,
+                    confidence=Confidence.LOW if not model.function.entry else None,
+                ),
+            )
+
+
+def _ignores_accumulator(model: KernelModel, site: int) -> bool:
+    """Whether scale-d is known to be false: the accumulator is only written."""
+    value = model.value(site, "scale")
+    return value is not None and model.values.known(value) == 0
+
+
+def _dirtied(
+    model: KernelModel, fences: WgmmaFences, results: Results[State], site: int, bad: int
+) -> tuple[int, int] | None:
+    """The nearest access from which one of the *bad* registers arrives unfenced, on a feasible path."""
+    tries = 0
+    for access in fences.accesses_before(site):
+        touched = fences.touches(model.instruction(access)) & bad
+        if not touched:
+            continue
+        bit = touched & -touched
+        path = model.path(
+            access,
+            (False, bit),
+            results,
+            fences.alive,
+            lambda s, at: at == site and bool(s[1] & bad),
+        )
+        if path:
+            return access, fences.register(bit)
+        tries += 1
+        if tries >= _TRIES:
+            break
+    return None
+
+
+@check("WG005", needs="wgmma")
+def wait_depth(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """``wait_group N`` where never more than N groups are outstanding (9.7.15.7.3)."""
+    waits = [
+        i for i in model.sites("wait", "wgmma") if isinstance(model.instruction(i).role("depth"), Immediate)
+    ]
+    if not any(WgmmaGroups.depth(model.instruction(i)) for i in waits):
+        return
+    _, depths = model.solved(Depth)
+    _, groups = model.solved(WgmmaGroups)
+    for i in waits:
+        depth = WgmmaGroups.depth(model.instruction(i))
+        most = depths.before(i)
+        state: State = groups.before(i)
+        if depth and most <= depth and any(age >= 0 for _, age in state[0]):
+            first = min(s for s, age in state[0] if age >= 0)
+            yield (
+                "WG005",
+                Hit(
+                    site=i,
+                    message=f"waits until at most {depth} groups are outstanding, but never more than {most} are: it completes nothing",
+                    steps=(
+                        Mark(first, "committed to a group that this wait does not complete"),
+                        Mark(i, "completes nothing"),
+                    ),
+                    help=f"use wgmma.wait_group {most - 1} or less" if most else "remove the wait",
+                ),
+            )

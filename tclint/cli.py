@@ -1,0 +1,312 @@
+"""The command line. Thin: it turns arguments into sources and a Config, and reports into text and an exit code.
+
+Exit codes: 0 clean; 1 findings at or above ``--fail-on``; 2 a usage error or an input that could not be analysed,
+whatever else was found; 130 interrupted. Modules that cost start-up time are imported where they are used.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tclint import __version__
+from tclint.output import formats
+
+if TYPE_CHECKING:
+    from tclint.config import Config
+    from tclint.finding import FileReport, Severity
+    from tclint.source import Source, SourceError
+
+CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
+
+_STDIN = "-"
+_STDIN_NAME = "<stdin>"
+_TEXT_WIDTH = 120
+"""Columns of the output where there is no terminal."""
+
+
+class _Choice(click.Choice[str]):
+    """One of a list of words; a wrong one gets the nearest suggested."""
+
+    def __init__(self, choices: Sequence[str]) -> None:
+        super().__init__(choices, case_sensitive=False)
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(str(value).lower(), self.choices, n=1)
+        message = super().get_invalid_choice_message(value, ctx)
+        return f"{message} Did you mean {near[0]!r}?" if near else message
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tclint", message="%(prog)s %(version)s")
+def cli() -> None:
+    """A linter for NVIDIA PTX: finds missing waits, fences and commits around asynchronous instructions."""
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--stdin-filename", metavar="NAME", help="The name under which standard input (-) is shown.")
+@click.option(
+    "--output-format",
+    type=_Choice(formats()),
+    default="text",
+    show_default=True,
+    help="How findings are written.",
+)
+@click.option(
+    "--fail-on",
+    type=_Choice(("error", "warning", "info", "never")),
+    default="warning",
+    show_default=True,
+    help="The lowest severity that makes the exit code 1.",
+)
+@click.option("--pedantic", is_flag=True, help="Show findings of low confidence too.")
+@click.option(
+    "--color",
+    type=_Choice(("auto", "always", "never")),
+    default="auto",
+    show_default=True,
+    help="auto: on a terminal, unless NO_COLOR is set; FORCE_COLOR turns it on elsewhere.",
+)
+def check(
+    paths: tuple[str, ...],
+    stdin_filename: str | None,
+    output_format: str,
+    fail_on: str,
+    pedantic: bool,
+    color: str,
+) -> int:
+    """Lint PTX files.
+
+    A PATH is a file, a folder (all *.ptx below it), a pattern such as 'out/**/*.ptx', or - for standard input.
+
+    Exit code: 0 clean, 1 findings at or above --fail-on, 2 usage error or an input that could not be analysed.
+    """
+    from tclint.config import Config
+    from tclint.finding import Severity
+    from tclint.output import renderer
+    from tclint.report import Context, present
+
+    if stdin_filename is not None and _STDIN not in paths:
+        raise click.UsageError("--stdin-filename needs '-' among the paths.")
+    config = Config(fail_on=None if fail_on == "never" else Severity[fail_on.upper()], pedantic=pedantic)
+    reports = [_check(item, config) for item in _inputs(paths, stdin_filename or _STDIN_NAME)]
+    shown, summary = present(reports, pedantic=pedantic)
+    context = Context(summary, color=_use_color(color), width=_width())
+    _write(renderer(output_format)(shown, context))
+    return _exit_code(shown, config.fail_on)
+
+
+@cli.command()
+@click.argument("stage", type=_Choice(("tree", "ir", "cfg", "states")))
+@click.argument("file")
+@click.option("--dot", is_flag=True, help="As a graph for Graphviz.")
+@click.option("--entry", metavar="NAME", help="This function only.")
+def dump(stage: str, file: str, dot: bool, entry: str | None) -> int:
+    """Show what a stage of the analysis made of FILE (- for standard input)."""
+    from tclint import dump as stages
+    from tclint.source import SourceError
+
+    name = _STDIN_NAME if file == _STDIN else file
+    try:
+        source = _read(file, name)
+        text: str = getattr(stages, stage)(source, dot=dot, entry=entry)
+    except SourceError as error:
+        raise click.ClickException(_at(name, error)) from None
+    _write(text if text.endswith("\n") else text + "\n")
+    return CLEAN
+
+
+@cli.command()
+def rules() -> int:
+    """List all rules."""
+    from tclint.rules import all_rules
+
+    rows = list(all_rules().values())
+    widths = [
+        max((len(text) for text in column), default=0) for column in zip(*map(_columns, rows), strict=True)
+    ]
+    for rule in rows:
+        columns = (text.ljust(width) for text, width in zip(_columns(rule), widths, strict=True))
+        _write(f"{'  '.join(columns)}  {rule.summary}\n")
+    return CLEAN
+
+
+def _columns(rule: Any) -> tuple[str, str, str]:
+    return rule.id, rule.severity.label, rule.name
+
+
+@cli.command()
+@click.argument("rule")
+def explain(rule: str) -> int:
+    """Show the page of RULE, an id such as WG001 or a name."""
+    from tclint.rules import UnknownRule, find
+
+    try:
+        found = find(rule)
+    except UnknownRule as error:
+        raise click.UsageError(f"{error}.") from None
+    _write(
+        f"# {found.id} {found.name}\n\n"
+        f"Severity {found.severity.label}, confidence {found.confidence.label}, "
+        f"PTX ISA {', '.join(found.manual)}, since tclint {found.since}.\n\n{found.body}"
+    )
+    return CLEAN
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The entry point of the command: runs it and exits. No exception becomes a traceback without TCLINT_DEBUG."""
+    try:
+        code = cli.main(args=args, prog_name="tclint", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = FAILURE
+    except (click.Abort, KeyboardInterrupt):
+        code = INTERRUPTED
+    except Exception as error:
+        if _debug():
+            raise
+        click.echo(f"Error: {_internal_error(error)}", err=True)
+        code = FAILURE
+    sys.exit(code)
+
+
+def _inputs(paths: Iterable[str], stdin_name: str) -> Iterator[tuple[str, Source | SourceError]]:
+    """The inputs that the arguments name, each once and under its name: a source, or why there is none."""
+    from tclint.source import SourceError
+
+    seen: set[str] = set()
+    for argument in paths:
+        for path in _expand(argument):
+            key = path if path == _STDIN else os.path.normpath(path)
+            if key in seen:
+                continue
+            seen.add(key)
+            name = stdin_name if path == _STDIN else path
+            try:
+                yield name, _read(path, name)
+            except SourceError as error:
+                yield name, error
+
+
+def _expand(argument: str) -> Iterable[str]:
+    """The files an argument stands for, sorted, or the argument itself where reading it will say what is wrong."""
+    from glob import glob, has_magic
+
+    if argument == _STDIN or not (has_magic(argument) or os.path.isdir(argument)):
+        return [argument]
+    matches = [argument] if os.path.lexists(argument) else sorted(glob(argument, recursive=True))
+    files: list[str] = []
+    for match in matches:
+        found = list(_walk(match)) if os.path.isdir(match) else [match]
+        # A folder that a pattern matches along with files need not hold PTX; one that was named must.
+        files += found or ([] if len(matches) > 1 else [match])
+    return files or [argument]
+
+
+def _walk(folder: str) -> Iterator[str]:
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != ".git")
+        paths = (os.path.join(parent, name) for name in sorted(names) if name.lower().endswith(".ptx"))
+        yield from filter(os.path.isfile, paths)  # not a FIFO, which would block
+
+
+def _read(path: str, name: str) -> Source:
+    """The source at ``path``, shown as ``name``. Raises SourceError."""
+    from glob import has_magic
+
+    from tclint.source import Source, SourceError
+
+    if path == _STDIN:
+        return Source.from_bytes(sys.stdin.buffer.read(), name)
+    if os.path.isdir(path):
+        raise SourceError("there is no .ptx file in this folder")
+    if has_magic(path) and not os.path.lexists(path):
+        raise SourceError("no file matches this pattern")
+    return Source.read(path)
+
+
+def _check(item: tuple[str, Source | SourceError], config: Config) -> FileReport:
+    """The report for one input, whatever happens to it."""
+    from dataclasses import replace
+
+    from tclint.finding import FileReport
+    from tclint.source import SourceError
+
+    path, source = item
+    if isinstance(source, SourceError):
+        return FileReport.failed(path, str(source), source.line)
+    try:
+        from tclint.driver import check_source
+
+        report = check_source(source, config)
+    except SourceError as error:
+        return FileReport.failed(path, str(error), error.line)
+    except Exception as error:
+        if _debug():
+            raise
+        return FileReport.failed(path, _internal_error(error))
+    # Without findings nothing will be shown of the text: let it go before the next one is read.
+    return report if report.findings else replace(report, source=None)
+
+
+def _exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
+    code = CLEAN
+    for report in reports:
+        if report.problems:
+            return FAILURE
+        if fail_on is not None and any(finding.severity >= fail_on for finding in report.findings):
+            code = FINDINGS
+    return code
+
+
+def _use_color(choice: str) -> bool:
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _width() -> int:
+    """The width of the terminal or of COLUMNS; elsewhere one that reads well in a log."""
+    return shutil.get_terminal_size((_TEXT_WIDTH, 24)).columns if sys.stdout.isatty() else _TEXT_WIDTH
+
+
+def _write(text: str) -> None:
+    """Write to standard output. A reader that went away is no reason to say anything, but the work is not done."""
+    stream = sys.stdout
+    encoding = stream.encoding or "utf-8"
+    try:
+        stream.write(text.encode(encoding, "replace").decode(encoding))
+        stream.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more on its way out; let that succeed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        raise click.exceptions.Exit(FAILURE) from None
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        raise click.ClickException(f"the output cannot be written: {error.strerror or error}") from None
+
+
+def _at(path: str, error: SourceError) -> str:
+    return f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}"
+
+
+def _debug() -> bool:
+    return os.environ.get("TCLINT_DEBUG", "") not in ("", "0")
+
+
+def _internal_error(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    return f"internal error: {name}{f': {text}' if text else ''} (TCLINT_DEBUG=1 shows where)"

@@ -1,0 +1,165 @@
+"""Dataflow over a control-flow graph: one solver for every analysis.
+
+States are immutable values compared with ``==``. The solver keeps the state at
+every block's entry only; :meth:`Results.before` recomputes inside a block.
+Guarded instructions are the solver's business: under a guard nobody knows, the
+state afterwards is the join of both outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Generic, Literal, TypeVar
+
+from tclint.cfg import CFG, Edge
+from tclint.ir.nodes import Instruction
+
+__all__ = ["Analysis", "LimitExceeded", "Results", "solve"]
+
+D = TypeVar("D")
+
+
+class LimitExceeded(Exception):
+    """An analysis did not settle within its limit of block visits."""
+
+
+class Analysis(Generic[D]):
+    """What an analysis says; :func:`solve` does the rest.
+
+    ``join`` must be associative, commutative and idempotent with ``bottom``
+    as its unit, and ``transfer`` and ``edge`` monotone in the order that
+    ``join`` makes: then the solution is the least one and the solver ends.
+    """
+
+    direction: Literal["forward", "backward"] = "forward"
+
+    def boundary(self) -> D:
+        """The state at the entry, or at every exit when backward."""
+        raise NotImplementedError
+
+    def bottom(self) -> D:
+        """The state of code that is never reached."""
+        raise NotImplementedError
+
+    def join(self, a: D, b: D) -> D:
+        raise NotImplementedError
+
+    def relevant(self, instruction: Instruction) -> bool:
+        """Whether :meth:`transfer` can change a state at *instruction*; the solver skips the others."""
+        return True
+
+    def transfer(self, state: D, at: int, instruction: Instruction) -> D:
+        """The state after *instruction* (before it when backward), its guard taken as true."""
+        raise NotImplementedError
+
+    def edge(self, state: D, edge: Edge) -> D:
+        """The state as it passes *edge*."""
+        return state
+
+
+class Results(Generic[D]):
+    """The solution: a state at every point, recomputed inside blocks on demand."""
+
+    def __init__(self, analysis: Analysis[D], cfg: CFG, entry: list[D], relevant: list[list[int]]) -> None:
+        self.analysis = analysis
+        self.cfg = cfg
+        self.entry = entry
+        self.relevant = relevant
+
+    def walk(self, block: int) -> Iterator[tuple[int, D]]:
+        """``(instruction, state before it)`` for the relevant instructions of *block* in order of flow."""
+        analysis, instructions = self.analysis, self.cfg.function.instructions
+        state = self.entry[block]
+        for at in self.relevant[block]:
+            yield at, state
+            state = _step(analysis, state, at, instructions[at])
+
+    def before(self, at: int) -> D:
+        """The state before instruction *at* in the direction of flow."""
+        block = self.cfg.block_of[at]
+        state = self.entry[block]
+        analysis, instructions = self.analysis, self.cfg.function.instructions
+        backward = analysis.direction == "backward"
+        for i in self.relevant[block]:
+            if (i <= at) if backward else (i >= at):
+                break
+            state = _step(analysis, state, i, instructions[i])
+        return state
+
+    def after(self, at: int) -> D:
+        """The state after instruction *at* in the direction of flow."""
+        instruction = self.cfg.function.instructions[at]
+        state = self.before(at)
+        return _step(self.analysis, state, at, instruction) if self.analysis.relevant(instruction) else state
+
+    def leave(self, block: int) -> D:
+        """The state at the end of *block* in the direction of flow."""
+        state = self.entry[block]
+        for at in self.relevant[block]:
+            state = _step(self.analysis, state, at, self.cfg.function.instructions[at])
+        return state
+
+
+def _step(analysis: Analysis[D], state: D, at: int, instruction: Instruction) -> D:
+    after = analysis.transfer(state, at, instruction)
+    return analysis.join(state, after) if instruction.guard >= 0 and after != state else after
+
+
+def solve(analysis: Analysis[D], cfg: CFG, visits_per_block: int = 200) -> Results[D]:
+    """The least solution of *analysis* over *cfg*.
+
+    Blocks are visited in reverse postorder (its reverse when backward).
+    Raises :class:`LimitExceeded` when the states do not settle, which a
+    monotone analysis over a finite domain does not do.
+    """
+    instructions = cfg.function.instructions
+    backward = analysis.direction == "backward"
+    relevant: list[list[int]] = []
+    for extent in cfg.blocks:
+        span = range(extent.start, extent.end)
+        relevant.append(
+            [i for i in (reversed(span) if backward else span) if analysis.relevant(instructions[i])]
+        )
+    bottom = analysis.bottom()
+    entry = [bottom] * len(cfg.blocks)
+    results = Results(analysis, cfg, entry, relevant)
+    order = cfg.order
+    if not order:
+        return results
+    rank = cfg.rank
+    if backward:
+        size = len(order)
+        priority = {b: size - rank[b] for b in order}
+        starts = [b for b in order if b in cfg.exits or not cfg.successors[b]]
+        for b in starts:
+            entry[b] = analysis.boundary()
+        work = [(priority[b], b) for b in order]
+    else:
+        priority = rank
+        entry[0] = analysis.boundary()
+        work = [(0, 0)]
+    heap: list[tuple[int, int]] = []
+    for item in work:
+        heappush(heap, item)
+    queued = {b for _, b in work}
+    visits = [0] * len(cfg.blocks)
+    while heap:
+        _, block = heappop(heap)
+        queued.discard(block)
+        visits[block] += 1
+        if visits[block] > visits_per_block:
+            raise LimitExceeded(f"{type(analysis).__name__} did not settle in {cfg.function.name}")
+        state = results.leave(block)
+        for edge in cfg.predecessors[block] if backward else cfg.successors[block]:
+            target = edge.source if backward else edge.target
+            if target not in rank:
+                continue
+            joined = analysis.join(entry[target], analysis.edge(state, edge))
+            first = not backward and visits[target] == 0
+            if joined != entry[target] or (first and target not in queued):
+                entry[target] = joined
+                if target not in queued:
+                    queued.add(target)
+                    heappush(heap, (priority[target], target))
+    return results

@@ -1,0 +1,240 @@
+"""Whether a fact made at one instruction survives to another, and along which path.
+
+The solver says where a fact *may* arrive. Before anything is reported, the
+path is searched for again, followed by the very threads that made the fact:
+branches that they do not take are closed, a predicate tested twice has one
+value, and a guarded operation that ends the fact is taken whenever its guard
+follows from what is known. Without such a path there is no finding.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tclint.analyses.values import Facts, Values
+from tclint.cfg import CFG, Edge
+from tclint.ir.nodes import Instruction
+from tclint.views import View, Views
+
+__all__ = ["Path", "Survey", "find_path"]
+
+EXIT = -1
+"""The goal "the function is left" (also: a role returns to its dispatcher)."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """A feasible path: the edges taken, and the instructions on it that changed the fact."""
+
+    edges: tuple[Edge, ...]
+    marks: tuple[int, ...]
+    end: int
+    """The instruction reached, or ``EXIT``."""
+    threads: int
+    """The threads that can take it."""
+    state: Any = None
+    """The fact as it arrives."""
+
+    def sites(self, cfg: CFG, start: int) -> Iterator[int]:
+        """The instructions on the way from *start* to the end, neither of them included."""
+        begin = start + 1
+        for edge in self.edges:
+            yield from range(begin, cfg.blocks[edge.source].end)
+            begin = cfg.blocks[edge.target].start
+        block = cfg.blocks[self.edges[-1].target if self.edges else cfg.block_of[max(start, 0)]]
+        yield from range(begin, block.end if self.end == EXIT else self.end)
+
+
+@dataclass
+class Survey:
+    """What a search needs of a function, kept between searches."""
+
+    cfg: CFG
+    values: Values
+    views: Views
+
+    def __post_init__(self) -> None:
+        self._watched: dict[int, int] | None = None
+
+    def repeated(self, p: int) -> bool:
+        """Whether predicate *p* (or a part of it) decides at more than one place."""
+        if self._watched is None:
+            counts: dict[int, int] = {}
+            cfg, values = self.cfg, self.values
+            for b in cfg.order:
+                seen: set[int] = set()
+                edges = cfg.successors[b]
+                if edges and edges[0].predicate >= 0:
+                    value = self.views.edge_value(edges[0])
+                    if value is not None:
+                        seen |= set(_leaves(values, value))
+                for leaf in seen:
+                    counts[leaf] = counts.get(leaf, 0) + 1
+            self._watched = counts
+        return any(self._watched.get(leaf, 0) > 1 for leaf in _leaves(self.values, p))
+
+
+def _leaves(values: Values, p: int) -> list[int]:
+    """The predicates that *p* is made of; comparisons of one value with constants count as one."""
+    found: list[int] = []
+    work = [p]
+    while work:
+        q = values.find(work.pop())
+        node = values.nodes[q]
+        if node[0] == "not":
+            work.append(node[1])
+        elif node[0] == "logic":
+            work += [node[2], node[3]]
+        elif node[0] == "compare":
+            found.append(node[2])
+        else:
+            found.append(q)
+    return found
+
+
+def find_path(
+    survey: Survey,
+    start: int,
+    view: View,
+    state: Hashable,
+    relevant: Sequence[Sequence[int]],
+    step: Callable[[Hashable, int, Instruction], Hashable],
+    goal: Callable[[Hashable, int], bool],
+    budget: int = 3000,
+) -> Path | None:
+    """The shortest feasible path from just after instruction *start* on which the fact lives and *goal* is met.
+
+    *start* -1 is the entry of the function. *step* gives the fact's state after a relevant instruction (guard true),
+    None when it ends there. *goal* is asked before every relevant instruction,
+    and with ``EXIT`` where the function is left. Gives up, with None, after
+    *budget* states.
+    """
+    cfg, values, views = survey.cfg, survey.values, survey.views
+    instructions = cfg.function.instructions
+    first = cfg.block_of[start] if start >= 0 else 0
+
+    queue: deque[tuple[int, int, Hashable, Facts, int, int]] = deque()
+    trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []  # parent, edge taken, changes on the way
+    seen: set[tuple[int, int, Hashable, frozenset[tuple[int, bool]], int]] = set()
+
+    def push(
+        block: int,
+        at: int,
+        state: Hashable,
+        facts: Facts,
+        threads: int,
+        parent: int,
+        edge: Edge | None,
+        marks: tuple[int, ...],
+    ) -> None:
+        key = (block, at, state, frozenset(facts.items()), threads)
+        if key not in seen:
+            seen.add(key)
+            trail.append((parent, edge, marks))
+            queue.append((block, at, state, facts, threads, len(trail) - 1))
+
+    def result(node: int, end: int, threads: int, state: Hashable, marks: list[int]) -> Path:
+        edges: list[Edge] = []
+        changed: list[int] = list(reversed(marks))
+        while node >= 0:
+            node, edge, passed = trail[node]
+            if edge is not None:
+                edges.append(edge)
+            changed.extend(reversed(passed))
+        edges.reverse()
+        changed.reverse()
+        return Path(tuple(edges), tuple(changed), end, threads, state)
+
+    def forget(facts: Facts, block: int, low: int, high: int) -> Facts:
+        """Drop the facts about values that may change between instructions *low* and *high*, or on entry to *block*."""
+        stale = {
+            p
+            for p, sites in values.fragile(facts)
+            for kind, where in sites
+            if (where == block if kind == "block" else low <= where < high)
+        }
+        return Facts((p, v) for p, v in facts.items() if p not in stale) if stale else facts
+
+    def condition(i: int, threads: int, facts: Facts) -> tuple[int, bool | None, int]:
+        """Of a guarded instruction: its predicate, whether it executes, and the threads that may execute it."""
+        instruction = instructions[i]
+        p = values.before(instruction.guard, i)
+        truth = values.decide(p, facts)
+        taken = threads & values.may(p, not instruction.negated)
+        if not taken:
+            return p, False, 0
+        return p, None if truth is None else truth is not instruction.negated, taken
+
+    position = next((k for k, i in enumerate(relevant[first]) if i > start), len(relevant[first]))
+    push(first, position, state, view.facts, view.threads, -1, None, ())
+    while queue and len(seen) <= budget:
+        block, at, here, facts, threads, node = queue.popleft()
+        sites = relevant[block]
+        cursor = sites[at - 1] + 1 if at else cfg.blocks[block].start
+        if not node:
+            cursor = start + 1
+        fragile = bool(values.fragile(facts))
+        marks: list[int] = []
+        for k in range(at, len(sites)):
+            i = sites[k]
+            if fragile:
+                facts = forget(facts, -1, cursor, i)
+            cursor = i
+            instruction = instructions[i]
+            if goal(here, i):
+                if instruction.guard < 0:
+                    return result(node, i, threads, here, marks)
+                _, executes, taken = condition(i, threads, facts)
+                if executes is not False:
+                    return result(node, i, taken, here, marks)
+            after = step(here, i, instruction)
+            if after == here:
+                continue
+            if instruction.guard >= 0:
+                p, executes, taken = condition(i, threads, facts)
+                if executes is False:
+                    continue
+                others = threads & values.may(p, instruction.negated)
+                if executes is None and others:
+                    # Both outcomes: the one that skips the instruction is queued, this one goes on.
+                    skipped = values.assume(p, instruction.negated, facts)
+                    push(block, k + 1, here, skipped, others, node, None, tuple(marks))
+                    facts = values.assume(p, not instruction.negated, facts)
+                    fragile = bool(values.fragile(facts))
+                threads = taken
+            if after is None:
+                break
+            here = after
+            marks.append(i)
+        else:
+            if fragile:
+                facts = forget(facts, -1, cursor, cfg.blocks[block].end)
+            last = cfg.blocks[block].end - 1
+            ends = block in views.dispatchers
+            if (ends or block in cfg.exits) and goal(here, EXIT):
+                executes, taken = True, threads
+                if instructions[last].guard >= 0 and not ends:
+                    _, decided, taken = condition(last, threads, facts)
+                    executes = decided is not False
+                if executes:
+                    return result(node, EXIT, taken, here, marks)
+            if ends:
+                continue
+            for edge in cfg.successors[block]:
+                next_facts, next_threads = facts, threads
+                p = views.edge_value(edge)  # type: ignore[assignment]
+                if p is not None:
+                    if values.decide(p, facts) is (not edge.value):
+                        continue
+                    next_threads = threads & values.may(p, edge.value)
+                    if not next_threads:
+                        continue
+                    if survey.repeated(p):
+                        next_facts = values.assume(p, edge.value, facts)
+                if values.fragile(next_facts):
+                    next_facts = forget(next_facts, edge.target, 0, 0)
+                push(edge.target, 0, here, next_facts, next_threads, node, edge, tuple(marks))
+    return None

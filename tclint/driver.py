@@ -1,0 +1,189 @@
+"""From a source to its report: parse, build, check, and turn hits into findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from time import perf_counter
+
+from tclint.checks import Hit, kernel_checks, module_checks
+from tclint.config import Config
+from tclint.dataflow.engine import LimitExceeded
+from tclint.finding import FileReport, Finding, Fingerprints, Problem, SourceLocation, Span, Step
+from tclint.ir.build import build
+from tclint.ir.inline import inline
+from tclint.ir.nodes import Function, Location, Module
+from tclint.isa.target import Target
+from tclint.model import KernelModel
+from tclint.rules import Rule, all_rules
+from tclint.source import Source
+
+__all__ = ["analyse", "check_source"]
+
+_NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
+
+
+def analyse(source: Source) -> tuple[Module, list[Problem]]:
+    """The module of *source*, and what is wrong with it as a whole."""
+    from tclint.syntax import parse, problems
+
+    tree = parse(source.data)
+    module = build(tree, source.data)
+    found = [Problem(source.position(p.start_byte).line, p.message) for p in problems(tree)]
+    if not found and not module.functions and module.version is None and not module.variables:
+        found.append(Problem(1, "no PTX in it: neither .version nor a function"))
+        return module, found
+    if module.version is None:
+        found.append(Problem(1, ".version is missing"))
+    if not module.targets:
+        found.append(Problem(1, ".target is missing"))
+    for name in module.targets:
+        if Target.parse(name) is None and name not in _TARGET_OPTIONS:
+            found.append(Problem(source.position(module.target_span[0]).line, f"unknown target {name}"))
+    for function in module.functions:
+        for trouble in function.troubles:
+            line = source.position(function.start + trouble.start).line
+            found.append(Problem(line, f"{function.name}: {trouble.message}"))
+    return module, found
+
+
+_TARGET_OPTIONS = frozenset(("texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"))
+
+
+def check_source(
+    source: Source, config: Config | None = None, clock: Callable[[str, float], None] | None = None
+) -> FileReport:
+    """Lint one source.
+
+    *clock* is told the seconds that each stage took. A function whose
+    analysis exceeds its limit, or that a syntax error lies in, is reported as
+    a problem; the others are still checked.
+    """
+    rules = all_rules()
+    began = perf_counter()
+
+    def tick(stage: str) -> None:
+        nonlocal began
+        now = perf_counter()
+        if clock is not None:
+            clock(stage, now - began)
+        began = now
+
+    module, problems = analyse(source)
+    tick("parse and build")
+    found: list[tuple[Rule, Function | None, Hit]] = []
+    if module.functions or module.version is not None:
+        for names, module_check in module_checks():
+            for rule, hit in module_check(module):
+                if rule in rules and not (hit.function is not None and hit.function.damaged):
+                    found.append((rules[rule], hit.function, hit))
+            tick("check " + names[0])
+    for function in module.functions:
+        if function.declared_only or not function.instructions:
+            continue
+        broken = function.damaged or any(
+            t.kind in ("undefined-label", "duplicate-label") for t in function.troubles
+        )
+        if broken:
+            continue
+        model = KernelModel(inline(function, module), module)
+        roots = {use.opcode.partition(".")[0] for use in model.function.uses}
+        for names, kernel_check, needs in kernel_checks():
+            if needs and needs not in roots:
+                continue
+            try:
+                for rule, hit in kernel_check(model):
+                    if rule in rules:
+                        found.append((rules[rule], model.function, hit))
+            except LimitExceeded as error:
+                problems.append(Problem(source.position(function.start).line, str(error)))
+            tick("check " + names[0])
+    findings = _findings(source, module, found)
+    tick("findings")
+    status = "analysed" if not problems else "partial" if module.functions else "failed"
+    return FileReport(
+        path=source.path,
+        member=source.member,
+        status=status,  # type: ignore[arg-type]
+        problems=tuple(problems),
+        findings=findings,
+        source=source,
+    )
+
+
+def _findings(
+    source: Source, module: Module, found: list[tuple[Rule, Function | None, Hit]]
+) -> tuple[Finding, ...]:
+    prints = Fingerprints()
+    made = []
+    for rule, function, hit in sorted(found, key=lambda item: (_span(item[2], item[1]).start, item[0].id)):
+        owner = hit.function or function
+        span = _span(hit, owner)
+        steps = []
+        for mark in hit.steps:
+            where = mark.function or owner
+            assert where is not None
+            ins = where.instructions[mark.site]
+            steps.append(
+                Step(
+                    Span(where.start + ins.start, where.start + ins.end), mark.message, where.name, mark.role
+                )
+            )
+        location = None
+        if owner is not None and hit.site >= 0:
+            location = _location(module, owner.location(hit.site))
+        parts = _parts(source, [span, *(s.span for s in steps)])
+        entry = owner.name if owner is not None else None
+        made.append(
+            Finding(
+                rule=rule,
+                severity=hit.severity or rule.severity,
+                confidence=hit.confidence or rule.confidence,
+                span=span,
+                message=hit.message,
+                entry=entry,
+                steps=tuple(steps),
+                count=hit.count,
+                help=hit.help,
+                fingerprint=prints.make(rule.id, entry, parts),
+                source_location=location,
+            )
+        )
+    return tuple(made)
+
+
+def _span(hit: Hit, function: Function | None) -> Span:
+    if hit.span is not None:
+        return Span(*hit.span)
+    owner = hit.function or function
+    assert owner is not None, "a hit without a span needs a function"
+    instruction = owner.instructions[hit.site]
+    return Span(owner.start + instruction.start, owner.start + instruction.end)
+
+
+def _parts(source: Source, spans: list[Span]) -> Iterator[str]:
+    """The tokens of *spans*, names numbered by first occurrence: what a recompile leaves alone."""
+    numbers: dict[str, str] = {}
+    for span in spans:
+        text = source.data[span.start : span.end].decode("latin-1")
+        text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+        tokens = _NAME.findall(text)
+        seen_opcode = False
+        for token in tokens:
+            if token[0] in "%$" or (seen_opcode and (token[0].isalpha() or token[0] == "_")):
+                token = numbers.setdefault(token, f"n{len(numbers)}")
+            elif "." in token or token in ("ret", "exit", "bra", "trap"):
+                seen_opcode = True
+            yield token
+
+
+def _location(module: Module, location: Location | None) -> SourceLocation | None:
+    """The user's line: the end of the inlining chain first, then the calls."""
+    if location is None:
+        return None
+    chain = [location]
+    while chain[-1].inlined_at is not None:
+        chain.append(chain[-1].inlined_at)
+    places = [SourceLocation(module.files.get(l.file, f"file {l.file}"), l.line, l.column) for l in chain]
+    first, *rest = places
+    return SourceLocation(first.file, first.line, first.column, tuple(rest))

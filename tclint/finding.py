@@ -1,0 +1,186 @@
+"""What a check reports: one type of finding for every rule, and one report per input.
+
+Spans are absolute byte offsets into the :class:`~tclint.source.Source`; the outputs turn them into lines and columns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal
+
+from tclint.source import Source
+
+if TYPE_CHECKING:
+    from tclint.rules import Rule
+
+
+class _Scale(IntEnum):
+    @property
+    def label(self) -> str:
+        """The name that users read and write: ``warning``."""
+        return self.name.lower()
+
+
+class Severity(_Scale):
+    """What the ISA says about the code."""
+
+    INFO = 1
+    """Legal, but worth knowing."""
+    WARNING = 2
+    """The ISA requires otherwise but practice tolerates it, or a heuristic decided."""
+    ERROR = 3
+    """Undefined, illegal, a hang or a leak."""
+
+
+class Confidence(_Scale):
+    """How tclint knows."""
+
+    LOW = 1
+    """Counted, but shown only on request."""
+    MEDIUM = 2
+    """Rests on an assumption that the finding states."""
+    HIGH = 3
+    """Follows from the code."""
+    CONFIRMED = 4
+    """The executor saw it happen; no check may claim it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The bytes ``start`` (inclusive) to ``end`` (exclusive) of a Source."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the path that leads to a finding, in the order of execution."""
+
+    span: Span
+    message: str
+    entry: str | None = None
+    """The function in which the step happens."""
+    role: str | None = None
+    """Which threads take it: ``warps 4-7``, ``elected lane``; None: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """The place in CUDA or Python that ``.loc`` (PTX ISA 11.5.4) gives; line and column are 1-based, column 0 unknown."""
+
+    file: str
+    line: int
+    column: int = 0
+    inlined_at: tuple[SourceLocation, ...] = ()
+    """The calls through which it was inlined, innermost first; the last one is in the user's own function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the bytes of ``span`` by ``text``."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change that removes the finding; several fixes of one finding are alternatives."""
+
+    message: str
+    edits: tuple[Edit, ...]
+    safe: bool
+    """It cannot change what a correct program computes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One defect: one finding per (rule, asynchronous operation, cause)."""
+
+    rule: Rule
+    severity: Severity
+    confidence: Confidence
+    span: Span
+    message: str
+    entry: str | None = None
+    """The kernel or device function; None for the module itself."""
+    steps: tuple[Step, ...] = ()
+    """The path from the cause to the bad use, in the order of execution."""
+    count: int = 1
+    """How many uses share this cause; ``span`` is the first."""
+    help: str = ""
+    """What would fix it, as an instruction to the user; empty: nothing to say."""
+    fingerprint: str = ""
+    """See :class:`Fingerprints`."""
+    source_location: SourceLocation | None = None
+    fixes: tuple[Fix, ...] = ()
+    suppressed: str | None = None
+    """The reason given where it was suppressed; None: it was not."""
+    confirmation: str | None = None
+    """What the executor saw; None: it was not asked, or saw nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why an input could not be analysed, or not all of it. Line 0: about the whole input."""
+
+    line: int
+    message: str
+
+
+Status = Literal["analysed", "partial", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReport:
+    """The result for one input.
+
+    ``analysed``: all of it was; ``partial``: the findings are those of the functions that could be; ``failed``: nothing
+    was. Anything but ``analysed`` needs a problem that says why, and findings need the source that their spans index.
+    """
+
+    path: str
+    member: str | None = None
+    """The name inside a container such as a fatbin."""
+    status: Status = "analysed"
+    problems: tuple[Problem, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    source: Source | None = None
+
+    def __post_init__(self) -> None:
+        if (self.status == "analysed") == bool(self.problems):
+            raise ValueError(f"{self.path}: status {self.status} with {len(self.problems)} problems")
+        if self.findings and self.source is None:
+            raise ValueError(f"{self.path}: findings without their source")
+
+    @classmethod
+    def failed(cls, path: str, message: str, line: int = 0) -> FileReport:
+        """The report for an input of which nothing could be analysed."""
+        return cls(path=path, status="failed", problems=(Problem(line, message),))
+
+
+class Fingerprints:
+    """Names findings so that the same defect keeps its name when the module is compiled again.
+
+    A fingerprint is ``"<16 hex digits>:<n>"``: a hash of the rule, the entry and the parts, and the ordinal among equal
+    ones in the same module. The parts must not hold what a compiler chooses freely: no line numbers, and registers and
+    labels only as the order of their first occurrence (``r0``, ``r1``).
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+
+    def make(self, rule_id: str, entry: str | None, parts: Iterable[str]) -> str:
+        """The next fingerprint for these; ask in the order of the text, so that ordinals are stable."""
+        digest = sha256()
+        for part in (rule_id, entry or "", *parts):
+            encoded = part.encode(errors="surrogateescape")
+            digest.update(b"%d:%b" % (len(encoded), encoded))  # the length keeps "ab" "c" and "a" "bc" apart
+        name = digest.hexdigest()[:16]
+        self._seen[name] += 1
+        return f"{name}:{self._seen[name]}"

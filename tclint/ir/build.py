@@ -1,0 +1,493 @@
+"""From the syntax tree to instructions.
+
+The tree is read at the level of statements only; the text of an instruction
+is split by :mod:`tclint.ir.operands`. Register and label names are resolved
+in their lexical scopes (PTX ISA 5.4.1, 6.4.4): inline assembly makes brace
+scopes that use the same names again and again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tclint.ir.nodes import (
+    Function,
+    Instruction,
+    Location,
+    Memory,
+    Module,
+    Operand,
+    Pair,
+    Register,
+    Special,
+    Symbol,
+    Trouble,
+    Use,
+    Variable,
+    Vector,
+    registers,
+)
+from tclint.ir.operands import HEAD, clean, parse_operand, shape, split_operands
+from tclint.isa.table import Table, table
+from tclint.isa.target import Target, parse_version
+
+if TYPE_CHECKING:
+    from tclint.syntax import Node, Tree
+
+__all__ = ["build"]
+
+_SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
+_DECLARATION = re.compile(
+    r"\s*(?:\.(?:extern|visible|weak|common)\s+)*\.(reg|sreg|shared|global|const|local|param|tex)\b((?:\s*(?:\[\d+\])|\s*\.\w+(?:\s+\d+)?(?=[\s.(])(?:\s*\([^)]*\))?)*)\s*(.*?);?\s*$",
+    re.DOTALL,
+)
+_DECLARATOR = re.compile(r"([\w$%]+)\s*(?:<\s*(\d+)\s*>)?\s*((?:\[[^\]]*\]\s*)*)")
+_ALIGN = re.compile(r"\.align\s+(\d+)")
+_TYPE = re.compile(r"\.([busf]|f16x|bf|e\dm)(\d+)(?:x\d+)?\b|\.pred\b|\.(?:tex|sampler|surf)ref\b|\.b128\b")
+_VECTOR = re.compile(r"\.v([248])\b")
+_LOC = re.compile(
+    r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:\s*,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?"
+)
+_FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"')
+_TABLE = re.compile(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
+_RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
+_DIRECTIVE = re.compile(r"\.\w+")
+_NEEDS_CARE = re.compile(r"[\[{(|+/]|[!@]\s|\w\s+[.:]|[^@\s]!|,\s*!")
+"""What an instruction has when splitting at blanks and commas is not enough."""
+
+
+class _Scope:
+    """One brace scope: the names declared in it, and what was looked up through it."""
+
+    __slots__ = ("known", "labels", "parent", "pending", "ranges", "tables", "variables")
+
+    def __init__(self, parent: _Scope | None) -> None:
+        self.parent = parent
+        self.known: dict[str, int] = {}
+        self.ranges: dict[str, tuple[int, int, str]] = {}  # prefix -> (first register, count, type)
+        self.labels: dict[str, int] = {}
+        self.tables: dict[str, list[str]] = {}
+        self.variables: set[str] = set()
+        self.pending: list[tuple[int, list[str]]] = []  # instructions whose labels are still unresolved
+
+
+class _Builder:
+    """Builds one function."""
+
+    def __init__(self, function: Function, text: str, isa: Table) -> None:
+        self.function = function
+        self.text = text
+        self.base = function.start
+        self.isa = isa
+        self.scope = _Scope(None)
+        self.missing: dict[str, bool] = {}
+        self.uses: dict[tuple[str, str], Use] = {}
+        self.calls: list[tuple[int, str]] = []
+
+    # ------------------------------------------------------------ names
+
+    def lookup(self, name: str) -> int | None:
+        """The register called *name* in the present scope, or None."""
+        register = self.scope.known.get(name)
+        return register if register is not None else self._resolve(name)
+
+    def _resolve(self, name: str) -> int | None:
+        scope: _Scope | None = self.scope
+        prefix: str | None = None
+        number = 0
+        while scope is not None:
+            register = scope.known.get(name)
+            if register is not None:
+                break
+            if scope.ranges:
+                if prefix is None:
+                    prefix = name.rstrip("0123456789")
+                    digits = name[len(prefix) :]
+                    number = int(digits) if digits and (digits[0] != "0" or digits == "0") else -1
+                found = scope.ranges.get(prefix)
+                if found is not None and 0 <= number < found[1]:
+                    register = len(self.function.registers)
+                    self.function.registers.append(Register(name, found[2]))
+                    scope.known[name] = register
+                    break
+            scope = scope.parent
+        else:
+            return None
+        self.scope.known[name] = register
+        return register
+
+    def declare(self, text: str, start: int, end: int, module: Module | None = None) -> None:
+        """Take a variable declaration: registers into the scope, everything else into the function."""
+        for space, kind, name, count, variable in _declared(text):
+            if space in ("reg", "sreg"):
+                if count:
+                    self.scope.ranges[name] = (0, count, kind)
+                elif name in self.scope.variables:
+                    self.trouble(
+                        "duplicate-register", start, end, f"register {name} is declared twice in one scope"
+                    )
+                else:
+                    self.scope.variables.add(name)
+                    self.scope.known[name] = len(self.function.registers)
+                    self.function.registers.append(Register(name, kind))
+            else:
+                self.function.variables.setdefault(name, variable)
+
+    def trouble(self, kind: str, start: int, end: int, message: str) -> None:
+        self.function.troubles.append(Trouble(kind, start - self.base, end - self.base, message))
+
+    # ------------------------------------------------------------ statements
+
+    def block(self, node: Node) -> None:
+        """Build the statements of a function body, nested scopes included, without recursion."""
+        stack: list[Iterator[Node]] = [iter(node.named_children)]
+        instructions = self.function.instructions
+        while stack:
+            child = next(stack[-1], None)
+            if child is None:
+                stack.pop()
+                self.close()
+                continue
+            kind = child.type
+            if kind == "instruction":
+                self.instruction(child.start_byte, child.end_byte)
+            elif kind == "loc_directive":
+                self.location(child)
+            elif kind == "variable_declaration":
+                self.declare(self.text[child.start_byte : child.end_byte], child.start_byte, child.end_byte)
+            elif kind == "label":
+                name = self.text[child.start_byte : child.end_byte - 1].strip()
+                if name in self.scope.labels:
+                    self.trouble(
+                        "duplicate-label",
+                        child.start_byte,
+                        child.end_byte,
+                        f"label {name} is defined twice in one scope",
+                    )
+                self.scope.labels[name] = len(instructions)
+                self.function.labels.setdefault(len(instructions), name)
+            elif kind == "block":
+                self.scope = _Scope(self.scope)
+                stack.append(iter(child.named_children))
+            elif kind == "branch_targets":
+                match = _TABLE.match(clean(self.text[child.start_byte : child.end_byte]))
+                if match:
+                    names: list[str] = []
+                    for name, count in _RANGED.findall(match[2]):
+                        names.extend(f"{name}{i}" for i in range(int(count))) if count else names.append(name)
+                    self.scope.tables[match[1]] = names
+            elif kind == "ERROR":
+                self.function.damaged = True
+
+    def close(self) -> None:
+        """Leave the present scope: resolve what its labels resolve and pass the rest outwards."""
+        scope = self.scope
+        parent = scope.parent
+        for index, names in scope.pending:
+            instruction = self.function.instructions[index]
+            wanted = names
+            if len(names) == 1 and names[0] in scope.tables:
+                wanted = scope.tables[names[0]]
+            targets = tuple(scope.labels.get(name, -1) for name in wanted)
+            if -1 not in targets or parent is None:
+                instruction.targets = targets
+                for name, at in zip(wanted, targets, strict=True):
+                    if at < 0:
+                        self.function.troubles.append(
+                            Trouble(
+                                "undefined-label",
+                                instruction.start,
+                                instruction.end,
+                                f"label {name} is not defined",
+                            )
+                        )
+            else:
+                parent.pending.append((index, wanted))
+        if parent is not None:
+            self.scope = parent
+
+    def location(self, node: Node) -> None:
+        match = _LOC.match(self.text, node.start_byte, node.end_byte)
+        if not match:
+            return
+        file, line, column, *outer = match.groups()
+        inlined = Location(int(outer[0]), int(outer[1]), int(outer[2])) if outer[0] else None
+        location = Location(int(file), int(line), int(column), inlined)
+        at = len(self.function.instructions)
+        locations = self.function.locations
+        if locations and locations[-1][0] == at:
+            locations[-1] = (at, location)
+        else:
+            locations.append((at, location))
+
+    def instruction(self, start: int, end: int) -> None:
+        text = self.text[start:end]
+        if "/" in text and ("//" in text or "/*" in text):
+            text = clean(text)
+        guard_name, negated = "", False
+        if _NEEDS_CARE.search(text) is None:
+            # Most instructions: words and commas. Splitting beats any pattern.
+            parts = text[:-1].replace(",", " ").split()
+            opcode = parts[0]
+            if opcode[0] == "@":
+                guard_name, opcode = opcode[1:], parts[1]
+                del parts[:2]
+                if guard_name[0] == "!":
+                    guard_name, negated = guard_name[1:], True
+            else:
+                del parts[0]
+        else:
+            head = HEAD.match(text)
+            if head is None:
+                self.function.damaged = True
+                return
+            bang, name, opcode = head.groups()
+            guard_name, negated = name or "", bang == "!"
+            opcode = "".join(opcode.split())
+            rest = text[head.end() :].rstrip()
+            parts = split_operands(rest[:-1].rstrip() if rest.endswith(";") else rest)
+        known = self.scope.known
+        guard = -1
+        if guard_name:
+            found = known.get(guard_name)
+            if found is None:
+                found = self.lookup(guard_name)
+            if found is None:
+                self.undefined(guard_name, start, end)
+            else:
+                guard = found
+        operands: list[Operand] = []
+        key = ""
+        for part in parts:
+            operand: Operand | None = known.get(part)
+            if operand is not None:
+                key += "r,"
+            else:
+                operand = parse_operand(part, self.lookup)
+                key += (
+                    "r,"
+                    if isinstance(operand, int)
+                    else "S,"
+                    if isinstance(operand, Special)
+                    else shape(operand) + ","
+                )
+            operands.append(operand)
+        use = self.uses.get((opcode, key))
+        if use is None:
+            use = self.uses[opcode, key] = self.use(opcode, key)
+        reads: tuple[Any, ...]  # registers: the kinds in the key say so
+        writes: tuple[Any, ...]
+        if use.scalar:
+            reads = tuple([operands[i] for i in use.reads])
+            writes = tuple([operands[i] for i in use.writes])
+        else:
+            reads = self._collect(operands, use.reads)
+            writes = self._collect(operands, use.writes)
+        index = len(self.function.instructions)
+        use.sites.append(index)
+        instruction = Instruction(
+            opcode,
+            use.match,
+            guard,
+            negated,
+            tuple(operands),
+            reads,
+            writes,
+            start - self.base,
+            end - self.base,
+        )
+        self.function.instructions.append(instruction)
+        if use.flow:
+            self.flow(index, instruction)
+        if "s" in key or "m" in key or "v" in key:
+            self.symbols(instruction)
+
+    def use(self, opcode: str, key: str) -> Use:
+        """The entry for an opcode over operands of one kind each."""
+        shapes = key.replace("S", "r").split(",")[:-1]
+        match = self.isa.match(opcode, tuple(shapes))
+        every = tuple(range(len(shapes)))
+        if match is None or match.problem:
+            reads = writes = every  # an unknown instruction may read and write whatever it names
+        elif match.syntax.open:
+            reads, writes = every, ()
+        else:
+            reads, writes = match.reads, match.writes
+        kinds = key.split(",")[:-1]
+        scalar = all(k in ("r", "S", "i", "f", "s", "_") for k in kinds)
+        if scalar:
+            reads = tuple(i for i in reads if kinds[i] == "r")
+            writes = tuple(i for i in writes if kinds[i] == "r")
+        return Use(opcode, match, reads, writes, scalar, bool(match and match.form.flow))
+
+    @staticmethod
+    def _collect(operands: list[Operand], indices: tuple[int, ...]) -> tuple[int, ...]:
+        found: list[int] = []
+        for index in indices:
+            operand = operands[index]
+            if isinstance(operand, int):
+                found.append(operand)
+            else:
+                found.extend(registers(operand))
+        return tuple(found)
+
+    def flow(self, index: int, instruction: Instruction) -> None:
+        flow = instruction.flow
+        operands = instruction.operands
+        if flow == "branch" and operands and isinstance(operands[-1], Symbol):
+            self.scope.pending.append((index, [operands[-1].name]))
+        elif flow == "branch-table" and operands and isinstance(operands[-1], Symbol):
+            name = operands[-1].name
+            scope: _Scope | None = self.scope
+            while scope is not None and name not in scope.tables:
+                scope = scope.parent
+            self.scope.pending.append((index, scope.tables[name] if scope else [name]))
+
+    def symbols(self, instruction: Instruction) -> None:
+        """Note the names that nothing declares; branch targets are resolved elsewhere."""
+        if instruction.flow in ("branch", "branch-table", "call"):
+            return
+        for symbol in _symbols(instruction.operands):
+            self.calls.append((len(self.function.instructions) - 1, symbol))
+
+    def undefined(self, name: str, start: int, end: int) -> None:
+        if name not in self.missing:
+            self.missing[name] = True
+            self.trouble("undefined-register", start, end, f"register {name} is not declared")
+
+
+def _symbols(operands: tuple[Operand, ...]) -> Iterator[str]:
+    for operand in operands:
+        if isinstance(operand, Symbol):
+            yield operand.name
+        elif isinstance(operand, Vector):
+            yield from _symbols(operand.items)
+        elif isinstance(operand, Memory):
+            yield from _symbols((operand.base, *operand.extras))
+        elif isinstance(operand, Pair):
+            yield from _symbols((operand.first, operand.second))
+
+
+def _declared(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
+    """``(space, type, name, count of a range or 0, variable)`` for each declarator of a declaration."""
+    text = clean(text) if "/" in text else text
+    match = _DECLARATION.match(text)
+    if not match:
+        return
+    space, attributes, names = match[1], match[2], match[3]
+    kind = _TYPE.search(attributes)
+    type_name = kind[0] if kind else ""
+    width = _SIZES.get(re.sub(r"\D", "", type_name)[:3], 0) if type_name else 0
+    vector = _VECTOR.search(attributes)
+    width *= int(vector[1]) if vector else 1
+    aligned = _ALIGN.search(attributes)
+    align = int(aligned[1]) if aligned else width or 1
+    for part in split_operands(names):
+        declarator = _DECLARATOR.match(part)
+        if not declarator:
+            continue
+        name, count, dimensions = declarator.groups()
+        size = width
+        for dimension in re.findall(r"\[([^\]]*)\]", dimensions):
+            digits = dimension.strip()
+            size *= int(digits, 0) if re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9]\d*|0", digits) else 0
+        yield space, type_name, name, int(count or 0), Variable(name, "." + space, align, size)
+
+
+def build(tree: Tree, data: bytes, isa: Table | None = None) -> Module:
+    """Make the module of a syntax tree over *data*.
+
+    Never raises for a broken tree: what lies in damaged functions is marked
+    (:attr:`Function.damaged`) and what is undefined is listed
+    (:attr:`Function.troubles`).
+    """
+    isa = isa or table()
+    # Every byte one character, so that byte offsets index the text; names are ASCII (4.4).
+    text = data.decode("latin-1")
+    module = Module()
+    pending: list[tuple[_Builder, Function]] = []
+    for node in tree.root_node.named_children:
+        kind = node.type
+        start, end = node.start_byte, node.end_byte
+        if kind == "function":
+            function, builder = _function(node, text, module, isa)
+            module.functions.append(function)
+            if builder is not None:
+                pending.append((builder, function))
+        elif kind == "variable_declaration":
+            for _, _, name, _, variable in _declared(text[start:end]):
+                module.variables[name] = variable
+        elif kind == "version_directive":
+            try:
+                module.version = parse_version(clean(text[start:end]).split()[1])
+            except (ValueError, IndexError):
+                module.version = None
+            module.version_span = (start, end)
+        elif kind == "target_directive":
+            words = clean(text[start:end]).partition(".target")[2]
+            module.targets = tuple(word.strip() for word in words.split(",") if word.strip())
+            module.target_span = (start, end)
+        elif kind == "address_size_directive":
+            digits = re.search(r"\d+", text[start:end])
+            module.address_size = int(digits[0]) if digits else 0
+        elif kind == "file_directive":
+            match = _FILE.match(text, start, end)
+            if match:
+                module.files[int(match[1])] = match[2]
+    names = {f.name for f in module.functions} | set(module.variables)
+    for builder, function in pending:
+        own = function.variables.keys() | {p.name for p in function.parameters}
+        seen: set[str] = set()
+        labels = set(function.labels.values())
+        for index, name in builder.calls:
+            if name in own or name in names or name in seen or name in labels:
+                continue
+            seen.add(name)
+            ins = function.instructions[index]
+            if name and (name[0].isalpha() or name[0] in "%_$"):
+                word = "register" if name.startswith("%") else "name"
+                function.troubles.append(
+                    Trouble("undefined-register", ins.start, ins.end, f"{word} {name} is not declared")
+                )
+    return module
+
+
+def _function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
+    name_node = node.child_by_field_name("name")
+    kind_node = node.child_by_field_name("kind")
+    body = node.child_by_field_name("body")
+    function = Function(
+        name=text[name_node.start_byte : name_node.end_byte] if name_node else "?",
+        entry=bool(kind_node and kind_node.type == ".entry"),
+        start=node.start_byte,
+        end=node.end_byte,
+        version=module.version or (0, 0),
+        target=next((t for t in map(Target.parse, module.targets) if t), None),
+        damaged=node.has_error,
+    )
+    builder = _Builder(function, text, isa)
+    for field_name in ("returns", "parameters"):
+        listed = node.child_by_field_name(field_name)
+        for child in listed.named_children if listed else ():
+            if child.type == "parameter":
+                declaration = text[child.start_byte : child.end_byte]
+                builder.declare(declaration, child.start_byte, child.end_byte)
+                for space, _, _, _, variable in _declared(declaration):
+                    if space == "param":
+                        function.parameters.append(variable)
+    for child in node.named_children:
+        if child.type == "performance_directive":
+            words = clean(text[child.start_byte : child.end_byte])
+            name = _DIRECTIVE.search(words)
+            if name:
+                numbers = tuple(int(n) for n in re.findall(r"(?<![\w.])\d+", words))
+                function.directives[name[0]] = numbers
+                function.noreturn |= name[0] == ".noreturn"
+    if body is None:
+        function.declared_only = True
+        return function, None
+    builder.block(body)
+    function.uses = list(builder.uses.values())
+    return function, builder

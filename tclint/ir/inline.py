@@ -1,0 +1,189 @@
+"""Calls replaced by the bodies of their callees.
+
+An asynchronous operation may be issued in one function and waited for in
+another, so the analyses see a kernel with its callees inside. Only callees
+that matter are inlined: those that contain, or call something that contains,
+an instruction with an event. Recursion and indirect calls stay calls.
+"""
+
+from __future__ import annotations
+
+from tclint.ir.nodes import (
+    Function,
+    Instruction,
+    Location,
+    Memory,
+    Module,
+    Not,
+    Operand,
+    Pair,
+    Symbol,
+    Use,
+    Vector,
+)
+from tclint.isa.table import table
+
+__all__ = ["inline"]
+
+_LIMIT = 50_000
+"""Instructions that a function may grow to; a call beyond that stays a call."""
+
+
+def inline(function: Function, module: Module) -> Function:
+    """*function* with its calls inlined; itself when there is nothing to inline."""
+    if not any(use.match is not None and use.match.form.flow == "call" for use in function.uses):
+        return function
+    bodies = {f.name: f for f in module.functions if f.instructions and not f.damaged and not f.entry}
+    wanted = _with_events(bodies)
+    if not any(_callee(function, i, wanted) for use in function.uses for i in use.sites):
+        return function
+    return _Inliner(function, wanted).run()
+
+
+def _with_events(bodies: dict[str, Function]) -> dict[str, Function]:
+    """The functions that have an event themselves or through a callee."""
+    found = {
+        name: f
+        for name, f in bodies.items()
+        if any(u.match is not None and u.match.form.event for u in f.uses)
+    }
+    grown = True
+    while grown:
+        grown = False
+        for name, f in bodies.items():
+            if name not in found and any(_callee(f, i, found) for use in f.uses for i in use.sites):
+                found[name] = f
+                grown = True
+    return found
+
+
+def _callee(function: Function, site: int, bodies: dict[str, Function]) -> Function | None:
+    instruction = function.instructions[site]
+    if instruction.flow != "call":
+        return None
+    names = [o.name for o in instruction.operands if isinstance(o, Symbol)]
+    # `call f;`, `call f, (a);` or `call (r), f, (a);`: the first name outside the lists is the callee.
+    return bodies.get(names[0]) if names else None
+
+
+class _Inliner:
+    def __init__(self, function: Function, bodies: dict[str, Function]) -> None:
+        self.bodies = bodies
+        self.result = Function(
+            name=function.name,
+            entry=function.entry,
+            start=function.start,
+            end=function.end,
+            target=function.target,
+            version=function.version,
+            registers=list(function.registers),
+            variables=dict(function.variables),
+            parameters=function.parameters,
+            directives=function.directives,
+            troubles=function.troubles,
+            noreturn=function.noreturn,
+        )
+        self.function = function
+        self.branch = table().match("bra", ("s",))
+
+    def run(self) -> Function:
+        self._body(self.function, 0, ())
+        result = self.result
+        uses: dict[tuple[str, int], Use] = {}
+        for i, instruction in enumerate(result.instructions):
+            key = (instruction.opcode, id(instruction.match))
+            use = uses.get(key)
+            if use is None:
+                flow = bool(instruction.flow)
+                use = uses[key] = Use(instruction.opcode, instruction.match, (), (), False, flow)
+            use.sites.append(i)
+        result.uses = list(uses.values())
+        return result
+
+    def _body(self, body: Function, shift: int, active: tuple[str, ...]) -> None:
+        """Append *body*, its registers renumbered by *shift*."""
+        out = self.result.instructions
+        moved: dict[int, int] = {}  # index in body -> index in the result
+        jumps: list[tuple[Instruction, tuple[int, ...]]] = []
+        returns: list[Instruction] = []
+        offset = body.start - self.result.start
+        where = iter([*body.locations, (len(body.instructions), Location(0, 0, 0))])
+        next_location = next(where)
+        for i, instruction in enumerate(body.instructions):
+            moved[i] = len(out)
+            while next_location[0] <= i:
+                self.result.locations.append((len(out), next_location[1]))
+                next_location = next(where)
+            if i in body.labels:
+                self.result.labels.setdefault(len(out), body.labels[i])
+            callee = _callee(body, i, self.bodies)
+            if (
+                callee is not None
+                and callee.name not in active
+                and len(out) + len(callee.instructions) < _LIMIT
+            ):
+                self._call(instruction, callee, shift, offset, (*active, callee.name))
+                continue
+            copy = self._copy(instruction, shift, offset)
+            out.append(copy)
+            if body is not self.function and instruction.flow == "return":
+                copy.opcode, copy.match, copy.operands = "bra", self.branch, (Symbol("return"),)
+                returns.append(copy)
+            elif instruction.targets:
+                jumps.append((copy, instruction.targets))
+        moved[len(body.instructions)] = len(out)
+        for copy, targets in jumps:
+            copy.targets = tuple(moved.get(t, -1) for t in targets)
+        for copy in returns:
+            copy.targets = (len(out),)
+
+    def _call(
+        self, call: Instruction, callee: Function, shift: int, offset: int, active: tuple[str, ...]
+    ) -> None:
+        result = self.result
+        skip: Instruction | None = None
+        if call.guard >= 0:
+            skip = Instruction(
+                "bra", self.branch, call.guard + shift, not call.negated, (Symbol("skip"),), (), (),
+                call.start + offset, call.end + offset,
+            )  # fmt: skip
+            result.instructions.append(skip)
+        for name, variable in callee.variables.items():
+            result.variables.setdefault(name, variable)
+        inner = len(result.registers)
+        result.registers.extend(callee.registers)
+        self._body(callee, inner, active)
+        if skip is not None:
+            skip.targets = (len(result.instructions),)
+
+    @staticmethod
+    def _copy(instruction: Instruction, shift: int, offset: int) -> Instruction:
+        copy = Instruction(
+            instruction.opcode,
+            instruction.match,
+            instruction.guard + shift if instruction.guard >= 0 else -1,
+            instruction.negated,
+            tuple(_moved(o, shift) for o in instruction.operands),
+            tuple(r + shift for r in instruction.reads),
+            tuple(r + shift for r in instruction.writes),
+            instruction.start + offset,
+            instruction.end + offset,
+        )
+        copy.targets = instruction.targets
+        return copy
+
+
+def _moved(operand: Operand, shift: int) -> Operand:
+    if isinstance(operand, int):
+        return operand + shift
+    if isinstance(operand, Vector):
+        return Vector(tuple(_moved(o, shift) for o in operand.items))
+    if isinstance(operand, Memory):
+        return Memory(
+            _moved(operand.base, shift), operand.offset, tuple(_moved(o, shift) for o in operand.extras)
+        )
+    if isinstance(operand, Pair):
+        return Pair(_moved(operand.first, shift), _moved(operand.second, shift))
+    if isinstance(operand, Not):
+        return Not(operand.register + shift)
+    return operand

@@ -1,0 +1,331 @@
+"""The types of the intermediate representation.
+
+A register operand is a plain ``int``, the register's number in its function:
+four of five operands are registers, and an int is free. Everything else an
+operand can be is one of the small classes below. Spans are byte offsets
+relative to the function, so that an edit elsewhere in a file leaves a
+function's instructions valid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tclint.isa.table import Match
+from tclint.isa.target import Target, Version
+
+__all__ = [
+    "SINK",
+    "Function",
+    "Immediate",
+    "Instruction",
+    "Location",
+    "Memory",
+    "Module",
+    "Not",
+    "Operand",
+    "Pair",
+    "Register",
+    "Special",
+    "Symbol",
+    "Trouble",
+    "Use",
+    "Variable",
+    "Vector",
+]
+
+
+class Immediate(NamedTuple):
+    """An integer, or a floating-point constant (PTX ISA 4.5)."""
+
+    value: int | float
+
+
+class Symbol(NamedTuple):
+    """A variable, parameter, function or label, plus a byte offset (4.5.4)."""
+
+    name: str
+    offset: int = 0
+
+
+class Special(NamedTuple):
+    """A special register such as ``%tid.x`` (section 10)."""
+
+    name: str
+
+
+class Not(NamedTuple):
+    """A negated predicate operand ``!p``."""
+
+    register: int
+
+
+class Memory(NamedTuple):
+    """An address ``[base+offset]``; ``extras`` are its further parts, as in ``[tensorMap, {x, y}]``."""
+
+    base: Operand
+    offset: int = 0
+    extras: tuple[Operand, ...] = ()
+
+
+class Vector(NamedTuple):
+    """``{a, b, ...}``."""
+
+    items: tuple[Operand, ...]
+
+
+class Pair(NamedTuple):
+    """``d|p``."""
+
+    first: Operand
+    second: Operand
+
+
+class _Sink:
+    """The operand ``_``: a result nobody wants."""
+
+    def __repr__(self) -> str:
+        return "SINK"
+
+
+SINK = _Sink()
+
+Operand = int | Immediate | Symbol | Special | Not | Memory | Vector | Pair | _Sink
+
+
+class Register(NamedTuple):
+    """A declared register: its spelling and type (``.b32``, ``.pred``)."""
+
+    name: str
+    type: str
+
+
+class Variable(NamedTuple):
+    """A declared variable or parameter."""
+
+    name: str
+    space: str
+    """``.shared``, ``.global``, ``.param``, ..."""
+    align: int
+    size: int
+    """Bytes; 0 when the declaration leaves it open (``[]``)."""
+
+
+class Location(NamedTuple):
+    """A source position from ``.loc``: file index, line, column, and the call it was inlined at."""
+
+    file: int
+    line: int
+    column: int
+    inlined_at: Location | None = None
+
+
+class Instruction:
+    """One instruction.
+
+    ``match`` is None for an opcode that the ISA table does not know. ``reads``
+    and ``writes`` are register numbers in operand order, the guard not among
+    them. ``targets`` are the instruction indices that a branch may go to;
+    one that names nothing is -1.
+    """
+
+    __slots__ = (
+        "end",
+        "guard",
+        "match",
+        "negated",
+        "opcode",
+        "operands",
+        "reads",
+        "start",
+        "targets",
+        "writes",
+    )
+
+    def __init__(
+        self,
+        opcode: str,
+        match: Match | None,
+        guard: int,
+        negated: bool,
+        operands: tuple[Operand, ...],
+        reads: tuple[int, ...],
+        writes: tuple[int, ...],
+        start: int,
+        end: int,
+    ) -> None:
+        self.opcode = opcode
+        self.match = match
+        self.guard = guard
+        """The guarding predicate's register, or -1."""
+        self.negated = negated
+        self.operands = operands
+        self.reads = reads
+        self.writes = writes
+        self.start = start
+        self.end = end
+        self.targets: tuple[int, ...] = ()
+
+    @property
+    def event(self) -> str:
+        return self.match.form.event if self.match else ""
+
+    @property
+    def group(self) -> str:
+        return self.match.form.group if self.match else ""
+
+    @property
+    def flow(self) -> str:
+        return self.match.form.flow if self.match else ""
+
+    def role(self, name: str) -> Operand | None:
+        """The operand that plays the part *name* (``mbarrier``, ``taddr``, ...), if there is one."""
+        match = self.match
+        if match is None:
+            return None
+        at = match.named.get(match.form.roles.get(name, ""))
+        if at is None:
+            return None
+        operand = self.operands[at]
+        if isinstance(operand, Pair):
+            return operand.second if match.form.roles[name] != _first_name(match, at) else operand.first
+        return operand
+
+    def named(self, name: str) -> Operand | None:
+        """The operand that the syntax line calls *name*."""
+        at = self.match.named.get(name) if self.match else None
+        return self.operands[at] if at is not None else None
+
+    def __repr__(self) -> str:
+        return f"<{self.opcode} {self.operands}>"
+
+
+def _first_name(match: Match, at: int) -> str:
+    return next(name for name, index in match.named.items() if index == at)
+
+
+def registers(operand: Operand) -> tuple[int, ...]:
+    """All registers that *operand* mentions, in order."""
+    if isinstance(operand, int):
+        return (operand,)
+    if isinstance(operand, Vector):
+        return tuple(r for item in operand.items for r in registers(item))
+    if isinstance(operand, Memory):
+        inner = registers(operand.base)
+        for extra in operand.extras:
+            inner += registers(extra)
+        return inner
+    if isinstance(operand, Not):
+        return (operand.register,)
+    if isinstance(operand, Pair):
+        return registers(operand.first) + registers(operand.second)
+    return ()
+
+
+class Use:
+    """One opcode over one kind of operands, and every instruction of a function that is that.
+
+    A function has a few hundred of them at most: whoever asks something of
+    the opcode asks it here, not of every instruction. ``reads`` and
+    ``writes`` are operand indices; ``scalar`` says that each is a register.
+    """
+
+    __slots__ = ("flow", "match", "opcode", "reads", "scalar", "sites", "writes")
+
+    def __init__(
+        self,
+        opcode: str,
+        match: Match | None,
+        reads: tuple[int, ...],
+        writes: tuple[int, ...],
+        scalar: bool,
+        flow: bool,
+    ) -> None:
+        self.opcode = opcode
+        self.match = match
+        self.reads = reads
+        self.writes = writes
+        self.scalar = scalar
+        self.flow = flow
+        self.sites: list[int] = []
+
+
+class Trouble(NamedTuple):
+    """Something in a function that the assembler would refuse, found while building it."""
+
+    kind: str
+    """``undefined-register``, ``undefined-label``, ``duplicate-label``, ``duplicate-register``"""
+    start: int
+    end: int
+    message: str
+
+
+@dataclass
+class Function:
+    """A ``.entry`` or ``.func``; one without a body has no instructions and ``declared_only`` set."""
+
+    name: str
+    entry: bool
+    start: int
+    """Byte offset of the function in its source; every span inside is relative to it."""
+    end: int
+    target: Target | None = None
+    version: Version = (0, 0)
+    instructions: list[Instruction] = field(default_factory=list)
+    uses: list[Use] = field(default_factory=list)
+    """The opcodes that occur, in order of first occurrence."""
+    registers: list[Register] = field(default_factory=list)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    parameters: list[Variable] = field(default_factory=list)
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """``.reqntid`` and the like, with their numbers."""
+    labels: dict[int, str] = field(default_factory=dict)
+    """Instruction index -> one label that stands before it."""
+    locations: list[tuple[int, Location]] = field(default_factory=list)
+    """``(first instruction, location)`` in order: what ``.loc`` said."""
+    troubles: list[Trouble] = field(default_factory=list)
+    declared_only: bool = False
+    damaged: bool = False
+    """A syntax error lies inside: no finding about it can be trusted."""
+    noreturn: bool = False
+
+    @property
+    def threads(self) -> int | None:
+        """Threads of a CTA when ``.reqntid`` fixes them (11.4.4)."""
+        exact = self.directives.get(".reqntid")
+        if not exact:
+            return None
+        total = 1
+        for n in exact:
+            total *= n
+        return total
+
+    def location(self, index: int) -> Location | None:
+        """The source position of the instruction at *index*."""
+        import bisect
+
+        at = bisect.bisect_right(self.locations, index, key=lambda pair: pair[0]) - 1
+        return self.locations[at][1] if at >= 0 else None
+
+
+@dataclass
+class Module:
+    """One PTX module."""
+
+    version: Version | None = None
+    version_span: tuple[int, int] = (0, 0)
+    targets: tuple[str, ...] = ()
+    target_span: tuple[int, int] = (0, 0)
+    address_size: int = 0
+    functions: list[Function] = field(default_factory=list)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    files: dict[int, str] = field(default_factory=dict)
+
+    def function(self, name: str) -> Function | None:
+        """The function called *name*, its definition before its declaration."""
+        found = None
+        for function in self.functions:
+            if function.name == name and (found is None or found.declared_only):
+                found = function
+        return found

@@ -1,0 +1,251 @@
+"""Reads the text of one instruction: guard, opcode, operands.
+
+The syntax tree has decided that the statement is well formed; what is left is
+to split its text, which is done here once for the IR and once more, on
+demand, for carets and fixes.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+
+from tclint.ir.nodes import SINK, Immediate, Memory, Not, Operand, Pair, Special, Symbol, Vector
+
+__all__ = ["HEAD", "clean", "parse_operand", "shape", "split_operands"]
+
+HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:\s*(?:\.|::)\w+)*)\s*")
+"""Guard and opcode of an instruction."""
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NAME = r"[A-Za-z_$%][\w$]*"
+_INTEGER = re.compile(r"[-+~]?\s*(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
+_FLOAT = re.compile(r"[-+]?\s*(?:\d+\.\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)$")
+_BITS = re.compile(r"(-?)\s*0([fFdD])([0-9a-fA-F]+)$")
+_SUM = re.compile(rf"({_NAME}(?:\.\w+)?)\s*((?:[-+]\s*[\w]+\s*)*)$")
+_TERM = re.compile(r"([-+])\s*(\w+)")
+_SPECIAL = re.compile(
+    r"%(?:tid|ntid|ctaid|nctaid|cluster_ctaid|cluster_nctaid|clusterid|nclusterid|laneid|warpid|nwarpid|smid|nsmid|gridid"
+    r"|is_explicit_cluster|cluster_ctarank|cluster_nctarank|lanemask_\w+|clock|clock_hi|clock64|pm\d+|pm\d+_64|envreg\d+"
+    r"|globaltimer|globaltimer_lo|globaltimer_hi|reserved_smem_offset_\w+|total_smem_size|aggr_smem_size"
+    r"|dynamic_smem_size|current_graph_exec)(?:\.[xyzw])?$"
+)
+"""Section 10: the special registers."""
+
+
+def clean(text: str) -> str:
+    """*text* without comments."""
+    return _COMMENT.sub(" ", text)
+
+
+_PART = re.compile(r"\s*((?:[^,\[\]{}()]+|\[[^\]]*\]|\{[^{}]*\}|\([^()]*\))+)(?:,|$)")
+
+
+def split_operands(text: str) -> list[str]:
+    """Split at the commas outside brackets; blanks around the parts are dropped."""
+    if not text:
+        return []
+    if "{" not in text and "[" not in text and "(" not in text:
+        return [part.strip() for part in text.split(",")]
+    parts, at = [], 0
+    while at < len(text):
+        match = _PART.match(text, at)
+        if match is None:
+            return _split_nested(text)
+        parts.append(match[1].rstrip())
+        at = match.end()
+    return parts
+
+
+def _split_nested(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for at, char in enumerate(text):
+        if char in "{[(":
+            depth += 1
+        elif char in "}])":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:at].strip())
+            start = at + 1
+    parts.append(text[start:].strip())
+    return parts
+
+
+def _integer(text: str) -> int:
+    text = text.replace(" ", "").rstrip("U")
+    sign, digits = (text[0], text[1:]) if text[0] in "-+~" else ("", text)
+    if digits[:2] in ("0x", "0X"):
+        value = int(digits, 16)
+    elif digits[:2] in ("0b", "0B"):
+        value = int(digits, 2)
+    elif (
+        len(digits) > 1 and digits[0] == "0" and digits.isdigit() and "8" not in digits and "9" not in digits
+    ):
+        value = int(digits, 8)
+    else:
+        value = int(digits)
+    return -value if sign == "-" else ~value if sign == "~" else value
+
+
+_PLAIN_ADDRESS = re.compile(rf"\[\s*({_NAME})\s*(?:\+\s*(-?\d+)\s*)?\]$")
+
+
+@lru_cache(maxsize=8192)
+def _literal(text: str) -> Operand | None:
+    """The constant that *text* spells, or None when it is not a lone literal."""
+    if _INTEGER.match(text):
+        return Immediate(_integer(text))
+    bits = _BITS.match(text)
+    if bits:
+        width = bits[2].lower()
+        size, code = (8, "!f") if width == "f" else (16, "!d")
+        number = struct.unpack(code, bytes.fromhex(bits[3].rjust(size, "0")[-size:]))[0]
+        return Immediate(-number if bits[1] else number)
+    if _FLOAT.match(text):
+        return Immediate(float(text.replace(" ", "")))
+    return None
+
+
+def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
+    """The operand that *text* spells; *lookup* gives the register of a name, or None."""
+    if not text:
+        return Symbol("")
+    first = text[0]
+    if first in "0123456789-+~.":
+        literal = _literal(text)
+        if literal is not None:
+            return literal
+    elif first == "[":
+        plain = _PLAIN_ADDRESS.match(text)
+        if plain:
+            register = lookup(plain[1])
+            base: Operand = register if register is not None else Symbol(plain[1])
+            return Memory(base, int(plain[2] or 0))
+        parts = split_operands(text[1:-1].strip())
+        base, offset = _address(parts[0], lookup) if parts else (Symbol(""), 0)
+        return Memory(base, offset, tuple(parse_operand(part, lookup) for part in parts[1:]))
+    elif first in "{(":
+        return Vector(tuple(parse_operand(part, lookup) for part in split_operands(text[1:-1].strip())))
+    register = lookup(text)
+    if register is not None:
+        return register
+    if text == "_":
+        return SINK
+    if text == "WARP_SZ":  # 4.5.1
+        return Immediate(32)
+    if first == "!":
+        inner = lookup(text[1:].strip())
+        return Not(inner) if inner is not None else Symbol(text[1:].strip())
+    if "|" in text and "||" not in text:
+        left, _, right = text.partition("|")
+        if not left.strip().isdigit():
+            return Pair(parse_operand(left.strip(), lookup), parse_operand(right.strip(), lookup))
+    if _SPECIAL.match(text):
+        return Special(text)
+    if "." in text and first not in "(-+~":
+        # A selector: %r1.b0 of a video instruction, %v.x of a vector register.
+        register = lookup(text.rpartition(".")[0])
+        if register is not None:
+            return register
+    if first == "-" or first == "+":
+        register = lookup(text[1:].strip())
+        if register is not None:
+            return register
+    base, offset = _address(text, lookup)
+    if isinstance(base, Symbol):
+        return Symbol(base.name, offset)
+    value = _constant(text)
+    return Immediate(value) if value is not None else base
+
+
+def _address(text: str, lookup: Callable[[str], int | None]) -> tuple[Operand, int]:
+    """Base and byte offset of ``base``, ``base+4``, ``base+-4`` or ``4``."""
+    register = lookup(text)
+    if register is not None:
+        return register, 0
+    if _INTEGER.match(text):
+        return Immediate(0), _integer(text)
+    match = _SUM.match(re.sub(r"\+\s*-", "-", text))
+    if match:
+        offset = 0
+        for sign, term in _TERM.findall(match[2]):
+            if not _INTEGER.match(term):
+                return Symbol(text), 0
+            offset += -_integer(term) if sign == "-" else _integer(term)
+        register = lookup(match[1])
+        if register is not None:
+            return register, offset
+        if _SPECIAL.match(match[1]):
+            return Special(match[1]), offset
+        return Symbol(match[1]), offset
+    value = _constant(text)
+    return (Immediate(0), value) if value is not None else (Symbol(text), 0)
+
+
+_ARITHMETIC = re.compile(r"[\s\d+\-*/%()<>&|^~!xXa-fA-FU?:=]+$")
+
+
+def _constant(text: str) -> int | None:
+    """The value of a constant expression over literals (4.5.4), or None when it is not one."""
+    if not _ARITHMETIC.match(text) or "?" in text or len(text) > 200 or "**" in text:
+        return None
+    import ast
+
+    python = re.sub(r"\b0(?=[0-7]+\b)", "0o", re.sub(r"(?<=[0-9a-fA-F])U\b", "", text)).replace("/", "//")
+    python = python.replace("&&", " and ").replace("||", " or ")
+    try:
+        tree = ast.parse(python.strip(), mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+    return _fold(tree.body)
+
+
+def _fold(node: object) -> int | None:
+    import ast
+    import operator
+
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.UnaryOp):
+        value = _fold(node.operand)
+        if value is None or isinstance(node.op, ast.Not):
+            return None
+        return (
+            -value if isinstance(node.op, ast.USub) else ~value if isinstance(node.op, ast.Invert) else value
+        )
+    if isinstance(node, ast.BinOp):
+        left, right = _fold(node.left), _fold(node.right)
+        binary = {
+            ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+            ast.Mod: operator.mod, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+            ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+        }.get(type(node.op))  # fmt: skip
+        if binary is None or left is None or right is None:
+            return None
+        if isinstance(node.op, ast.FloorDiv | ast.Mod) and right == 0:
+            return None
+        if isinstance(node.op, ast.LShift | ast.RShift) and not 0 <= right < 64:
+            return None
+        return int(binary(left, right))
+    return None
+
+
+def shape(operand: Operand) -> str:
+    """The kind of *operand* as :func:`tclint.isa.table.fits` reads it."""
+    if isinstance(operand, int | Special):
+        return "r"
+    if isinstance(operand, Immediate):
+        return "i" if isinstance(operand.value, int) else "f"
+    if isinstance(operand, Symbol):
+        return "s"
+    if isinstance(operand, Memory):
+        return f"m{1 + len(operand.extras)}" if operand.extras else "m"
+    if isinstance(operand, Vector):
+        return f"v{len(operand.items)}"
+    if isinstance(operand, Not):
+        return "n"
+    if isinstance(operand, Pair):
+        return f"{shape(operand.first)}|{shape(operand.second)}"
+    return "_"

@@ -1,0 +1,178 @@
+"""The manual's notation for instructions, read and matched.
+
+A *syntax line* is written as the PTX ISA writes it: an opcode whose modifiers
+are literals or named choices, optional parts in braces, then the operands::
+
+    cp.async.bulk.dst.src.completion{.level} [dstMem], [srcMem], size, [mbar] {, policy}
+
+A choice is named by a key of the form's ``where`` table. A spelling in that
+table may hold ``{8..256/8}`` (a range with a step) or ``{a,b}``; both are
+expanded when the table is loaded. Modifiers match in any order, as ptxas
+takes them, except types: ``cvt.f16.f32`` is not ``cvt.f32.f16``. Several choices
+over the same spellings are filled from left to right.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+
+__all__ = ["NotationError", "Operand", "Slot", "Syntax", "expand", "parse_syntax"]
+
+
+class NotationError(ValueError):
+    """A syntax line or a spelling of the ISA table is not in the notation."""
+
+
+_TYPE = re.compile(r"\.(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:x\d)?|s2f6(?:x2)?)")
+"""A modifier that says an operand's type: the only kind whose order counts."""
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def expand(spellings: str) -> tuple[str, ...]:
+    """All spellings that *spellings* (separated by blanks) stands for, in order.
+
+    >>> expand(".m64n{8..24/8}k16 .x{1,2}")
+    ('.m64n8k16', '.m64n16k16', '.m64n24k16', '.x1', '.x2')
+    """
+    found: list[str] = []
+    for word in spellings.split():
+        parts = _BRACES.split(word)
+        choices: list[list[str]] = []
+        for index, part in enumerate(parts):
+            if index % 2 == 0:
+                choices.append([part])
+            elif ".." in part:
+                low, _, rest = part.partition("..")
+                high, _, step = rest.partition("/")
+                choices.append([str(n) for n in range(int(low), int(high) + 1, int(step or 1))])
+            else:
+                choices.append(part.split(","))
+        found.extend("".join(parts) for parts in product(*choices))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One modifier position: a literal (one spelling) or a named choice."""
+
+    name: str
+    spellings: frozenset[str]
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One operand position of a syntax line.
+
+    ``style`` is ``plain``, ``memory`` (``[a]``, with ``names`` for its parts)
+    or ``pair`` (``d|p``).
+    """
+
+    names: tuple[str, ...]
+    style: str
+    optional: bool
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+
+@dataclass(frozen=True)
+class Syntax:
+    """One line of a form: its opcode root, modifier slots and operands."""
+
+    text: str
+    root: str
+    slots: tuple[Slot, ...]
+    operands: tuple[Operand, ...]
+    """Without ``operands`` (a lone ``...``) any operands fit: see :attr:`open`."""
+    open: bool = field(default=False)
+
+    @cached_property
+    def accepts(self) -> frozenset[str]:
+        """Every modifier spelling that some slot takes."""
+        return frozenset().union(*(slot.spellings for slot in self.slots))
+
+    def bind(self, modifiers: tuple[str, ...]) -> dict[str, str] | None:
+        """The spelling chosen for each slot's name, or None if they do not fit."""
+        slots = self.slots
+        if len(modifiers) > len(slots):
+            return None
+        accepts = self.accepts
+        if any(m not in accepts for m in modifiers):
+            return None
+        taken: list[str | None] = [None] * len(slots)
+
+        def place(k: int, first: int) -> bool:
+            if k == len(modifiers):
+                return all(t is not None or s.optional for t, s in zip(taken, slots, strict=True))
+            is_type = _TYPE.fullmatch(modifiers[k]) is not None
+            for index in range(first if is_type else 0, len(slots)):
+                if taken[index] is None and modifiers[k] in slots[index].spellings:
+                    taken[index] = modifiers[k]
+                    if place(k + 1, index if is_type else first):
+                        return True
+                    taken[index] = None
+            return False
+
+        if not place(0, 0):
+            return None
+        return {s.name: t for s, t in zip(slots, taken, strict=True) if t is not None}
+
+
+_OPCODE = re.compile(r"[A-Za-z_][\w:]*|\{\.[\w:]+\}|\.[\w:]+")
+
+
+def _parse_operands(text: str) -> tuple[Operand, ...]:
+    operands: list[Operand] = []
+    depth, position = 0, 0
+    word = re.compile(
+        r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<comma>,)|(?P<memory>\[[^\]]*\])|(?P<name>[A-Za-z][\w-]*(?:\|[A-Za-z][\w-]*)?))"
+    )
+    while position < len(text):
+        if not text[position:].strip():
+            break
+        match = word.match(text, position)
+        if not match:
+            raise NotationError(f"cannot read the operands {text!r} at {text[position:]!r}")
+        position = match.end()
+        if match["open"]:
+            depth += 1
+        elif match["close"]:
+            depth -= 1
+        elif match["memory"]:
+            names = tuple(part.strip(" {}") for part in match["memory"][1:-1].split(","))
+            operands.append(Operand(names, "memory", depth > 0))
+        elif match["name"]:
+            names = tuple(match["name"].split("|"))
+            operands.append(Operand(names, "pair" if len(names) > 1 else "plain", depth > 0))
+    if depth:
+        raise NotationError(f"unbalanced braces in the operands {text!r}")
+    return tuple(operands)
+
+
+def parse_syntax(line: str, where: dict[str, str]) -> Syntax:
+    """Read one syntax line; *where* maps choice names to their spellings.
+
+    Raises :class:`NotationError` when the line is not in the notation.
+    """
+    opcode, _, rest = line.strip().partition(" ")
+    words = _OPCODE.findall(opcode)
+    if "".join(words) != opcode or not words or words[0].startswith((".", "{")):
+        raise NotationError(f"cannot read the opcode of {line!r}")
+    slots = []
+    for word in words[1:]:
+        optional = word.startswith("{")
+        bare = word.strip("{}")
+        name = bare[1:]
+        choice = where.get(name)
+        spellings = frozenset(expand(choice)) if choice is not None else frozenset((bare,))
+        slots.append(Slot(name if choice is not None else bare, spellings, optional))
+    rest = rest.strip().rstrip(";")
+    if rest == "...":
+        return Syntax(line, words[0], tuple(slots), (), True)
+    return Syntax(line, words[0], tuple(slots), _parse_operands(rest))

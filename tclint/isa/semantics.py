@@ -1,0 +1,404 @@
+"""What scalar integer instructions compute: one pure function per ``compute`` name of the ISA table.
+
+``COMPUTE[name](binding, *values)`` takes the modifiers that the form bound (:attr:`Match.binding`) and the source
+operands in their order as unsigned bit patterns, and returns the destination's bit pattern. Constant folding,
+address arithmetic and the executor share these functions. They are built from arithmetic operators alone, so that
+they also work on numpy arrays of Python ints (``dtype=object``), one element per lane; truth values are 0 and 1.
+
+The result is as wide as the instruction says. A destination register may be wider (9.4.1): see :func:`widen`.
+Division by zero, which the ISA leaves unspecified (9.7.1.8), raises ZeroDivisionError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+__all__ = ["COMPUTE", "Binding", "Compute", "widen"]
+
+Binding = Mapping[str, str]
+"""Choice name -> spelling, in the order of the syntax line."""
+
+Compute = Callable[..., int]
+"""``(binding, *values) -> value``."""
+
+COMPUTE: dict[str, Compute] = {}
+"""Every function of this module by the name that the ISA table uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """An instruction type: ``.s16x2`` is signed, two lanes of 16 bits."""
+
+    signed: bool
+    width: int
+    lanes: int = 1
+
+    @property
+    def mask(self) -> int:
+        return (1 << self.width) - 1
+
+    def read(self, pattern: int) -> int:
+        """The number that the low bits of *pattern* stand for."""
+        return _field(pattern, self.width, self.signed)
+
+    def clamp(self, number: int) -> int:
+        """The nearest number that the type holds."""
+        top = self.mask >> self.signed
+        return _min(_max(number, -(top + 1) if self.signed else 0), top)
+
+
+_U32 = _Type(False, 32)
+_S32 = _Type(True, 32)
+_TYPE = re.compile(r"\.([us]|b?f|b|p)(?:red)?(\d*)(?:x(\d))?")
+
+
+@cache
+def _parse(spelling: str) -> _Type | None:
+    match = _TYPE.fullmatch(spelling)
+    return _Type(match[1] == "s", int(match[2] or 1), int(match[3] or 1)) if match else None
+
+
+def _types(binding: Binding) -> list[_Type]:
+    """The types among the modifiers, in their order."""
+    return [t for t in map(_parse, binding.values()) if t is not None]
+
+
+def widen(binding: Binding, pattern: int, width: int) -> int:
+    """*pattern*, a result of the instruction, as a destination register of *width* bits holds it.
+
+    Signed results are sign-extended, others zero-extended (9.4.1, and the notes of 9.7.9.21 on ``cvt``).
+    """
+    return _types(binding)[0].read(pattern) & ((1 << width) - 1)
+
+
+# ---------------------------------------------------------------- arithmetic that ints and arrays share
+
+
+def _pick(condition: Any, yes: int, no: int) -> int:
+    """*yes* where *condition* holds, else *no*."""
+    chosen: int = condition * yes + (1 - condition) * no
+    return chosen
+
+
+def _min(a: int, b: int) -> int:
+    return _pick(a < b, a, b)
+
+
+def _max(a: int, b: int) -> int:
+    return _pick(a < b, b, a)
+
+
+def _abs(a: int) -> int:
+    return _pick(a < 0, -a, a)
+
+
+def _field(value: int, width: int, signed: bool) -> int:
+    """The low *width* bits of *value* as a number; no bits are 0."""
+    field = value & ((1 << width) - 1)
+    half = (1 << width) >> 1
+    return (field ^ half) - half if signed else field
+
+
+def _popc(a: int, width: int) -> int:
+    return sum((a >> i) & 1 for i in range(width))
+
+
+def _length(a: int, width: int) -> int:
+    """The number of bits up to the highest one bit."""
+    for shift in (1, 2, 4, 8, 16, 32):
+        a = a | (a >> shift)
+    return _popc(a, width)
+
+
+def _quotient(a: int, b: int) -> int:
+    """Division that rounds towards zero."""
+    magnitude = _abs(a) // _abs(b)
+    return _pick((a < 0) ^ (b < 0), -magnitude, magnitude)
+
+
+def _amount(binding: Binding, n: int, limit: int = 32) -> int:
+    """A shift amount or width under ``.wrap`` (modulo) or ``.clamp`` (limited, the default)."""
+    n = n & _U32.mask
+    return n & (limit - 1) if ".wrap" in binding.values() else _min(n, limit)
+
+
+# ---------------------------------------------------------------- registration
+
+
+def _named(name: str) -> Callable[[Compute], Compute]:
+    def register(function: Compute) -> Compute:
+        COMPUTE[name] = function
+        return function
+
+    return register
+
+
+def _lanewise(name: str, operation: Callable[..., int]) -> None:
+    """Register *operation* on numbers for every lane of the type, with ``.sat`` and ``.relu``."""
+
+    def compute(binding: Binding, *values: int) -> int:
+        t = _types(binding)[0]
+        modifiers = binding.values()
+        result = 0
+        for shift in range(0, t.width * t.lanes, t.width):
+            number = operation(*(t.read(v >> shift) for v in values))
+            if ".sat" in modifiers:
+                number = t.clamp(number)
+            if ".relu" in modifiers:
+                number = _max(number, 0)
+            result = result | ((number & t.mask) << shift)
+        return result
+
+    COMPUTE[name] = compute
+
+
+_LANEWISE: dict[str, Callable[..., int]] = {
+    "mov": lambda a: a,
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "neg": lambda a: -a,
+    "abs": _abs,
+    "min": _min,
+    "max": _max,
+    "sad": lambda a, b, c: _abs(a - b) + c,
+    "div": _quotient,
+    "rem": lambda a, b: a - b * _quotient(a, b),
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "not": lambda a: ~a,
+    "cnot": lambda a: _pick(a == 0, 1, 0),
+}
+for _name, _operation in _LANEWISE.items():
+    _lanewise(_name, _operation)
+
+
+@_named("pack")
+def _pack(binding: Binding, *values: int) -> int:
+    """The elements of a vector in one register, the first one lowest (9.7.9.4)."""
+    width = _types(binding)[0].width // len(values)
+    return sum((v & ((1 << width) - 1)) << (width * i) for i, v in enumerate(values))
+
+
+# ---------------------------------------------------------------- products
+
+
+def _product(binding: Binding, a: int, b: int, c: int, narrow: int, high: int) -> int:
+    """a * b + c over the low *narrow* bits of a and b; ``.hi`` drops *high* bits of the product, ``.wide`` none."""
+    t = _types(binding)[0]
+    modifiers = binding.values()
+    result = _Type(t.signed, 2 * t.width) if ".wide" in modifiers else t
+    product = _field(a, narrow, t.signed) * _field(b, narrow, t.signed)
+    number = (product >> high if ".hi" in modifiers else product) + result.read(c)
+    return (result.clamp(number) if ".sat" in modifiers else number) & result.mask
+
+
+@_named("mul")
+@_named("mad")
+def _mad(binding: Binding, a: int, b: int, c: int = 0) -> int:
+    width = _types(binding)[0].width
+    return _product(binding, a, b, c, width, width)
+
+
+@_named("mul24")
+@_named("mad24")
+def _mad24(binding: Binding, a: int, b: int, c: int = 0) -> int:
+    return _product(binding, a, b, c, 24, 16)
+
+
+def _dot(binding: Binding, a: int, b: int, c: int, width: int) -> int:
+    """c plus the products of the *width*-bit elements of a with the low bytes of b."""
+    ta, tb = _types(binding)
+    products = (
+        _field(a >> width * i, width, ta.signed) * _field(b >> 8 * i, 8, tb.signed)
+        for i in range(32 // width)
+    )
+    return (c + sum(products)) & _U32.mask
+
+
+@_named("dp4a")
+def _dp4a(binding: Binding, a: int, b: int, c: int) -> int:
+    return _dot(binding, a, b, c, 8)
+
+
+@_named("dp2a")
+def _dp2a(binding: Binding, a: int, b: int, c: int) -> int:
+    return _dot(binding, a, b >> 16 if ".hi" in binding.values() else b, c, 16)
+
+
+# ---------------------------------------------------------------- shifts and bit fields
+
+
+@_named("shl")
+def _shl(binding: Binding, a: int, b: int) -> int:
+    t = _types(binding)[0]
+    return ((a & t.mask) << _min(b & _U32.mask, t.width)) & t.mask
+
+
+@_named("shr")
+def _shr(binding: Binding, a: int, b: int) -> int:
+    t = _types(binding)[0]
+    return (t.read(a) >> _min(b & _U32.mask, t.width)) & t.mask
+
+
+@_named("shf")
+def _shf(binding: Binding, a: int, b: int, c: int) -> int:
+    both, n = (b & _U32.mask) << 32 | (a & _U32.mask), _amount(binding, c)
+    return (both << n >> 32 if ".l" in binding.values() else both >> n) & _U32.mask
+
+
+@_named("bfe")
+def _bfe(binding: Binding, a: int, b: int, c: int) -> int:
+    t = _types(binding)[0]
+    return _field(t.read(a) >> (b & 255), c & 255, t.signed) & t.mask
+
+
+@_named("bfi")
+def _bfi(binding: Binding, a: int, b: int, c: int, n: int) -> int:
+    t = _types(binding)[0]
+    position, field = c & 255, (1 << (n & 255)) - 1
+    return ((b & ~(field << position)) | ((a & field) << position)) & t.mask
+
+
+@_named("szext")
+def _szext(binding: Binding, a: int, b: int) -> int:
+    return _field(a, _amount(binding, b), _types(binding)[0].signed) & _U32.mask
+
+
+@_named("bmsk")
+def _bmsk(binding: Binding, a: int, b: int) -> int:
+    return ((1 << _amount(binding, b)) - 1) << _amount(binding, a) & _U32.mask
+
+
+@_named("popc")
+def _popc_(binding: Binding, a: int) -> int:
+    return _popc(a, _types(binding)[0].width)
+
+
+@_named("clz")
+def _clz(binding: Binding, a: int) -> int:
+    t = _types(binding)[0]
+    return t.width - _length(a & t.mask, t.width)
+
+
+@_named("bfind")
+def _bfind(binding: Binding, a: int) -> int:
+    t = _types(binding)[0]
+    number = t.read(a)
+    length = _length(_pick(number < 0, ~number, number), t.width)
+    found = t.width - length if ".shiftamt" in binding.values() else length - 1
+    return _pick(length == 0, _U32.mask, found)
+
+
+@_named("fns")
+def _fns(binding: Binding, mask: int, base: int, offset: int) -> int:
+    """Ints only: the search ends at a different bit in every lane."""
+    count, step = _S32.read(offset), -1 if _S32.read(offset) < 0 else 1
+    position = base & _U32.mask
+    if count == 0:
+        return position if position < 32 and mask >> position & 1 else _U32.mask
+    while 0 <= position < 32:
+        count -= step * (mask >> position & 1)
+        if count == 0:
+            return position
+        position += step
+    return _U32.mask
+
+
+@_named("brev")
+def _brev(binding: Binding, a: int) -> int:
+    width = _types(binding)[0].width
+    return sum(((a >> i) & 1) << (width - 1 - i) for i in range(width))
+
+
+@_named("lop3")
+def _lop3(binding: Binding, a: int, b: int, c: int, table: int) -> int:
+    """Bit 4a + 2b + c of the immediate *table* says what the bits a, b, c give."""
+    result = 0
+    for row in range(8):
+        if table >> row & 1:
+            result = result | ((a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c))
+    return result & _U32.mask
+
+
+_PRMT: dict[str, Callable[[int, int], int]] = {
+    ".f4e": lambda i, s: i + s,
+    ".b4e": lambda i, s: (s - i) & 7,
+    ".rc8": lambda i, s: s,
+    ".ecl": lambda i, s: _max(i, s),
+    ".ecr": lambda i, s: _min(i, s),
+    ".rc16": lambda i, s: (i & 1) + 2 * (s & 1),
+}
+"""The source byte of result byte i under the selector s (9.7.9.7, the table of modes)."""
+
+
+@_named("prmt")
+def _prmt(binding: Binding, a: int, b: int, c: int) -> int:
+    both = (b & _U32.mask) << 32 | (a & _U32.mask)
+    mode = next((m for m in binding.values() if m in _PRMT), None)
+    result = 0
+    for i in range(4):
+        select = (c >> 4 * i) & 15 if mode is None else _PRMT[mode](i, c & 3)
+        byte = (both >> 8 * (select & 7)) & 255
+        if mode is None:
+            byte = _pick(select > 7, 255 * (byte >> 7), byte)
+        result = result | byte << 8 * i
+    return result
+
+
+# ---------------------------------------------------------------- choice, comparison, conversion
+
+_COMPARE: dict[str, Callable[[int, int], Any]] = {
+    ".eq": lambda a, b: a == b,
+    ".ne": lambda a, b: a != b,
+    ".lt": lambda a, b: a < b,
+    ".le": lambda a, b: a <= b,
+    ".gt": lambda a, b: a > b,
+    ".ge": lambda a, b: a >= b,
+}
+_COMPARE |= {".lo": _COMPARE[".lt"], ".ls": _COMPARE[".le"], ".hi": _COMPARE[".gt"], ".hs": _COMPARE[".ge"]}
+_BOOL: dict[str, Callable[[int, int], int]] = {
+    ".and": lambda p, q: p & q,
+    ".or": lambda p, q: p | q,
+    ".xor": lambda p, q: p ^ q,
+}
+
+
+@_named("selp")
+def _selp(binding: Binding, a: int, b: int, c: int) -> int:
+    return _pick(c & 1, a, b) & _types(binding)[0].mask
+
+
+def _compare(binding: Binding, a: int, b: int, c: int, negate: int) -> int:
+    t = _types(binding)[0]
+    result = 0
+    for modifier in binding.values():
+        if modifier in _COMPARE:
+            result = _pick(_COMPARE[modifier](t.read(a), t.read(b)), 1, 0) ^ negate
+        elif modifier in _BOOL:
+            result = _BOOL[modifier](result, c & 1)
+    return result
+
+
+@_named("setp")
+def _setp(binding: Binding, a: int, b: int, c: int = 0) -> int:
+    """The first destination, p."""
+    return _compare(binding, a, b, c, 0)
+
+
+@_named("setp.q")
+def _setp_q(binding: Binding, a: int, b: int, c: int = 0) -> int:
+    """The second destination, q: the comparison is negated, the Boolean operator is not (9.7.6.2)."""
+    return _compare(binding, a, b, c, 1)
+
+
+@_named("cvt")
+def _cvt(binding: Binding, a: int) -> int:
+    """Between integers; from a wider register the low bits are taken (9.4.1)."""
+    destination, source = _types(binding)
+    number = source.read(a)
+    return (destination.clamp(number) if ".sat" in binding.values() else number) & destination.mask

@@ -1,0 +1,521 @@
+"""The ISA table: every instruction form, read from the TOML files beside this module.
+
+A form is a group of syntax lines with one meaning. See ``README.md`` in this
+folder for the keys of a form; this module reads them, refuses what it does
+not know, and matches instructions against them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from tclint.isa.notation import NotationError, Operand, Syntax, expand, parse_syntax
+from tclint.isa.target import Availability, Target, Version
+
+__all__ = ["EVENTS", "Form", "Match", "OperandSpec", "Table", "TableError", "split_opcode", "table"]
+
+EVENTS = frozenset(
+    """issue commit wait register-fence
+    tmem-alloc tmem-dealloc tmem-relinquish tcgen05-fence-before tcgen05-fence-after
+    mbarrier-init mbarrier-inval mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-wait mbarrier-pending
+    barrier-sync barrier-arrive barrier-wait proxy-fence memory-fence
+    elect setmaxnreg pdl-wait pdl-launch clc-request clc-query vote shuffle match redux""".split()
+)
+"""What an instruction can mean to the analyses (key ``event``)."""
+
+GROUPS = frozenset("wgmma cp.async bulk mbarrier tcgen05 tcgen05.ld tcgen05.st none".split())
+"""What completes an asynchronous operation (key ``group``)."""
+
+SCOPES = ("thread", "lanes", "warp", "warpgroup", "cta", "cluster")
+FLOWS = frozenset("branch branch-table call return exit trap".split())
+
+
+class TableError(ValueError):
+    """A TOML file of the ISA table says something that this module does not understand."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperandSpec:
+    """What may stand at an operand: access, kinds, vector length, immediate range.
+
+    ``kinds`` are the first letters of operand shapes (see :func:`fits`);
+    ``vector`` is an expression over modifier numbers (``""``: no vector,
+    ``"*"``: any length); ``immediates`` the allowed integers, None for any.
+    """
+
+    access: str = "read"
+    kinds: str = "rifsn_"
+    vector: str = ""
+    immediates: tuple[range, ...] | None = None
+
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Availability of one modifier, combination of modifiers, or operand of a form."""
+
+    when: frozenset[str]
+    operand: str
+    available: Availability
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A combination rule: with all of ``when``, one of ``needs`` must stand and none of ``forbids``."""
+
+    when: frozenset[str]
+    needs: frozenset[str]
+    forbids: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One instruction form. Field meanings: ``README.md`` beside this module."""
+
+    name: str
+    family: str
+    syntax: tuple[Syntax, ...]
+    available: Availability
+    requires: tuple[Requirement, ...]
+    combinations: tuple[Rule, ...]
+    operands: Mapping[str, OperandSpec]
+    numbers: Mapping[str, Mapping[str, int]]
+    manual: str
+    examples: tuple[str, ...]
+    summary: str
+    event: str
+    group: str
+    flow: str
+    compute: str
+    scope: str
+    scope_when: str
+    issued_by: str
+    completion: str
+    proxy: str
+    space: str
+    memory: tuple[tuple[str, str], ...]
+    async_reads: tuple[str, ...]
+    async_writes: tuple[str, ...]
+    roles: Mapping[str, str]
+
+    def number(self, slot: str, binding: Mapping[str, str]) -> int | None:
+        """The number that a modifier stands for: ``.x16`` is 16; ``shape.n`` the n of ``.m64n8k16``."""
+        slot, _, letter = slot.partition(".")
+        spelling = binding.get(slot)
+        if spelling is None:
+            return None
+        if letter:
+            match = re.search(letter + r"(\d+)", spelling)
+            return int(match[1]) if match else None
+        mapped = self.numbers.get(slot)
+        if mapped is not None:
+            return mapped.get(spelling)
+        found = _NUMBER.findall(spelling)
+        return int(found[-1]) if found else None
+
+    def vector_length(self, spec: OperandSpec, binding: Mapping[str, str]) -> int | None:
+        """Registers that a vector operand must have; None when it is not a vector here."""
+        if not spec.vector or spec.vector == "*":
+            return None
+        total = 1
+        for sign, factor in re.findall(r"([*/-]?)\s*([\w.]+)", spec.vector):
+            value = int(factor) if factor.isdigit() else self.number(factor, binding)
+            if value is None:
+                return None
+            total = total // value if sign == "/" else total - value if sign == "-" else total * value
+        return total
+
+    def availability(
+        self, modifiers: Iterable[str], operands: Iterable[str] = ()
+    ) -> list[tuple[str, Availability]]:
+        """Everything that must be available: ``(what, availability)``, the form itself first."""
+        have, named = set(modifiers), set(operands)
+        wanted = [("", self.available)]
+        for requirement in self.requires:
+            if requirement.when <= have and (not requirement.operand or requirement.operand in named):
+                what = " ".join(sorted(requirement.when)) or f"operand {requirement.operand}"
+                wanted.append((what, requirement.available))
+        return wanted
+
+
+@dataclass(frozen=True)
+class Match:
+    """A form found for an opcode spelling and operand shapes."""
+
+    form: Form
+    syntax: Syntax
+    binding: Mapping[str, str]
+    modifiers: tuple[str, ...]
+    named: Mapping[str, int]
+    """Operand name -> its index in the instruction (both names of a pair share one)."""
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    problem: str = ""
+    """Why the operands do not fit, when they do not."""
+
+    def number(self, slot: str) -> int | None:
+        return self.form.number(slot, self.binding)
+
+    @cached_property
+    def space(self) -> str:
+        """The state space accessed: ``.shared::cta``, ``.global``, "" for generic."""
+        space = self.form.space
+        return self.binding.get(space, "") if space and not space.startswith(".") else space
+
+    @cached_property
+    def scope(self) -> str:
+        """The convergence scope, with a conditional ``.aligned`` resolved."""
+        form = self.form
+        if form.scope_when and form.scope_when not in self.modifiers:
+            return "thread"
+        return form.scope
+
+    def missing(self, target: Target, version: Version) -> list[tuple[str, str, Availability]]:
+        """What *target* or *version* lacks: ``(kind, what, availability)``, kind ``target`` or ``version``."""
+        lacking = []
+        for what, available in self.form.availability(self.modifiers, self.named):
+            if not available.on(target):
+                lacking.append(("target", what, available))
+            elif version < available.version_for(target):
+                lacking.append(("version", what, available))
+        return lacking
+
+
+def split_opcode(opcode: str) -> tuple[str, tuple[str, ...]]:
+    """``"cp.async.ca"`` as ``("cp", (".async", ".ca"))``."""
+    root, *rest = opcode.split(".")
+    return root, tuple("." + word for word in rest)
+
+
+def fits(spec: OperandSpec, operand: Operand, shape: str, length: int | None) -> str:
+    """ "" when an operand of *shape* may stand at *operand*, else what is wrong.
+
+    Shapes: ``r`` register, ``i``/``f`` integer or floating immediate, ``s``
+    symbol or label, ``n`` negated predicate, ``_`` sink, ``v4`` vector of
+    four, ``m`` or ``m2`` address with that many parts, ``a|b`` pair of these.
+    """
+    kind = shape[0]
+    if "|" in shape:
+        if operand.style != "pair":
+            return "a pair is not allowed here"
+        if kind != "v":
+            return ""
+        shape = shape.partition("|")[0]
+    elif operand.style == "pair" and "single" not in spec.access:
+        return "a pair d|p is needed"
+    if operand.style == "memory":
+        if kind != "m":
+            return f"an address [{', '.join(operand.names)}] is needed"
+        parts = int(shape[1:] or 1)
+        return (
+            ""
+            if parts == len(operand.names)
+            else f"the address takes {len(operand.names)} parts, not {parts}"
+        )
+    if kind == "m":
+        return "no address is allowed here"
+    if kind == "v":
+        if length is None:
+            # A vector of one stands for a register wherever a vector could stand.
+            return (
+                "" if spec.vector == "*" or (spec.vector and shape == "v1") else "no vector is allowed here"
+            )
+        return "" if int(shape[1:]) == length else f"a vector of {length} is needed, not of {shape[1:]}"
+    if length is not None and not (length == 1 and "single" in spec.access):
+        return f"a vector of {length} is needed"
+    return "" if kind in spec.kinds else f"{_KINDS.get(kind, 'this')} is not allowed here"
+
+
+_KINDS = {
+    "r": "a register", "i": "an integer", "f": "a floating-point constant", "s": "a symbol",
+    "n": "a negated predicate", "_": "the sink _",
+}  # fmt: skip
+
+
+class Table:
+    """All forms, indexed by the first word of the opcode."""
+
+    def __init__(self, forms: Iterable[Form]) -> None:
+        self.forms: dict[str, Form] = {}
+        self.roots: dict[str, list[tuple[Form, Syntax]]] = {}
+        for form in forms:
+            if form.name in self.forms:
+                raise TableError(f"two forms are called {form.name}")
+            self.forms[form.name] = form
+            for syntax in form.syntax:
+                self.roots.setdefault(syntax.root, []).append((form, syntax))
+        self._candidates: dict[str, list[tuple[Form, Syntax, dict[str, str]]]] = {}
+        self._matches: dict[tuple[str, tuple[str, ...]], Match | None] = {}
+
+    def candidates(self, opcode: str) -> list[tuple[Form, Syntax, dict[str, str]]]:
+        """The forms whose modifiers fit *opcode*, each with the modifiers it bound."""
+        found = self._candidates.get(opcode)
+        if found is None:
+            root, modifiers = split_opcode(opcode)
+            found = self._candidates[opcode] = []
+            for form, syntax in self.roots.get(root, ()):
+                binding = syntax.bind(modifiers)
+                if binding is not None and self._combines(form, frozenset(modifiers)):
+                    found.append((form, syntax, binding))
+        return found
+
+    @staticmethod
+    def _combines(form: Form, modifiers: frozenset[str]) -> bool:
+        return all(
+            (not rule.needs or rule.needs & modifiers) and not rule.forbids & modifiers
+            for rule in form.combinations
+            if rule.when <= modifiers
+        )
+
+    def match(self, opcode: str, shapes: tuple[str, ...]) -> Match | None:
+        """The form for *opcode* over operands of *shapes*; None for an unknown opcode.
+
+        When the opcode is known but no form takes these operands, the match
+        of the nearest form is returned with :attr:`Match.problem` set.
+        """
+        key = (opcode, shapes)
+        try:
+            return self._matches[key]
+        except KeyError:
+            self._matches[key] = found = self._match(opcode, shapes)
+            return found
+
+    def _match(self, opcode: str, shapes: tuple[str, ...]) -> Match | None:
+        modifiers = split_opcode(opcode)[1]
+        nearest: tuple[int, Match] | None = None
+        for form, syntax, binding in self.candidates(opcode):
+            named, score, problem = self._align(form, syntax, binding, shapes)
+            reads, writes = _accesses(form, syntax, named)
+            match = Match(form, syntax, binding, modifiers, named, reads, writes, problem)
+            if not problem:
+                return match
+            if nearest is None or score > nearest[0]:
+                nearest = (score, match)
+        return nearest[1] if nearest else None
+
+    @staticmethod
+    def _align(
+        form: Form, syntax: Syntax, binding: Mapping[str, str], shapes: tuple[str, ...]
+    ) -> tuple[dict[str, int], int, str]:
+        """Operand names to indices, how many fitted, and the first thing that did not."""
+        if syntax.open:
+            return {}, len(shapes), ""
+        operands = syntax.operands
+        spare = len(shapes) - sum(not o.optional for o in operands)
+        best: tuple[int, str] = (-1, "")
+
+        def place(k: int, at: int, spare: int, named: dict[str, int]) -> dict[str, int] | None:
+            nonlocal best
+            if k == len(operands):
+                if at == len(shapes):
+                    return named
+                best = max(
+                    best,
+                    (at, f"{len(shapes)} operands where {syntax.text.partition(' ')[2].strip()!r} is meant"),
+                )
+                return None
+            operand = operands[k]
+            if at < len(shapes) and (not operand.optional or spare > 0):
+                spec = form.operands.get(operand.name, DEFAULT)
+                wrong = fits(spec, operand, shapes[at], form.vector_length(spec, binding))
+                if not wrong:
+                    alone = operand.style == "pair" and "|" not in shapes[at]
+                    names = operand.names[:1] if alone else operand.names
+                    placed = place(k + 1, at + 1, spare - operand.optional, named | dict.fromkeys(names, at))
+                    if placed is not None:
+                        return placed
+                elif not operand.optional:
+                    best = max(best, (at, f"operand {at + 1} ({operand.name}): {wrong}"))
+            if operand.optional:
+                return place(k + 1, at, spare, named)
+            if at >= len(shapes):
+                best = max(
+                    best,
+                    (at, f"{len(shapes)} operands where {syntax.text.partition(' ')[2].strip()!r} is meant"),
+                )
+            return None
+
+        if spare < 0:
+            return {}, -1, f"{len(shapes)} operands where {syntax.text.partition(' ')[2].strip()!r} is meant"
+        named = place(0, 0, spare, {})
+        return (named, len(shapes), "") if named is not None else ({}, best[0], best[1])
+
+    def __iter__(self) -> Iterator[Form]:
+        return iter(self.forms.values())
+
+
+DEFAULT = OperandSpec()
+
+
+def _accesses(
+    form: Form, syntax: Syntax, named: Mapping[str, int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    reads, writes = [], []
+    for operand in syntax.operands:
+        at = named.get(operand.name)
+        if at is None:
+            continue
+        access = form.operands.get(operand.name, DEFAULT).access
+        if "write" in access and operand.style != "memory":
+            writes.append(at)
+        if "read" in access or operand.style == "memory":
+            reads.append(at)
+    return tuple(reads), tuple(writes)
+
+
+# ---------------------------------------------------------------- reading the TOML files
+
+_FORM_KEYS = frozenset(
+    """name syntax where since targets requires combinations operands numbers manual examples summary event group
+    flow compute scope scope_when issued_by completion proxy space memory async roles""".split()
+)
+_SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
+_SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn", "sink": "_"}
+
+
+def parse_operand(text: str) -> OperandSpec:
+    """Read an operand description: ``"write reg"``, ``"read vec(shape*num)"``, ``"imm(0..15, 31)"``.
+
+    Words: ``read``, ``write``, ``single`` (a pair may shrink to its first
+    name, a vector of one to a plain register), ``reg``, ``imm``, ``float``, ``symbol``, ``pred``, ``sink``,
+    ``vec(EXPRESSION)``, ``imm(RANGES)``. Raises :class:`TableError`.
+    """
+    access: list[str] = []
+    kinds = ""
+    vector = ""
+    immediates: tuple[range, ...] | None = None
+    for match in _SPEC_WORD.finditer(text):
+        word, inside = match["word"], match["inside"]
+        if word in ("read", "write", "single"):
+            access.append(word)
+        elif word == "vec":
+            vector = inside or "*"
+        elif word in _SPEC_KINDS:
+            kinds += _SPEC_KINDS[word]
+            if inside is not None and word == "imm":
+                ranges = []
+                for part in inside.split(","):
+                    low, dots, high = part.strip().partition("..")
+                    high, _, step = high.partition("/")
+                    ranges.append(
+                        range(int(low, 0), (int(high, 0) if dots else int(low, 0)) + 1, int(step or "1", 0))
+                    )
+                immediates = tuple(ranges)
+        else:
+            raise TableError(f"unknown word {word!r} in operand description {text!r}")
+    if not kinds and vector != "*":
+        kinds = "r_" if "write" in access and "read" not in access else DEFAULT.kinds
+    if not set(access) & {"read", "write"}:
+        access.insert(0, "read")
+    return OperandSpec(" ".join(access), kinds, vector, immediates)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _form(raw: Mapping[str, Any], family: str, shared: Mapping[str, str]) -> Form:
+    name = raw.get("name", "")
+    if not name:
+        raise TableError(f"{family}.toml: a form without a name: {raw.get('syntax')}")
+    unknown = set(raw) - _FORM_KEYS
+    if unknown:
+        raise TableError(f"{family}.toml: form {name} has unknown keys: {', '.join(sorted(unknown))}")
+    where = {**shared, **raw.get("where", {})}
+    try:
+        syntax = tuple(parse_syntax(line, where) for line in _texts(raw["syntax"]))
+        available = Availability.parse(str(raw.get("since", "1.0")), raw.get("targets", ""))
+        requires = tuple(
+            Requirement(
+                frozenset(when.split()),
+                r.get("operand", ""),
+                Availability.parse(str(r.get("since", "1.0")), r.get("targets", "")),
+            )
+            for r in raw.get("requires", ())
+            for when in ([" ".join(p) for p in _alternatives(r.get("when", ""))])
+        )
+        combinations = tuple(
+            Rule(frozenset(when), _set(r.get("needs", "")), _set(r.get("forbids", "")))
+            for r in raw.get("combinations", ())
+            for when in _alternatives(r.get("when", ""))
+        )
+        operands = {k: parse_operand(v) for k, v in raw.get("operands", {}).items()}
+    except (KeyError, ValueError, NotationError) as error:
+        raise TableError(f"{family}.toml: form {name}: {error}") from error
+    if "operands" not in raw and syntax and not syntax[0].open and syntax[0].operands:
+        # The manual's convention: the destination comes first and is called d.
+        operands = {"d": OperandSpec("write", "r_")}
+    elif "d" not in operands:
+        operands["d"] = OperandSpec("write", "r_")
+    event, group, flow = raw.get("event", ""), raw.get("group", ""), raw.get("flow", "")
+    scope = raw.get("scope", "thread")
+    for value, known, key in (
+        (event, EVENTS, "event"),
+        (group, GROUPS, "group"),
+        (flow, FLOWS, "flow"),
+        (scope, SCOPES, "scope"),
+    ):
+        if value and value not in known:
+            raise TableError(f"{family}.toml: form {name}: unknown {key} {value!r}")
+    asynchronous = raw.get("async", {})
+    memory = tuple(
+        (m.partition(" ")[0], m.partition(" ")[2].lstrip("*")) for m in _texts(raw.get("memory", ()))
+    )
+    return Form(
+        name=name, family=family, syntax=syntax, available=available,
+        requires=requires, combinations=combinations, operands=operands, numbers=raw.get("numbers", {}),
+        manual=raw.get("manual", ""), examples=_texts(raw.get("examples", ())), summary=raw.get("summary", ""),
+        event=event, group=group, flow=flow, compute=raw.get("compute", ""), scope=scope,
+        scope_when=raw.get("scope_when", ""), issued_by=raw.get("issued_by", ""),
+        completion=asynchronous.get("completion", ""), proxy=asynchronous.get("proxy", raw.get("proxy", "")),
+        space=raw.get("space", ""), memory=memory, async_reads=_texts(asynchronous.get("reads", ())),
+        async_writes=_texts(asynchronous.get("writes", ())), roles=raw.get("roles", {}),
+    )  # fmt: skip
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(expand(text))
+
+
+def _alternatives(text: str) -> list[list[str]]:
+    """``".a .b, .c{1,2}"`` as ``[[".a", ".b"], [".c1"], [".c2"]]``: a comma outside braces means or."""
+    found: list[list[str]] = []
+    for part in re.split(r",(?![^{]*\})", text):
+        combinations: list[list[str]] = [[]]
+        for word in part.split():
+            combinations = [[*c, w] for c in combinations for w in expand(word)]
+        found.extend(combinations)
+    return found
+
+
+def load(folder: Path | None = None) -> Table:
+    """Read every ``*.toml`` of *folder* (this package's by default). Raises :class:`TableError`."""
+    import sys
+
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    forms: list[Form] = []
+    for path in sorted((folder or Path(__file__).parent).glob("*.toml")):
+        try:
+            document = tomllib.loads(path.read_text("utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise TableError(f"{path.name}: {error}") from error
+        shared = document.get("where", {})
+        forms.extend(_form(raw, path.stem, shared) for raw in document.get("form", ()))
+    return Table(forms)
+
+
+@cache
+def table() -> Table:
+    """The table of this package, read once."""
+    return load()

@@ -1,0 +1,139 @@
+"""Targets and versions: which ``.target`` may use what, from which ``.version`` on.
+
+PTX ISA 11.1.1 (``.version``) and 11.1.2 (``.target``). A plain target contains
+every plain target with a smaller number; ``sm_XXf`` adds the features common
+to its family from XX upwards; ``sm_XXa`` adds to these what only that chip has.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+__all__ = ["FAMILIES", "INTRODUCED", "Availability", "Target", "Version", "parse_version"]
+
+Version = tuple[int, int]
+
+INTRODUCED: dict[str, Version] = {
+    name: version
+    for names, version in (
+        ("sm_10 sm_11", (1, 0)), ("sm_12 sm_13", (1, 2)), ("sm_20", (2, 0)), ("sm_30", (3, 0)),
+        ("sm_35", (3, 1)), ("sm_32 sm_50", (4, 0)), ("sm_37 sm_52", (4, 1)), ("sm_53", (4, 2)),
+        ("sm_60 sm_61 sm_62", (5, 0)), ("sm_70", (6, 0)), ("sm_72", (6, 1)), ("sm_75", (6, 3)),
+        ("sm_80", (7, 0)), ("sm_86", (7, 1)), ("sm_87", (7, 4)), ("sm_89 sm_90", (7, 8)),
+        ("sm_90a", (8, 0)), ("sm_100 sm_100a sm_101 sm_101a", (8, 6)), ("sm_120 sm_120a", (8, 7)),
+        ("sm_100f sm_101f sm_103 sm_103a sm_103f sm_120f sm_121 sm_121a sm_121f", (8, 8)),
+        ("sm_88 sm_110 sm_110a sm_110f", (9, 0)), ("sm_107 sm_107a sm_107f", (9, 4)),
+    )
+    for name in names.split()
+}  # fmt: skip
+"""The ``.version`` that introduced each target (11.1.2; 9.4 as ptxas 13.5 has it)."""
+
+FAMILIES: tuple[frozenset[int], ...] = (
+    frozenset((100, 103, 107)), frozenset((101, 110)), frozenset((120, 121)),
+)  # fmt: skip
+"""Numbers that share one family (11.1.2). sm_101 became sm_110 in PTX ISA 9.0."""
+
+_TARGET = re.compile(r"(?:sm|compute)_(\d+)([af]?)$")
+
+
+def parse_version(text: str) -> Version:
+    """``"8.6"`` as ``(8, 6)``. Raises ValueError for anything else."""
+    major, dot, minor = text.partition(".")
+    if not dot:
+        raise ValueError(f"not a version: {text!r}")
+    return int(major), int(minor)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One target: ``sm_100a`` is number 100, suffix ``a``."""
+
+    number: int
+    suffix: str
+
+    @classmethod
+    def parse(cls, text: str) -> Target | None:
+        """The target named *text* (``sm_90a``, ``compute_90a``), or None if that names none."""
+        match = _TARGET.match(text)
+        if not match:
+            return None
+        target = cls(int(match[1]), match[2])
+        return target if str(target) in INTRODUCED else None
+
+    def __str__(self) -> str:
+        return f"sm_{self.number}{self.suffix}"
+
+    @property
+    def introduced(self) -> Version:
+        return INTRODUCED[str(self)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    number: int
+    suffix: str
+    upwards: bool
+    since: Version
+
+    def covers(self, target: Target) -> bool:
+        if self.suffix == "":
+            return target.number >= self.number if self.upwards else target == Target(self.number, "")
+        if self.suffix == "a":
+            return target == Target(self.number, "a")
+        family = next((f for f in FAMILIES if self.number in f), frozenset((self.number,)))
+        return target.number in family and target.number >= self.number and target.suffix != ""
+
+
+_PATTERN = re.compile(r"sm_(\d+)([af]?)(\+?)(?:@(\d+\.\d+))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """From which ``.version`` on, and under which targets, something may be used.
+
+    The text of ``targets`` is a list of ``sm_90+`` (this or any higher
+    number), ``sm_100a`` (exactly this), ``sm_100f+`` (its family from 100 up,
+    suffix f or a), each with an optional ``@8.8``: the first version that
+    allows it there. No patterns: every target.
+    """
+
+    since: Version
+    patterns: tuple[_Pattern, ...] = ()
+
+    @classmethod
+    @lru_cache(maxsize=4096)
+    def parse(cls, since: str, targets: str = "") -> Availability:
+        """Raises ValueError when either text is malformed."""
+        patterns = []
+        for word in targets.replace(",", " ").split():
+            match = _PATTERN.match(word)
+            if not match:
+                raise ValueError(f"not a target pattern: {word!r}")
+            patterns.append(
+                _Pattern(
+                    int(match[1]), match[2], bool(match[3]), parse_version(match[4]) if match[4] else (0, 0)
+                )
+            )
+        return cls(parse_version(since), tuple(patterns))
+
+    def on(self, target: Target) -> bool:
+        """Whether *target* has it in any version."""
+        return not self.patterns or any(p.covers(target) for p in self.patterns)
+
+    def version_for(self, target: Target) -> Version:
+        """The first ``.version`` that allows it under *target* (which must have it)."""
+        first = min((p.since for p in self.patterns if p.covers(target)), default=(0, 0))
+        return max(self.since, first)
+
+    def describe(self) -> str:
+        """The targets in words: ``sm_90 or higher``."""
+        words = []
+        for p in self.patterns:
+            name = f"sm_{p.number}{p.suffix}"
+            if p.suffix == "f":
+                words.append(f"{name} or higher in its family")
+            else:
+                words.append(f"{name} or higher" if p.upwards else name)
+        return ", ".join(dict.fromkeys(words)) or "any target"

@@ -1,0 +1,115 @@
+"""What the checks know about one function, collected once and lazily.
+
+:class:`KernelModel` owns the graph, the values, the views and the solved
+analyses of a function, and the list of its events: everything asynchronous or
+collective in program order, with the object it is about. Checks ask it; none
+of them looks for events or solves an analysis by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from tclint.analyses.values import Values
+from tclint.cfg import CFG
+from tclint.dataflow import Analysis, Path, Results, Survey, find_path, solve
+from tclint.ir.nodes import Function, Instruction, Module, Operand
+from tclint.views import Views
+
+__all__ = ["Event", "KernelModel"]
+
+A = TypeVar("A", bound=Analysis[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One asynchronous or collective instruction: what it means, and what completes it."""
+
+    site: int
+    kind: str
+    group: str
+
+
+class KernelModel:
+    """Everything that is known about one function with a body."""
+
+    def __init__(self, function: Function, module: Module) -> None:
+        self.function = function
+        self.module = module
+        self._solved: dict[type, tuple[Any, Results[Any]]] = {}
+
+    @cached_property
+    def cfg(self) -> CFG:
+        return CFG(self.function)
+
+    @cached_property
+    def values(self) -> Values:
+        return Values(self.function, self.cfg)
+
+    @cached_property
+    def views(self) -> Views:
+        return Views(self.cfg, self.values)
+
+    @cached_property
+    def survey(self) -> Survey:
+        return Survey(self.cfg, self.values, self.views)
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """The events in program order; unreachable ones are left out."""
+        found = [
+            Event(i, use.match.form.event, use.match.form.group)
+            for use in self.function.uses
+            if use.match is not None and use.match.form.event
+            for i in use.sites
+        ]
+        if found:
+            reachable, block_of = self.cfg.rank, self.cfg.block_of
+            found = sorted((e for e in found if block_of[e.site] in reachable), key=lambda e: e.site)
+        return found
+
+    def sites(self, kind: str, group: str | None = None) -> list[int]:
+        """The instructions with event *kind* (and *group*)."""
+        return [e.site for e in self.events if e.kind == kind and (group is None or e.group == group)]
+
+    def instruction(self, site: int) -> Instruction:
+        return self.function.instructions[site]
+
+    def value(self, site: int, role: str) -> int | None:
+        """The value of the operand that plays *role* at *site*, if the instruction has one."""
+        operand: Operand | None = self.instruction(site).role(role)
+        return None if operand is None else self.values.operand(operand, site)
+
+    def solved(self, analysis: type[A]) -> tuple[A, Results[Any]]:
+        """*analysis* made for this function, and its solution; solved once."""
+        if analysis not in self._solved:
+            made = analysis(self)  # type: ignore[call-arg]
+            self._solved[analysis] = (made, solve(made, self.cfg))
+        return self._solved[analysis]
+
+    def path(
+        self,
+        start: int,
+        state: Hashable,
+        results: Results[Any],
+        step: Callable[[Any, int, Instruction], Hashable],
+        goal: Callable[[Any, int], bool],
+        also: Sequence[int] = (),
+    ) -> Path | None:
+        """A path from *start* on which the fact lives until *goal*, taken by the threads that execute *start*.
+
+        *also* are instructions at which *goal* must be asked although the
+        analysis does not change there.
+        """
+        relevant: Sequence[Sequence[int]] = results.relevant
+        if also:
+            merged = list(relevant)
+            for site in also:
+                block = self.cfg.block_of[site]
+                if site not in merged[block]:
+                    merged[block] = sorted({*merged[block], site})
+            relevant = merged
+        return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal)

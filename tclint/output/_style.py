@@ -1,0 +1,28 @@
+"""Colours by hand: the few ANSI sequences that a report needs, and text that is safe on a terminal."""
+
+from __future__ import annotations
+
+import re
+
+BOLD = "1"
+RED = "1;31"
+YELLOW = "1;33"
+BLUE = "1;34"
+CYAN = "1;36"
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+class Style:
+    """Paints text, or does not."""
+
+    def __init__(self, color: bool) -> None:
+        self._color = color
+
+    def __call__(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._color and text else text
+
+
+def printable(text: str) -> str:
+    """The text with every character replaced that could steer the terminal or reorder the line."""
+    return _CONTROL.sub("\ufffd", text)

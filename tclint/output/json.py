@@ -1,0 +1,109 @@
+"""JSON for programs; ``schema`` grows by one when a key changes its meaning or goes, not when one is added.
+
+Lines and columns are 1-based and count code points; an end is the place after the last character. A ``line`` that is
+null belongs to a problem about the whole input.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tclint.finding import FileReport, Finding, Fix, SourceLocation, Span
+from tclint.report import Context, Summary, region
+
+SCHEMA = 1
+
+
+def render(reports: Sequence[FileReport], context: Context) -> str:
+    """The whole run as one object."""
+    document = {
+        "schema": SCHEMA,
+        "files": [_file(report) for report in reports],
+        "summary": _summary(context.summary),
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _file(report: FileReport) -> dict[str, Any]:
+    return {
+        "path": report.path,
+        "member": report.member,
+        "status": report.status,
+        "problems": [
+            {"line": problem.line or None, "message": problem.message} for problem in report.problems
+        ],
+        "findings": [_finding(report, finding) for finding in report.findings],
+    }
+
+
+def _finding(report: FileReport, finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.rule.id,
+        "name": finding.rule.name,
+        "severity": finding.severity.label,
+        "confidence": finding.confidence.label,
+        "entry": finding.entry,
+        **_region(report, finding.span),
+        "message": finding.message,
+        "help": finding.help or None,
+        "manual": list(finding.rule.manual),
+        "steps": [
+            {
+                **_region(report, step.span),
+                "entry": step.entry,
+                "role": step.role,
+                "message": step.message,
+            }
+            for step in finding.steps
+        ],
+        "count": finding.count,
+        "fingerprint": finding.fingerprint,
+        "source_location": _source_location(finding.source_location),
+        "fixes": [_fix(report, fix) for fix in finding.fixes],
+        "suppressed": finding.suppressed,
+        "confirmation": finding.confirmation,
+    }
+
+
+def _region(report: FileReport, span: Span) -> dict[str, int]:
+    start, end = region(report, span)
+    return {
+        "line": start.line,
+        "column": start.column,
+        "end_line": end.line,
+        "end_column": end.column,
+    }
+
+
+def _source_location(location: SourceLocation | None) -> dict[str, Any] | None:
+    if location is None:
+        return None
+    return {
+        "file": location.file,
+        "line": location.line,
+        "column": location.column or None,
+        "inlined_at": [_source_location(call) for call in location.inlined_at],
+    }
+
+
+def _fix(report: FileReport, fix: Fix) -> dict[str, Any]:
+    return {
+        "message": fix.message,
+        "safe": fix.safe,
+        "edits": [{**_region(report, edit.span), "text": edit.text} for edit in fix.edits],
+    }
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    return {
+        "version": summary.version,
+        "files": summary.files,
+        "analysed": summary.files - summary.partial - summary.failed,
+        "partial": summary.partial,
+        "failed": summary.failed,
+        "severities": {severity.label: number for severity, number in summary.by_severity.items()},
+        "rules": summary.by_rule,
+        "hidden": {"total": sum(summary.hidden.values()), "rules": summary.hidden},
+    }

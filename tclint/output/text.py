@@ -1,0 +1,183 @@
+"""Text for people: each finding as a frame with the lines of its path, in the order of execution.
+
+::
+
+    error[WG001] wgmma-unwaited-accumulator-read: %f1 is read while a wgmma may still write it
+      --> gemm.ptx:42:27 in kernel gemm
+       |
+    36 |     wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd4, %rd5, 1, 1, 1, 0, 0;
+       |     ------------------------------------------------- 1. starts to write %f1
+    .. |
+    42 |     st.global.f32 [%rd1], %f1;
+       |                           ^^^ 2. %f1 is read, and no wait lies on this path
+       |
+       = help: put wgmma.wait_group.sync.aligned 0 before it
+       = note: PTX ISA 9.7.15.7.3
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tclint.finding import FileReport, Finding, Severity, SourceLocation, Span
+from tclint.output._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, printable
+from tclint.report import Context, count, place, region, tally
+from tclint.source import Source
+
+_COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
+_TAB = 4
+_MIN_WIDTH = 60
+_MIN_LABEL = 30
+_WHOLE_SPAN = 4
+"""A span of more lines than this is shown by its first and its last line."""
+
+
+class _Mark(NamedTuple):
+    """A span of the excerpt with what is said about it; the primary one is the finding's own."""
+
+    span: Span
+    label: str
+    primary: bool
+
+
+def render(reports: Sequence[FileReport], context: Context) -> str:
+    """All problems and findings, and the tally as the last line."""
+    frames = _Frames(Style(context.color), max(context.width, _MIN_WIDTH))
+    blocks: list[str] = []
+    for report in reports:
+        if report.problems:
+            blocks.append("\n".join(frames.problems(report)) + "\n")
+        blocks.extend("\n".join(frames.finding(report, finding)) + "\n" for finding in report.findings)
+    return "\n".join([*blocks, Style(context.color)(BOLD, tally(context.summary)) + "\n"])
+
+
+class _Frames:
+    def __init__(self, style: Style, width: int) -> None:
+        self._style = style
+        self._width = width
+
+    def problems(self, report: FileReport) -> Iterator[str]:
+        path = place(report)
+        for problem in report.problems:
+            at = f"{path}:{problem.line}" if problem.line else path
+            yield f"{self._style(RED, 'problem')}: {printable(f'{at}: {problem.message}')}"
+
+    def finding(self, report: FileReport, finding: Finding) -> Iterator[str]:
+        style, color = self._style, _COLORS[finding.severity]
+        marks = list(_marks(finding))
+        lines = [point.line for mark in marks for point in region(report, mark.span)]
+        gutter = " " * len(str(max(lines)))
+        bar = style(BLUE, f"{gutter} |")
+        line, column = region(report, finding.span)[0]
+        kernel = f" in {finding.entry}" if finding.entry else ""
+        yield (
+            style(color, f"{finding.severity.label}[{finding.rule.id}]")
+            + style(BOLD, printable(f" {finding.rule.name}: {finding.message}"))
+        )
+        yield f"{gutter}{style(BLUE, '-->')} {printable(f'{place(report)}:{line}:{column}{kernel}')}"
+        yield bar
+        assert report.source is not None  # FileReport makes sure
+        yield from self._excerpt(report.source, marks, gutter, color)
+        yield bar
+        for title, text in _footers(finding):
+            yield from self._footer(gutter, title, printable(text))
+
+    def _excerpt(self, source: Source, marks: list[_Mark], gutter: str, color: str) -> Iterator[str]:
+        """The marked lines in the order of the marks, a line of dots wherever the next is not the following line."""
+        style = self._style
+        bar = style(BLUE, f"{gutter} |")
+        shown = 0
+        for mark in marks:
+            start, end = source.position(mark.span.start), source.position(mark.span.end)
+            lines: Sequence[int] = range(start.line, end.line + 1)
+            if len(lines) > _WHOLE_SPAN:
+                lines = (start.line, end.line)
+            for line in lines:
+                if shown and line != shown + 1 and line != shown:
+                    yield style(BLUE, f"{'.' * len(gutter)} |")
+                text = source.line_text(line)
+                first = start.column - 1 if line == start.line else len(text) - len(text.lstrip())
+                last = end.column - 1 if line == end.line else len(text.rstrip())
+                excerpt, offset, length = self._trim(text, first, last, len(gutter) + 3)
+                if line != shown:
+                    yield f"{style(BLUE, f'{line:>{len(gutter)}} |')} {excerpt}".rstrip()
+                shown = line
+                paint = color if mark.primary else BLUE
+                carets = " " * offset + style(paint, ("^" if mark.primary else "-") * length)
+                label = printable(mark.label) if line == end.line else ""
+                room = self._width - len(gutter) - 4 - offset - length
+                if len(label) <= room or room >= _MIN_LABEL:
+                    first_line, *rest = textwrap.wrap(label, max(room, 1)) or [""]
+                    yield f"{bar} {carets} {style(paint, first_line)}".rstrip()
+                    indent = " " * (offset + length + 1)
+                else:
+                    yield f"{bar} {carets}"
+                    indent = " " * min(offset, _TAB)
+                    rest = textwrap.wrap(label, self._width - len(gutter) - 3 - len(indent))
+                yield from (f"{bar} {indent}{style(paint, more)}" for more in rest)
+
+    def _trim(self, text: str, first: int, last: int, used: int) -> tuple[str, int, int]:
+        """The part of a line around ``[first, last)`` that fits, and where in it these characters are."""
+        reach = self._width - used
+        # Only what may be shown is worked on: a line may be a megabyte long.
+        before = printable(text[max(0, first - reach - 1) : first]).expandtabs(_TAB)
+        marked = printable(text[first : min(last, first + reach + 1)]).replace("\t", " ")
+        after = printable(text[last : last + reach + 1]).replace("\t", " ")
+        keep = max(reach // 4, reach - len(marked) - min(len(after), reach // 4))
+        if len(before) > keep:
+            before = "…" + before[len(before) - keep + 1 :]
+        marked = _cut(marked, reach - len(before))
+        after = _cut(after, reach - len(before) - len(marked))
+        return before + marked + after, len(before), max(len(marked), 1)
+
+    def _footer(self, gutter: str, title: str, text: str) -> Iterator[str]:
+        head = f"{gutter} = {title}: "
+        first, *rest = textwrap.wrap(text, max(self._width - len(head), _MIN_LABEL)) or [""]
+        yield f"{gutter} {self._style(BLUE, '=')} {self._style(BOLD, title)}: {first}"
+        yield from (" " * len(head) + more for more in rest)
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "…" if room else ""
+
+
+def _marks(finding: Finding) -> Iterator[_Mark]:
+    """The steps, numbered, with the finding's own span among them or after them."""
+    steps = finding.steps
+    if not steps:
+        yield _Mark(finding.span, "", primary=True)
+        return
+    at_primary = [index for index, step in enumerate(steps) if step.span == finding.span]
+    primary = at_primary[-1] if at_primary else len(steps)
+    for index, step in enumerate(steps):
+        role = f"[{step.role}] " if step.role else ""
+        where = f" (in {step.entry})" if step.entry and step.entry != finding.entry else ""
+        number = f"{index + 1}. " if len(steps) > 1 or not at_primary else ""
+        yield _Mark(step.span, f"{number}{role}{step.message}{where}", index == primary)
+    if not at_primary:
+        yield _Mark(finding.span, "", primary=True)
+
+
+def _footers(finding: Finding) -> Iterator[tuple[str, str]]:
+    if finding.help:
+        yield "help", finding.help
+    if finding.count > 1:
+        yield "note", f"{count(finding.count, 'use')} with this cause; the first is shown"
+    notes = [f"PTX ISA {', '.join(finding.rule.manual)}"]
+    if finding.confidence.label != "high":
+        notes.append(f"confidence: {finding.confidence.label}")
+    yield "note", "; ".join(notes)
+    if finding.confirmation:
+        yield "note", f"confirmed: {finding.confirmation}"
+    if finding.source_location:
+        yield "source", _where(finding.source_location)
+
+
+def _where(location: SourceLocation) -> str:
+    """``a.cuh:10:3, inlined at gemm.cu:50:1``."""
+    calls = [location, *location.inlined_at]
+    return ", inlined at ".join(
+        f"{call.file}:{call.line}{f':{call.column}' if call.column else ''}" for call in calls
+    )

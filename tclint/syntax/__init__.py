@@ -1,0 +1,166 @@
+"""PTX text to a syntax tree: the only module that imports tree_sitter.
+
+The grammar (`grammar.js`) knows no instruction. Its errors stay inside a statement: `parse` always gives a tree, and
+`problems` says what in it is broken. Offsets are in bytes everywhere. Section numbers are those of the PTX ISA manual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from tree_sitter import Language, Node, Parser, Tree, TreeCursor
+
+from tclint.syntax._binding import language
+
+__all__ = ["LANGUAGE", "Node", "SyntaxProblem", "Tree", "TreeCursor", "language", "parse", "problems"]
+
+LANGUAGE = Language(language())
+
+# So many are shown for a file; the rest is counted. A binary file has one for nearly each byte.
+LIMIT = 20
+
+# So many characters of the input a message quotes.
+QUOTE = 40
+
+CLOSERS = {"{": "}", "(": ")", "[": "]"}
+
+# What to call a missing token that has no spelling of its own.
+DESCRIPTIONS = {
+    "identifier": "a name",
+    "integer": "an integer",
+    "string": "a string",
+    "float": "a number",
+    "opcode": "an instruction",
+    "dot_word": "a directive",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SyntaxProblem:
+    """A place where the text is not PTX. `start_byte` and `end_byte` bound it, and may be equal."""
+
+    start_byte: int
+    end_byte: int
+    message: str
+
+
+def parse(text: bytes, old_tree: Tree | None = None) -> Tree:
+    """The syntax tree of a module; never fails, whatever the text (see `problems`).
+
+    `old_tree` is the tree of an earlier state of the text on which `Tree.edit` was called for each change since; the
+    parts that did not change are taken from it. NUL bytes at the end, as in PTX cut out of a program, are ignored.
+    """
+    text = text.rstrip(b"\0")
+    parser = Parser(LANGUAGE)
+    return parser.parse(text) if old_tree is None else parser.parse(text, old_tree)
+
+
+def problems(tree: Tree) -> list[SyntaxProblem]:
+    """What in `tree` is not PTX, by position; empty for a well-formed module.
+
+    After the first 20 a last entry counts the others. Takes time linear in the size of the broken parts.
+    """
+    root = tree.root_node
+    # A comment without end hides the braces behind it.
+    found = [*_unterminated_comment(root)] or [*_unclosed(root)]
+    count = len(found)
+    if root.has_error:
+        errors = _errors(tree.walk())
+        for node in islice(errors, LIMIT):
+            count += 1
+            found.append(_missing(node) if node.is_missing else _unexpected(node))
+        count += sum(1 for _ in errors)
+    found.sort(key=lambda problem: problem.start_byte)
+    del found[LIMIT:]
+    if count > LIMIT:
+        end = found[-1].end_byte
+        found.append(SyntaxProblem(end, end, f"and {count - LIMIT} more syntax errors"))
+    return found
+
+
+def _unclosed(root: Node) -> Iterator[SyntaxProblem]:
+    """Blocks that the scanner ended (`unclosed` in the grammar): each is the last statement of its parent."""
+    for function in root.children:
+        block = function.child_by_field_name("body") if function.type == "function" else None
+        innermost, depth = None, 0
+        while block is not None and block.type == "block" and _last(block).type == "unclosed":
+            innermost, depth = block, depth + 1
+            block = block.child(block.child_count - 2)
+        if innermost is not None:
+            blocks = "its body is" if depth == 1 else f"{depth} blocks, one in another, are"
+            before = "the end of the file" if function.end_byte == _last(root).end_byte else "what follows it"
+            name = _quote(_text(function.child_by_field_name("name")))
+            message = f"unbalanced `{{` in {name}: {blocks} not closed before {before}"
+            yield SyntaxProblem(innermost.start_byte, innermost.start_byte + 1, message)
+
+
+def _unterminated_comment(root: Node) -> Iterator[SyntaxProblem]:
+    """It reaches the end of the file."""
+    node = root.descendant_for_byte_range(max(root.end_byte - 1, 0), root.end_byte)
+    if node is not None and node.type == "unterminated_comment":
+        yield SyntaxProblem(node.start_byte, node.start_byte + 2, "the comment that starts here has no `*/`")
+
+
+def _errors(cursor: TreeCursor) -> Iterator[Node]:
+    """Each outermost ERROR node and each MISSING one, in order. Enters only nodes that have errors below them."""
+    in_error: list[bool] = []  # for each node above the cursor: is it an ERROR?
+    while True:
+        node = cursor.node
+        assert node is not None
+        if node.is_missing or (node.is_error and not (in_error and in_error[-1])):
+            yield node
+        if node.has_error and cursor.goto_first_child():
+            in_error.append(node.is_error)
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return
+            in_error.pop()
+
+
+def _missing(node: Node) -> SyntaxProblem:
+    message = f"expected {DESCRIPTIONS.get(node.type, f'`{node.type}`')}"
+    parent = node.parent
+    if parent is not None and parent.start_byte < node.start_byte:
+        message += f" after {_quote(_text(parent)[: node.start_byte - parent.start_byte])}"
+    return SyntaxProblem(node.start_byte, node.end_byte, message)
+
+
+def _unexpected(node: Node) -> SyntaxProblem:
+    """Why a stretch of text could not be parsed: an unbalanced quote or bracket in it, or else its first words."""
+    text = _text(node)
+    if text.count(b'"') % 2:
+        quote = node.start_byte + text.rindex(b'"')
+        return SyntaxProblem(quote, quote + 1, "the string that starts here has no end on its line")
+    openers: list[Node] = []
+    for child in node.children:
+        kind = child.type
+        if kind in CLOSERS:
+            openers.append(child)
+        elif kind in CLOSERS.values() and (not openers or CLOSERS[openers.pop().type] != kind):
+            return SyntaxProblem(child.start_byte, child.end_byte, f"unbalanced `{kind}`")
+    if openers:
+        return SyntaxProblem(openers[-1].start_byte, openers[-1].end_byte, f"unbalanced `{openers[-1].type}`")
+    message = f"unexpected {_quote(text)}"
+    before = node.prev_named_sibling
+    if before is not None and before.type == "function":
+        message += " outside a function, which an unbalanced `}` may have closed"
+    return SyntaxProblem(node.start_byte, node.end_byte, message)
+
+
+def _last(node: Node) -> Node:
+    return node.child(node.child_count - 1) or node
+
+
+def _text(node: Node | None) -> bytes:
+    """The text of a node; empty when the tree was edited since it was parsed."""
+    return (node.text or b"") if node is not None else b""
+
+
+def _quote(text: bytes) -> str:
+    """The text on one line in backticks, shortened, with what cannot be printed escaped."""
+    words = " ".join(text[: 4 * QUOTE].decode("utf-8", "backslashreplace").split())
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+    return f"`{shown}`" if len(shown) <= QUOTE else f"`{shown[:QUOTE]}…`"

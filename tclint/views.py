@@ -1,0 +1,125 @@
+"""A function as one kind of thread sees it.
+
+A warp-specialised kernel is several programs in one graph. A :class:`View` is
+the knowledge about the threads that execute one instruction: the set of
+threads that can be there at all, and the predicates that hold for them as long
+as they live (an elected lane stays elected, a parameter stays what it is).
+A view prunes the branches that these threads do not take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tclint.analyses import threads as T
+from tclint.analyses.values import Facts, Values
+from tclint.cfg import CFG, Edge
+
+__all__ = ["View", "Views"]
+
+
+@dataclass(frozen=True)
+class View:
+    """Who executes: a thread set, and facts about predicate values that stay true."""
+
+    threads: int
+    facts: Facts = field(default_factory=Facts)
+
+    def role(self, count: int) -> str:
+        """The threads in words: ``warps 4-7``."""
+        return T.describe(self.threads, count)
+
+
+class Views:
+    """The views of one function: which threads reach which block, and what holds there."""
+
+    def __init__(self, cfg: CFG, values: Values) -> None:
+        self.cfg = cfg
+        self.values = values
+
+    def edge_value(self, edge: Edge) -> int | None:
+        """The predicate value that decides *edge*, or None when nothing does."""
+        if edge.predicate < 0:
+            return None
+        return self.values.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
+
+    @cached_property
+    def dispatchers(self) -> frozenset[int]:
+        """Blocks that dispatch roles: ``brx.idx`` over a number loaded from shared memory.
+
+        Warp-specialised Triton keeps a table of role numbers there; every
+        role ends by branching back. No fact may pass such a block from one
+        role into another.
+        """
+        found = set()
+        for b in self.cfg.order:
+            last = self.cfg.blocks[b].end - 1
+            instruction = self.cfg.function.instructions[last]
+            if instruction.flow == "branch-table":
+                node = self.values.node(self.values.operand(instruction.operands[0], last))
+                while node[0] in ("part", "pack", "sum", "op") and len(node) > 1:
+                    inner = self.values._parts(node)
+                    if not inner:
+                        break
+                    node = self.values.node(inner[0])
+                if node[0] == "load":
+                    found.add(b)
+        return frozenset(found)
+
+    @cached_property
+    def reach(self) -> dict[int, int]:
+        """The threads that may arrive at each block."""
+        cfg, values = self.cfg, self.values
+        every = T.full(values.threads)
+        reach: dict[int, int] = {0: every} if cfg.blocks else {}
+        masks: dict[Edge, int] = {}
+        for b in cfg.order:
+            for edge in cfg.successors[b]:
+                p = self.edge_value(edge)
+                masks[edge] = every if p is None else values.may(p, edge.value)
+        work = list(cfg.order)
+        while work:
+            changed = []
+            for b in work:
+                here = reach.get(b, 0)
+                for edge in cfg.successors[b]:
+                    there = reach.get(edge.target, 0)
+                    new = there | (here & masks[edge])
+                    if new != there or (edge.target not in reach and new):
+                        reach[edge.target] = new
+                        changed.append(edge.target)
+            work = sorted(set(changed), key=lambda b: cfg.rank[b])
+        return reach
+
+    def at(self, site: int) -> View:
+        """The view of the threads that execute instruction *site*, its guard held true."""
+        cfg, values = self.cfg, self.values
+        if site < 0:
+            return View(T.full(values.threads))
+        block = cfg.block_of[site]
+        threads = self.reach.get(block, 0)
+        facts = Facts()
+        for edge in self.dominating(block):
+            p = self.edge_value(edge)
+            if p is not None and not values.volatile(p):
+                facts = values.assume(p, edge.value, facts)
+        instruction = cfg.function.instructions[site]
+        if instruction.guard >= 0:
+            p = values.before(instruction.guard, site)
+            threads &= values.may(p, not instruction.negated)
+            facts = values.assume(p, not instruction.negated, facts)
+        return View(threads, facts)
+
+    def dominating(self, block: int) -> list[Edge]:
+        """The branch edges that every way from the entry to *block* takes, nearest first."""
+        cfg = self.cfg
+        found = []
+        b = block
+        while b in cfg.idom and cfg.idom[b] != b:
+            up = cfg.idom[b]
+            incoming = [e for e in cfg.predecessors[b] if e.source in cfg.rank]
+            if len(incoming) == 1 and incoming[0].predicate >= 0:
+                found.append(incoming[0])
+            b = up
+        return found

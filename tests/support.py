@@ -1,0 +1,100 @@
+"""PTX made for a test: modules, kernels, and what the stages of the analysis make of them."""
+
+from __future__ import annotations
+
+from tclint.driver import check_source
+from tclint.finding import FileReport, Finding
+from tclint.ir import Function, Module, build
+from tclint.model import KernelModel
+from tclint.source import Source
+from tclint.syntax import parse
+
+REGISTERS = """\
+    .reg .pred %p<64>;
+    .reg .b16 %h<32>;
+    .reg .b32 %r<200>;
+    .reg .f32 %f<64>;
+    .reg .b64 %rd<64>;
+"""
+HEADER = ".version 8.6\n.target sm_100a\n.address_size 64\n"
+
+
+def kernel(
+    body: str,
+    name: str = "k",
+    *,
+    parameters: str = ".param .u64 pointer, .param .u32 number",
+    directives: str = ".reqntid 128",
+    registers: str = REGISTERS,
+) -> str:
+    """A kernel with registers of every kind and *body*, one statement a line."""
+    return f".visible .entry {name}({parameters})\n{directives}\n{{\n{registers}{body}\n}}\n"
+
+
+def module(*functions: str, header: str = HEADER) -> str:
+    """A module of *functions*."""
+    return header + "\n".join(functions)
+
+
+def built(text: str) -> Module:
+    """The IR of a whole module."""
+    data = text.encode()
+    return build(parse(data), data)
+
+
+def function(text: str, name: str = "k") -> Function:
+    """One function of a whole module."""
+    found = built(text).function(name)
+    assert found is not None
+    return found
+
+
+def model(body: str, **options: str) -> KernelModel:
+    """The model of a kernel with *body*, which must be sound PTX."""
+    made = built(module(kernel(body, **options)))
+    (only,) = made.functions
+    assert not only.damaged, body
+    assert not only.troubles, only.troubles
+    return KernelModel(only, made)
+
+
+def register(of: Function, name: str) -> int:
+    """The number of the register called *name*; it must be the only one."""
+    (number,) = [i for i, r in enumerate(of.registers) if r.name == name]
+    return number
+
+
+def label(of: Function, name: str) -> int:
+    """The instruction that follows the label *name*."""
+    (at,) = [at for at, found in of.labels.items() if found == name]
+    return at
+
+
+def value(of: KernelModel, name: str, at: str = "end") -> int:
+    """What the register *name* holds at the label *at*."""
+    return of.values.before(register(of.function, name), label(of.function, at))
+
+
+def lint(text: str | bytes, path: str = "t.ptx") -> FileReport:
+    """What tclint says about a whole file."""
+    return check_source(Source.from_bytes(text.encode() if isinstance(text, str) else text, path))
+
+
+def found(report: FileReport, *, low: bool = True) -> list[tuple[str, int]]:
+    """``(rule, line)`` of every finding in the order of the text, those of low confidence only if *low*."""
+    assert report.source is not None
+    return [
+        (f.rule.id, report.source.position(f.span.start).line)
+        for f in report.findings
+        if low or f.confidence.label != "low"
+    ]
+
+
+def by_rule(report: FileReport, rule: str) -> list[Finding]:
+    """The findings of one rule."""
+    return [f for f in report.findings if f.rule.id == rule]
+
+
+def line_of(text: str, words: str) -> int:
+    """The line on which *words* stand for the first time."""
+    return text[: text.index(words)].count("\n") + 1

@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import RULE, finding
+
+from tclint import cli, rules
+from tclint.config import Config
+from tclint.finding import Confidence, FileReport, Problem, Severity
+from tclint.source import Source, SourceError
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def fake_check(source: Source, config: Config) -> FileReport:
+    """A driver that reports the words that it sees."""
+    text = source.text
+    if "crash" in text:
+        raise RuntimeError("out of\ncheese")
+    if "empty" in text:
+        raise SourceError("holds no module", 1)
+    words: dict[str, dict[str, Any]] = {
+        "error": {"severity": Severity.ERROR},
+        "warning": {"severity": Severity.WARNING},
+        "info": {"severity": Severity.INFO},
+        "doubt": {"confidence": Confidence.LOW},
+    }
+    found = tuple(finding(source, word, **changes) for word, changes in words.items() if word in text)
+    broken = (Problem(1, "unbalanced {"),) if "broken" in text else ()
+    return FileReport(
+        path=source.path,
+        status="partial" if broken else "analysed",
+        problems=broken,
+        findings=found,
+        source=source,
+    )
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """The command in this process, in an empty folder, with a driver that finds words."""
+    driver = ModuleType("tclint.driver")
+    driver.check_source = fake_check  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tclint.driver", driver)
+    for name in ("NO_COLOR", "FORCE_COLOR", "TCLINT_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def command(*args: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as exited:
+            cli.main(args)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        assert isinstance(exited.value.code, int)
+        return exited.value.code, out, err
+
+    return command
+
+
+def write(**files: str) -> None:
+    for name, text in files.items():
+        Path(f"{name}.ptx").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code"),
+    [
+        ("fine", [], 0),
+        ("error", [], 1),
+        ("warning", [], 1),
+        ("info", [], 0),
+        ("doubt", [], 0),
+        ("doubt", ["--pedantic"], 1),
+        ("warning", ["--fail-on", "error"], 0),
+        ("info", ["--fail-on", "info"], 1),
+        ("error", ["--fail-on", "never"], 0),
+        ("broken", [], 2),
+        ("broken error", [], 2),
+        ("broken", ["--fail-on", "never"], 2),
+        ("empty", [], 2),
+        ("crash", [], 2),
+    ],
+)
+def test_exit_codes(run: Run, text: str, options: list[str], code: int) -> None:
+    write(a=text)
+    assert run("check", "a.ptx", *options)[0] == code
+
+
+def test_a_finding_is_shown_beside_a_problem(run: Run) -> None:
+    write(a="broken error")
+    _, out, _ = run("check", "a.ptx", "--output-format", "concise")
+    assert out.splitlines()[:2] == [
+        "a.ptx:1: problem: unbalanced {",
+        "a.ptx:1:8: error WG001 error is wrong [wgmma-unwaited-accumulator-read]",
+    ]
+
+
+def test_hidden_findings_are_counted(run: Run) -> None:
+    write(a="doubt")
+    assert run("check", "a.ptx")[1] == (
+        "No findings in 1 file; 1 low-confidence finding hidden (--pedantic shows them).\n"
+    )
+
+
+def paths_of(output: str) -> list[tuple[str, str]]:
+    return [(file["path"], file["status"]) for file in json.loads(output)["files"]]
+
+
+def test_folders_are_walked_in_order_and_every_file_once(run: Run) -> None:
+    for name in ("out/b.ptx", "out/a.PTX", "out/deep/c.ptx", "out/note.txt", "out/.git/d.ptx"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("fine")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo("out/pipe.ptx")
+    code, out, _ = run("check", "out", "./out/b.ptx", "--output-format", "json")
+    names = [os.path.join("out", name) for name in ("a.PTX", "b.ptx", os.path.join("deep", "c.ptx"))]
+    assert (code, paths_of(out)) == (0, [(name, "analysed") for name in names])
+
+
+def test_patterns_are_expanded(run: Run) -> None:
+    write(a="fine", b="fine", **{"c[1]": "fine"})
+    Path("x/y").mkdir(parents=True)
+    Path("x/y/z.ptx").write_text("fine")
+    code, out, _ = run("check", "[ab].ptx", "c[1].ptx", "x/**/*.ptx", "--output-format", "json")
+    assert code == 0
+    assert [path for path, _ in paths_of(out)] == ["a.ptx", "b.ptx", "c[1].ptx", os.path.join("x/y", "z.ptx")]
+
+
+def test_what_cannot_be_read_is_a_problem_and_the_others_are_linted(run: Run) -> None:
+    write(a="error", crash="crash", b="warning")
+    Path("folder").mkdir()
+    Path("binary.ptx").write_bytes(b"a\nb\0c")
+    args = ("a.ptx", "absent.ptx", "folder", "*.nothing", "binary.ptx", "crash.ptx", "b.ptx")
+    code, out, err = run("check", *args, "--output-format", "concise")
+    assert (code, err) == (2, "")
+    assert out.splitlines() == [
+        "a.ptx:1:1: error WG001 error is wrong [wgmma-unwaited-accumulator-read]",
+        "absent.ptx: problem: no such file or directory",
+        "folder: problem: there is no .ptx file in this folder",
+        "*.nothing: problem: no file matches this pattern",
+        "binary.ptx:2: problem: is binary, not PTX text: byte 3 (line 2) is NUL",
+        "crash.ptx: problem: internal error: RuntimeError: out of cheese (TCLINT_DEBUG=1 shows where)",
+        "b.ptx:1:1: warning WG001 warning is wrong [wgmma-unwaited-accumulator-read]",
+        "Found 1 error, 1 warning in 2 of 2 files; 5 inputs could not be analysed.",
+    ]
+
+
+def test_the_debug_variable_lets_the_exception_through(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(a="crash")
+    monkeypatch.setenv("TCLINT_DEBUG", "1")
+    with pytest.raises(RuntimeError, match="cheese"):
+        cli.main(["check", "a.ptx"])
+
+
+def test_standard_input(run: Run) -> None:
+    code, out, _ = run("check", "-", "--output-format", "concise", stdin=b"error")
+    assert (code, out.split(":")[0]) == (1, "<stdin>")
+    code, out, _ = run(
+        "check", "-", "--stdin-filename", "k.ptx", "--output-format", "concise", stdin=b"error"
+    )
+    assert (code, out.split(":")[0]) == (1, "k.ptx")
+    code, out, _ = run(
+        "check", "-", "--stdin-filename", "k.ptx", "--output-format", "concise", stdin=b"\0\0x"
+    )
+    assert (code, out.split(": ")[0]) == (2, "k.ptx:1")
+    assert run("check", "a.ptx", "--stdin-filename", "k.ptx")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["check"], "Missing argument"),
+        (["chekc", "a"], "Did you mean 'check'"),
+        (["check", "a", "--pedantik"], "Did you mean '--pedantic'"),
+        (["check", "a", "--output-format", "jason"], "Did you mean 'json'"),
+        (["check", "a", "--fail-on", "warn"], "Did you mean 'warning'"),
+        (["explain", "WG999"], "there is no rule WG999"),
+        (["dump", "tre", "a"], "Did you mean 'tree'"),
+    ],
+)
+def test_usage_errors_suggest(run: Run, args: list[str], message: str) -> None:
+    code, out, err = run(*args)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_color(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(a="error")
+
+    def colored(*args: str) -> bool:
+        return "\x1b[" in run("check", "a.ptx", *args)[1]
+
+    assert not colored()
+    assert colored("--color", "always")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert colored()
+    assert not colored("--color", "never")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not colored()
+    assert colored("--color", "always")
+
+
+def test_dump_calls_the_stage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = ModuleType("tclint.dump")
+
+    def tree(source: Source, *, dot: bool, entry: str | None) -> str:
+        if entry == "absent":
+            raise SourceError("there is no function absent")
+        return f"{source.text} {dot} {entry}"
+
+    stages.tree = tree  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tclint.dump", stages)
+    monkeypatch.setattr("tclint.dump", stages, raising=False)
+    write(a="fine")
+    assert run("dump", "tree", "a.ptx", "--dot", "--entry", "gemm") == (0, "fine True gemm\n", "")
+    assert run("dump", "tree", "a.ptx", "--entry", "absent") == (
+        2,
+        "",
+        "Error: a.ptx: there is no function absent\n",
+    )
+    assert run("dump", "tree", "absent.ptx")[::2] == (2, "Error: absent.ptx: no such file or directory\n")
+
+
+def test_rules_and_explain(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "all_rules", lambda: {"WG001": RULE})
+    code, out, _ = run("rules")
+    assert (code, out) == (0, f"WG001  error  {RULE.name}  {RULE.summary}\n")
+    code, out, _ = run("explain", RULE.name)
+    assert code == 0
+    assert out.startswith(f"# WG001 {RULE.name}\n\nSeverity error, confidence high, PTX ISA 9.7.15.7.3")
+
+
+def test_an_unexpected_error_outside_a_file_is_no_traceback(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("no page")
+
+    monkeypatch.setattr(rules, "all_rules", fail)
+    code, _, err = run("rules")
+    assert (code, err) == (2, "Error: internal error: RuntimeError: no page (TCLINT_DEBUG=1 shows where)\n")
+
+
+Process = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_the_module_runs_as_a_command(run_tclint: Process) -> None:
+    done = run_tclint("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("tclint ")
+
+
+def test_names_that_the_terminal_cannot_show_are_no_crash(run_tclint: Process) -> None:
+    done = run_tclint("check", "é𝄞.ptx", env={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "??.ptx: no such file" in done.stdout
+
+
+def test_a_closed_pipe_is_quiet(tmp_path: Path, run_tclint: Process) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = run_tclint(
+            "check", "absent.ptx", capture_output=False, stdout=write_end, stderr=subprocess.PIPE
+        )
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (2, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_a_message(run_tclint: Process) -> None:
+    with open("/dev/full", "w") as full:
+        done = run_tclint("check", "absent.ptx", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "Error: the output cannot be written: No space left on device\n",
+    )
+
+
+def test_starting_imports_nothing_heavy(run_tclint: Process) -> None:
+    """--version stays below 0.15 s only while what costs time is imported where it is used."""
+    code = "import sys, tclint.cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {
+        "tree_sitter",
+        "networkx",
+        "tclint.finding",
+        "tclint.rules",
+        "tclint.driver",
+        "rich",
+        "difflib",
+        "sarif_om",
+    }
+    assert not heavy & set(done.stdout.split())

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tclint import rules
+from tclint.finding import Confidence, Severity
+from tclint.rules import HEADINGS, RuleError, UnknownRule, load_rules, parse_page
+
+FRONT = """\
++++
+name = "some-rule"
+severity = "error"
+confidence = "high"
+family = "some"
+since = "0.1.0"
+manual = ["9.7.15.7.3"]
++++
+"""
+TEXTS = dict.fromkeys(HEADINGS, "Text.") | {
+    "What it finds": "An `accumulator` is read\nwhile *written*. More, e.g. this.",
+    "Example": "```ptx\n// bad\n## not a heading\n```\nand\n```ptx\n// worse\n```",
+    "Correct": "```ptx\n// good\n```\n```text\n# output\n```",
+}
+BODY = "".join(f"## {heading}\n\n{text}\n\n" for heading, text in TEXTS.items())
+
+
+def test_a_page_becomes_a_rule() -> None:
+    rule = parse_page("AB001", FRONT + BODY)
+    assert (rule.id, rule.name, rule.family, rule.since) == ("AB001", "some-rule", "some", "0.1.0")
+    assert (rule.severity, rule.confidence) == (Severity.ERROR, Confidence.HIGH)
+    assert rule.manual == ("9.7.15.7.3",)
+    assert rule.summary == "An accumulator is read while written."
+    assert rule.body == BODY.strip() + "\n"
+    assert [block.code for block in rule.examples] == ["// bad\n## not a heading\n", "// worse\n"]
+    assert [block.code for block in rule.corrections] == ["// good\n"]
+    lines = (FRONT + BODY).splitlines()
+    assert [lines[block.line - 1] for block in rule.examples] == ["// bad", "// worse"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("+++\nname", "name", "must start with TOML"),
+        ('severity = "error"', 'severity = "fatal"', "severity must be one of info, warning, error"),
+        ('confidence = "high"', 'confidence = "confirmed"', "only the executor"),
+        ('name = "some-rule"', 'name = "Some_Rule"', "'Some_Rule' is malformed"),
+        ('name = "some-rule"', "", "name must be a str"),
+        ('since = "0.1.0"', 'since = "soon"', "'soon' is malformed"),
+        ('family = "some"', 'family = "some"\ntags = 1', "unknown key tags"),
+        ('["9.7.15.7.3"]', '["wgmma"]', "section numbers"),
+        ('["9.7.15.7.3"]', "[]", "section numbers"),
+        ('family = "some"', "family = some", "front matter: "),
+        ("## Exceptions\n\nText.\n\n", "", r"missing: Exceptions"),
+        ("## Exceptions", "## Except", "'Except' is none of"),
+        ("## Exceptions\n\nText.", "## Exceptions\n", "nothing under 'Exceptions'"),
+        ("## Exceptions", "## Correct", "'Correct' occurs twice"),
+        ("## What it finds", "# AB001\n## What it finds", "the title is made from"),
+        ("```ptx\n// good\n```", "", "'Correct' needs a ptx block"),
+        ("# output\n```", "# output\n", "code block without an end"),
+    ],
+)
+def test_a_page_that_is_not_as_it_must_be_is_refused(old: str, new: str, message: str) -> None:
+    page = FRONT + BODY
+    assert old in page
+    with pytest.raises(RuleError, match=message) as caught:
+        parse_page("AB001", page.replace(old, new, 1))
+    assert str(caught.value).startswith("AB001.md:")
+
+
+def test_headings_have_an_order() -> None:
+    page = FRONT + BODY.replace("Why it is wrong", "X").replace("References", "Why it is wrong").replace(
+        "X", "References"
+    )
+    with pytest.raises(RuleError, match="out of order"):
+        parse_page("AB001", page)
+
+
+def test_the_file_name_is_the_id() -> None:
+    with pytest.raises(RuleError, match="file name"):
+        parse_page("some-rule", FRONT + BODY)
+
+
+def test_names_are_unique(tmp_path: Path) -> None:
+    (tmp_path / "AB001.md").write_text(FRONT + BODY)
+    assert list(load_rules(tmp_path)) == ["AB001"]
+    (tmp_path / "AB002.md").write_text(FRONT + BODY)
+    with pytest.raises(RuleError, match="AB001 has the name some-rule already"):
+        load_rules(tmp_path)
+
+
+def test_rules_are_found_by_id_and_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = parse_page("AB001", FRONT + BODY)
+    monkeypatch.setattr(rules, "all_rules", lambda: {"AB001": rule})
+    assert rules.find("AB001") is rules.find("ab001") is rules.find("some-rule") is rule
+    for text, suggestion in (("AB010", "did you mean AB001?"), ("some-role", "did you mean some-rule?")):
+        with pytest.raises(UnknownRule) as caught:
+            rules.find(text)
+        assert str(caught.value) == f"there is no rule {text}; {suggestion}"
+    with pytest.raises(UnknownRule) as caught:
+        rules.find("zzz")
+    assert str(caught.value) == "there is no rule zzz"

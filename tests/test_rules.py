@@ -1,0 +1,205 @@
+"""Every rule page is a test: its examples are found, its corrections are clean, and names and layout do not matter."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tclint.checks import registered
+from tclint.driver import check_source
+from tclint.finding import Confidence, FileReport
+from tclint.rules import CodeBlock, Rule, all_rules
+from tclint.source import Source
+
+RULES = all_rules()
+
+REFUSED_BY_PTXAS = frozenset("TC006 AV001 AV002 PX001 PX002 PX003 PX004 PX005 PX006".split())
+"""Rules about code that ptxas rejects as well; the examples of all others assemble."""
+
+
+def blocks(part: Callable[[Rule], tuple[CodeBlock, ...]]) -> Iterator[object]:
+    for rule in RULES.values():
+        for block in part(rule):
+            yield pytest.param(rule, block, id=f"{rule.id}-{_names(block.code)[-1]}")
+
+
+def _names(code: str) -> list[str]:
+    return re.findall(r"\.entry (\w+)", code)
+
+
+EXAMPLES = list(blocks(lambda rule: rule.examples))
+CORRECTIONS = list(blocks(lambda rule: rule.corrections))
+
+
+def lint(code: str, path: str = "block.ptx") -> FileReport:
+    return check_source(Source.from_bytes(code.encode(), path))
+
+
+def told(report: FileReport) -> str:
+    """The findings of a report, for a failing test to show."""
+    assert report.source is not None
+    return "\n".join(
+        f"line {report.source.position(f.span.start).line}: {f.rule.id} ({f.confidence.label}) {f.message}"
+        for f in report.findings
+    )
+
+
+def test_every_page_has_a_check_and_every_check_a_page() -> None:
+    assert sorted(registered()) == sorted(RULES)
+
+
+def test_every_block_has_a_kernel_of_its_own_name() -> None:
+    """Otherwise test ids, and fingerprints in a combined module, would collide."""
+    for rule in RULES.values():
+        names = [n for block in (*rule.examples, *rule.corrections) for n in _names(block.code)]
+        assert len(names) == len(set(names)), rule.id
+
+
+@pytest.mark.parametrize(("rule", "block"), EXAMPLES)
+def test_an_example_is_found(rule: Rule, block: CodeBlock) -> None:
+    report = lint(block.code, f"{rule.id}.md:{block.line}")
+    assert rule.id in {finding.rule.id for finding in report.findings}, told(report) or "nothing found"
+
+
+@pytest.mark.parametrize(("rule", "block"), CORRECTIONS)
+def test_a_correction_is_clean(rule: Rule, block: CodeBlock) -> None:
+    report = lint(block.code, f"{rule.id}.md:{block.line}")
+    assert report.status == "analysed", report.problems
+    assert not [f for f in report.findings if f.confidence > Confidence.LOW], told(report)
+
+
+# What a finding is must not depend on what a compiler chooses freely. The statements of a module are numbered in the
+# order of the text; a rewriter changes the text and must leave the findings on the same statements.
+
+_TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|[%$\w.]*[%$\w]|\s+|[^\s\w]", re.DOTALL)
+_KEPT = re.compile(
+    r"%(tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|cluster_\w+|clusterid|nclusterid|clock\w*)(\.[xyzw])?"
+)
+
+
+def _registers(code: str) -> list[str]:
+    """The names that ``.reg`` declares, a range as its prefix."""
+    declared = re.findall(r"\.reg\s+[.\w\s]*?\.\w+\s+([^;()]+)[;)]", code)
+    return [name.strip().partition("<")[0] for names in declared for name in names.split(",")]
+
+
+def renamed_registers(code: str) -> str:
+    new = {old: f"%q{k}_" for k, old in enumerate(sorted(set(_registers(code))))}
+    ranges = set(re.findall(r"(%\w+?)<\d+>", code))
+
+    def rename(word: str) -> str:
+        prefix = word.rstrip("0123456789")
+        if _KEPT.fullmatch(word):
+            return word
+        return new[prefix] + word[len(prefix) :] if prefix in ranges else new.get(word, word)
+
+    return "".join(map(rename, _TOKEN.findall(code)))
+
+
+def renamed_labels(code: str) -> str:
+    labels = re.findall(r"^\s*([A-Za-z_$]\w*):", code, re.MULTILINE)
+    new = {old: f"$L__BB{k}_{len(labels) - k}" for k, old in enumerate(sorted(set(labels)))}
+    return "".join(new.get(token, token) for token in _TOKEN.findall(code))
+
+
+def comments_and_line_breaks(code: str) -> str:
+    """A comment and a line break between any two tokens of an instruction, which ``.loc`` and directives keep whole."""
+    lines = []
+    for line in code.splitlines():
+        if re.match(r"\s+(@|[a-z])", line) and line.rstrip().endswith(";"):
+            line = re.sub(r"([,{\[]) ?", r"\1 /* a, b; */\n\t\t", line).replace(" ", "  ", 1) + " // end"
+        lines += [line, "// between"]
+    return "\r\n".join(lines) + "\n"
+
+
+REWRITERS: dict[Callable[[str], str], re.Pattern[str]] = {
+    renamed_registers: re.compile(r"\.reg"),
+    renamed_labels: re.compile(r"^\s*[a-z]\w*:", re.MULTILINE),
+    comments_and_line_breaks: re.compile(";"),
+}
+"""Each with what it cannot leave as it is."""
+
+Identity = tuple[str, str | None, int, int, str]
+
+
+def identities(report: FileReport) -> list[Identity]:
+    """Rule, entry, ordinal of the statement within its function or module, count and fingerprint of each finding."""
+    assert report.source is not None
+    text = report.source.data.decode()
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL)
+    found = []
+    for finding in report.findings:
+        head = re.search(rf"\.(?:entry|func)\b[^{{;]*?\b{finding.entry}\b", code) if finding.entry else None
+        ordinal = code.count(";", head.end(), finding.span.start) if head else 0
+        found.append((finding.rule.id, finding.entry, ordinal, finding.count, finding.fingerprint))
+    return sorted(found, key=str)
+
+
+@pytest.mark.parametrize("rewrite", REWRITERS)
+@pytest.mark.parametrize(("rule", "block"), EXAMPLES)
+def test_findings_do_not_depend_on_names_or_layout(
+    rule: Rule, block: CodeBlock, rewrite: Callable[[str], str]
+) -> None:
+    changed = rewrite(block.code)
+    assert changed != block.code or not REWRITERS[rewrite].search(block.code)
+    assert identities(lint(changed)) == identities(lint(block.code)), changed
+
+
+_HEADER = re.compile(
+    r"(?P<header>\.version[^\n]*\n\.target[^\n]*\n(?:\.address_size[^\n]*\n)?)(?P<functions>.*)", re.DOTALL
+)
+
+
+def test_findings_do_not_depend_on_the_order_of_kernels() -> None:
+    """Kernels of all examples with one header, alone and in one module, forwards and backwards."""
+    modules: dict[str, list[str]] = {}
+    for rule in RULES.values():
+        for block in rule.examples:
+            parts = _HEADER.match(block.code)
+            assert parts is not None
+            name = rf"\1 {rule.id.lower()}_\2"
+            unique = re.sub(r"(\.entry|\.func|call(?:\.uni)?) (\w+)", name, parts["functions"])
+            modules.setdefault(parts["header"], []).append(unique)
+    assert sum(len(functions) > 1 for functions in modules.values()) >= 3
+    for header, functions in modules.items():
+        alone = sorted((i for f in functions for i in identities(lint(header + f))), key=str)
+        assert identities(lint(header + "".join(functions))) == alone
+        assert identities(lint(header + "".join(reversed(functions)))) == alone
+
+
+# ptxas as a witness that the pages tell the truth.
+
+
+def find_ptxas() -> Path:
+    """The program, or the calling test is skipped with the reason."""
+    oracle = pytest.importorskip("benchmarks.ptxas")
+    try:
+        found = oracle.find()
+        if found.release < "13.5":
+            pytest.skip(f"ptxas {found.release} is older than 13.5, which the pages speak of")
+    except oracle.PtxasMissing as missing:
+        pytest.skip(str(missing))
+    return Path(found.path)
+
+
+def test_ptxas_takes_and_refuses_what_the_pages_say(tmp_path: Path) -> None:
+    ptxas = find_ptxas()
+    wrong = []
+    for rule in RULES.values():
+        for block in (*rule.examples, *rule.corrections):
+            refused = rule.id in REFUSED_BY_PTXAS and block in rule.examples
+            target = re.search(r"\.target (\w+)", block.code)
+            assert target is not None
+            file = tmp_path / "block.ptx"
+            file.write_text(block.code)
+            command = [ptxas, "-arch", target[1], file, "-o", tmp_path / "block.cubin"]
+            run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+            if (run.returncode != 0) != refused:
+                wrong.append(
+                    f"{rule.id}.md:{block.line}: {'accepted' if refused else run.stdout + run.stderr}"
+                )
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,641 @@
+"""The values of registers: folding, predicates, thread sets, uniformity, induction, addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support import label, model, register, value
+from tclint.analyses import threads as T
+from tclint.analyses.values import Level
+from tclint.model import KernelModel
+
+END = "\nend: ret;"
+
+
+def of(body: str, **options: str) -> KernelModel:
+    return model(body + END, **options)
+
+
+def same(body: str, a: str, b: str) -> bool:
+    """Whether two registers get the same value number."""
+    m = of(body)
+    return value(m, a) == value(m, b)
+
+
+def known(body: str, name: str) -> int | None:
+    m = of(body)
+    return m.values.known(value(m, name))
+
+
+# ---------------------------------------------------------------- constants and sums
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("mov.u32 %r1, 7;", 7),
+        ("mov.u32 %r1, 0xffffffff; add.s32 %r1, %r1, 1;", 0),
+        ("mov.u32 %r2, 5; shl.b32 %r3, %r2, 4; add.s32 %r1, %r3, -16;", 64),
+        ("mov.u32 %r2, 5; mul.lo.s32 %r3, %r2, 6; sub.s32 %r1, %r3, %r2;", 25),
+        ("mov.u32 %r2, 5; mad.lo.s32 %r1, %r2, 6, 7;", 37),
+        ("mov.u32 %r2, -8; shr.s32 %r1, %r2, 1;", -4),
+        ("mov.u32 %r2, -8; shr.u32 %r1, %r2, 31;", 1),
+        ("mov.u32 %r2, -7; rem.s32 %r1, %r2, 3;", -1),
+        ("mov.u32 %r2, -7; div.s32 %r1, %r2, 3;", -2),
+        ("mov.u32 %r2, 12; and.b32 %r3, %r2, 10; or.b32 %r4, %r3, 1; xor.b32 %r1, %r4, 3;", 10),
+        ("mov.u32 %r2, -5; neg.s32 %r1, %r2;", 5),
+        ("mov.u32 %r2, -1; min.u32 %r1, %r2, 9;", 9),
+        ("mov.u32 %r2, -1; min.s32 %r1, %r2, 9;", -1),
+        ("mov.b64 %rd1, 0x100000005; cvt.u32.u64 %r1, %rd1;", 5),
+        ("mov.u32 %r2, 0x18000; cvt.s32.s16 %r1, %r2;", -32768),
+        ("mov.u32 %r2, 3; mov.u32 %r3, 3; setp.eq.s32 %p1, %r2, %r3; selp.b32 %r1, 11, 12, %p1;", 11),
+    ],
+)  # fmt: skip
+def test_constants_fold(code: str, expected: int) -> None:
+    assert known(code, "%r1") == expected
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "add.sat.s32 %r1, %r2, 1;",
+        "cvt.sat.u8.s32 %r1, %r2;",
+        "addc.s32 %r1, %r2, 1;",
+        "mul.hi.s32 %r1, %r2, 4;",
+    ],
+)
+def test_what_is_not_a_plain_sum_does_not_fold_into_one(code: str) -> None:
+    m = of(f"mov.u32 %r2, 0x7fffffff;\n{code}")
+    assert m.values.known(value(m, "%r1")) in (None, {"add": 0x7FFFFFFF, "cvt": 255, "mul": 1}.get(code[:3]))
+
+
+def test_a_selected_constant_multiple_is_a_sum() -> None:
+    code = """
+    mov.u32 %r1, %ctaid.x;
+    shl.b32 %r2, %r1, 3;
+    add.s32 %r3, %r2, 24;
+    add.s32 %r4, %r1, 3;
+    mul.lo.s32 %r5, %r4, 8;
+    """
+    assert same(code, "%r3", "%r5")
+    m = of(code)
+    terms, constant = m.values.linear(value(m, "%r3"))
+    assert [factor for _, factor in terms] == [8]
+    assert constant == 24
+
+
+def test_a_difference_cancels() -> None:
+    assert known("mov.u32 %r1, %ctaid.x; add.s32 %r2, %r1, 9; sub.s32 %r3, %r2, %r1;", "%r3") == 9
+
+
+# ---------------------------------------------------------------- predicates
+
+
+def test_r_above_0_is_not_r_below_1() -> None:
+    m = of("mov.u32 %r1, %ctaid.x; setp.gt.s32 %p1, %r1, 0; setp.lt.s32 %p2, %r1, 1;")
+    assert value(m, "%p1") == m.values.negate(value(m, "%p2"))
+
+
+def test_unsigned_above_and_below_are_complements() -> None:
+    m = of("mov.u32 %r1, %ctaid.x; setp.gt.u32 %p1, %r1, 5; setp.ls.u32 %p2, %r1, 5; setp.lo.u32 %p3, %r1, 6;")
+    assert value(m, "%p1") == m.values.negate(value(m, "%p2"))
+    assert value(m, "%p2") == value(m, "%p3")
+
+
+def test_signed_and_unsigned_comparisons_differ() -> None:
+    assert not same("mov.u32 %r1, %ctaid.x; setp.lt.s32 %p1, %r1, 5; setp.lt.u32 %p2, %r1, 5;", "%p1", "%p2")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("setp.eq.s32 %p1, %r1, 3;", "setp.eq.s32 %p2, 3, %r1;"),
+        ("setp.eq.s32 %p1, %r1, %r2;", "setp.eq.s32 %p2, %r2, %r1;"),
+        ("setp.eq.s32 %p1, %r1, 3;", "add.s32 %r3, %r1, 1; setp.eq.s32 %p2, %r3, 4;"),
+        ("setp.eq.s32 %p1, %r1, -1;", "setp.eq.u32 %p2, %r1, 0xffffffff;"),
+        ("setp.lt.s32 %p1, %r1, 3;", "setp.le.s32 %p2, %r1, 2;"),
+        ("setp.lt.s32 %p1, %r1, 3;", "setp.gt.s32 %p2, 3, %r1;"),
+        ("setp.lt.s32 %p1, %r1, 3;", "setp.ge.s32 %p3, %r1, 3; not.pred %p2, %p3;"),
+        ("setp.lt.s32 %p1, %r1, 3;", "setp.lt.s32 %p3, %r1, 3; selp.b32 %r3, 1, 0, %p3; setp.ne.s32 %p2, %r3, 0;"),
+        ("setp.lt.s32 %p1, %r1, 3;", "setp.lt.s32 %p3, %r1, 3; selp.b32 %r3, -1, 0, %p3; setp.eq.u32 %p2, %r3, 0xffffffff;"),
+        (
+            "setp.lt.s32 %p1, %r1, 3;",
+            "setp.lt.s32 %p3, %r1, 3; selp.b32 %r3, 1, 0, %p3; add.s32 %r4, %r3, 2; setp.eq.s32 %p2, %r4, 3;",
+        ),
+        ("setp.lt.s32 %p1, %r1, 3;", "setp.lt.s32 %p3, %r1, 3; and.pred %p2, %p3, %p3;"),
+        (
+            "setp.lt.s32 %p3, %r1, 3; setp.eq.s32 %p4, %r2, 3; and.pred %p1, %p3, %p4;",
+            "setp.lt.s32 %p5, %r1, 3; setp.eq.and.s32 %p2, %r2, 3, %p5;",
+        ),
+    ],
+)
+def test_one_test_spelled_twice_is_one_predicate(first: str, second: str) -> None:
+    assert same(f"mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ctaid.y; {first} {second}", "%p1", "%p2")
+
+
+def test_the_second_result_of_setp_negates_the_comparison_only() -> None:
+    m = of(
+        """
+    mov.u32 %r1, %ctaid.x;
+    setp.eq.s32 %p9, %r1, 9;
+    setp.lt.and.s32 %p1|%p2, %r1, 3, %p9;
+    setp.ge.and.s32 %p3, %r1, 3, %p9;
+    setp.lt.s32 %p4|%p5, %r1, 3;
+    """
+    )
+    assert value(m, "%p2") == value(m, "%p3")
+    assert value(m, "%p5") == m.values.negate(value(m, "%p4"))
+
+
+# What a comparison is of a value with a constant: every pair must agree with arithmetic.
+RELATIONS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
+    "eq": ("s", lambda a, b: a == b),
+    "ne": ("s", lambda a, b: a != b),
+    "lt.s": ("s", lambda a, b: a < b),
+    "le.s": ("s", lambda a, b: a <= b),
+    "gt.s": ("s", lambda a, b: a > b),
+    "ge.s": ("s", lambda a, b: a >= b),
+    "lt.u": ("u", lambda a, b: a < b),
+    "le.u": ("u", lambda a, b: a <= b),
+    "gt.u": ("u", lambda a, b: a > b),
+    "ge.u": ("u", lambda a, b: a >= b),
+}
+POINTS = [0, 1, 2, 3, 4, 5, 6, -1, -2, -3, -4, 2**31 - 1, 2**31 - 2, -(2**31), -(2**31) + 1]
+
+
+def holds(relation: str, number: int, bound: int) -> bool:
+    sign, compare = RELATIONS[relation]
+    if sign == "u":
+        return compare(number & 0xFFFFFFFF, bound & 0xFFFFFFFF)
+    return compare(_signed(number), _signed(bound))
+
+
+def _signed(number: int) -> int:
+    number &= 0xFFFFFFFF
+    return number - (1 << 32) if number >> 31 else number
+
+
+TESTS = st.tuples(
+    st.sampled_from(sorted(RELATIONS)), st.sampled_from([0, 1, 2, 4, -1, -3, 2**31 - 1, 0xFFFFFFFF, 0x80000000])
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(TESTS, st.booleans()), min_size=1, max_size=3), TESTS)
+def test_what_comparisons_decide_of_each_other_is_true(
+    assumed: list[tuple[tuple[str, int], bool]], asked: tuple[str, int]
+) -> None:
+    lines = ["mov.u32 %r1, %ctaid.x;"]
+    for n, (relation, bound) in enumerate([*(t for t, _ in assumed), asked], 1):
+        name, _, sign = relation.partition(".")
+        lines.append(f"setp.{name}.{sign or 'b'}32 %p{n}, %r1, {bound};")
+    m = of("\n".join(lines))
+    facts: dict[int, bool] = {}
+    for n, (_, truth) in enumerate(assumed, 1):
+        facts = m.values.assume(value(m, f"%p{n}"), truth, facts)
+    decided = m.values.decide(value(m, f"%p{len(assumed) + 1}"), facts)
+    possible = [x for x in POINTS if all(holds(r, x, b) is truth for (r, b), truth in assumed)]
+    answers = {holds(asked[0], x, asked[1]) for x in possible}
+    if decided is not None:
+        assert answers <= {decided}
+
+
+# ---------------------------------------------------------------- elected lanes
+
+
+def test_two_elections_with_one_mask_are_one_predicate() -> None:
+    code = "elect.sync _|%p1, -1; elect.sync %r2|%p2, -1; mov.b32 %r1, 0xffff; elect.sync _|%p3, %r1;"
+    assert same(code, "%p1", "%p2")
+    assert not same(code, "%p1", "%p3")
+
+
+def test_an_election_through_an_integer_is_found_again() -> None:
+    code = """
+    elect.sync _|%p1, -1;
+    mov.u32 %r1, 0;
+    @%p1 mov.u32 %r1, 1;
+    setp.ne.s32 %p2, %r1, 0;
+    elect.sync %r2|%p3, -1;
+    selp.b32 %r3, 1, 0, %p3;
+    setp.eq.s32 %p4, %r3, 0;
+    @!%p4 bra mine;
+    bra end;
+mine:
+    nop;
+    """
+    m = of(code.replace("nop;", "mov.u32 %r9, 1;"))
+    assert value(m, "%p2") == value(m, "%p1")
+    assert m.values.negate(value(m, "%p4")) == value(m, "%p1")
+    mine = m.cfg.block_of[label(m.function, "mine")]
+    assert m.views.reach[mine] == T.lane_zero(128)
+
+
+def test_an_elected_lane_is_one_of_the_mask() -> None:
+    m = of("elect.sync _|%p1, 0xffff0000;")
+    mask = m.values.mask(value(m, "%p1"))
+    assert mask is None or mask & 0xFFFF0000
+
+
+# ---------------------------------------------------------------- shuffles
+
+
+def test_a_shuffle_takes_one_lane_for_the_whole_warp() -> None:
+    m = of("mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; shfl.sync.idx.b32 %r3, %r2, 0, 31, -1;")
+    assert value(m, "%r3") == value(m, "%r2"), "the warp index is uniform already"
+    m = of("mov.u32 %r1, %tid.x; shfl.sync.idx.b32 %r3, %r1, 7, 31, -1;")
+    planes = m.values.planes(value(m, "%r3"))
+    assert planes is not None
+    assert read(planes, 128) == [t // 32 * 32 + 7 for t in range(128)]
+    assert m.values.level(value(m, "%r3")) is Level.WARP
+
+
+def test_a_shuffle_within_parts_of_a_warp_is_not_a_broadcast() -> None:
+    m = of("mov.u32 %r1, %tid.x; shfl.sync.idx.b32 %r3, %r1, 0, 0x181f, -1;")
+    planes = m.values.planes(value(m, "%r3"))
+    assert planes is None or read(planes, 128) == [t // 8 * 8 for t in range(128)]
+    assert m.values.level(value(m, "%r3")) > Level.WARP
+
+
+@pytest.mark.parametrize("source", ["a", "%p"])
+def test_a_shuffled_symbol_is_that_symbol(source: str) -> None:
+    m = model(".shared .b32 a[4];\nmov.u32 %r1, a; shfl.sync.idx.b32 %r2|%p1, %r1, 0, 31, -1;" + END)
+    assert value(m, "%r2") == value(m, "%r1")
+
+
+# ---------------------------------------------------------------- clocks and calls
+
+
+def test_a_clock_is_read_anew_every_time() -> None:
+    m = of("mov.u32 %r1, %clock; mov.u32 %r2, %clock; setp.eq.s32 %p1, %r1, %r2;")
+    assert value(m, "%r1") != value(m, "%r2")
+    assert m.values.known(value(m, "%p1")) is None
+    assert m.values.volatile(value(m, "%p1"))
+
+
+def test_two_calls_return_two_values() -> None:
+    m = of(
+        """
+    { .param .b32 retval; call.uni (retval), get; ld.param.b32 %r1, [retval]; }
+    { .param .b32 retval; call.uni (retval), get; ld.param.b32 %r2, [retval]; }
+    ld.param.u32 %r3, [number];
+    ld.param.u32 %r4, [number];
+    """
+    )
+    assert value(m, "%r1") != value(m, "%r2")
+    assert value(m, "%r3") == value(m, "%r4")
+    assert m.values.level(value(m, "%r3")) is Level.CTA
+    assert m.values.level(value(m, "%r1")) is Level.UNKNOWN
+
+
+def test_two_loads_are_two_values() -> None:
+    m = of("ld.param.u64 %rd1, [pointer]; ld.global.u32 %r1, [%rd1]; ld.global.u32 %r2, [%rd1];")
+    assert value(m, "%r1") != value(m, "%r2")
+    assert m.values.volatile(value(m, "%r1")) == {("site", 1)}
+
+
+# ---------------------------------------------------------------- joins and loops
+
+LOOP = """
+    mov.u32 %r1, {start};
+loop:
+    {body}
+    setp.lt.s32 %p9, {counter}, 100;
+    @%p9 bra loop;
+"""
+
+
+@pytest.mark.parametrize("probe", ["condition first", "counter first"])
+@pytest.mark.parametrize("counter", ["%r1", "%r2"])
+def test_a_loop_counter(probe: str, counter: str) -> None:
+    m = of(LOOP.format(start=4, body="add.s32 %r2, %r1, 3;\nmov.u32 %r1, %r2;", counter=counter))
+    if probe == "condition first":
+        value(m, "%p9")  # what a view asks first must not spoil the answer
+    phi = value(m, "%r1", "loop")
+    found = m.values.induction(phi)
+    assert found is not None
+    start, stride, modulus = found
+    assert (m.values.known(start), stride, modulus) == (4, 3, None)
+
+
+RING = """
+    mov.u32 %r1, {start};
+    mov.u32 %r7, 0;
+    mov.u32 %r8, 0;
+loop:
+    add.s32 %r8, %r8, 2;
+    add.s32 %r2, %r1, 1;
+    {test}
+    add.s32 %r7, %r7, 1;
+    setp.lt.s32 %p9, %r7, 100;
+    @%p9 bra loop;
+"""
+
+
+@pytest.mark.parametrize("probe", ["", "%p9", "%r1"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "setp.eq.s32 %p1, %r2, 5; selp.b32 %r1, 0, %r2, %p1;",
+        "setp.ne.s32 %p1, %r2, 5; selp.b32 %r1, %r2, 0, %p1;",
+        "setp.eq.s32 %p1, %r1, 4; selp.b32 %r1, 0, %r2, %p1;",
+        "setp.eq.s32 %p1, %r2, 5; mov.u32 %r1, %r2; @%p1 mov.u32 %r1, 0;",
+    ],
+)
+def test_a_cyclic_stage_has_a_modulus(test: str, probe: str) -> None:
+    m = of(RING.format(start=0, test=test))
+    if probe:
+        value(m, probe)
+    phi = value(m, "%r1", "loop")
+    found = m.values.induction(phi)
+    assert found is not None
+    assert (m.values.known(found[0]), found[1], found[2]) == (0, 1, 5)
+    assert m.values.interval(phi) == (0, 4)
+
+
+def test_a_stage_that_another_counter_resets_has_no_modulus() -> None:
+    m = of(RING.format(start=0, test="setp.eq.s32 %p1, %r8, 10; selp.b32 %r1, 0, %r2, %p1;"))
+    phi = value(m, "%r1", "loop")
+    found = m.values.induction(phi)
+    assert found is None or found[2] is None
+    assert m.values.interval(phi) is None
+
+
+def test_a_stage_that_starts_beyond_its_wrap_has_no_bounds() -> None:
+    m = of(RING.format(start=7, test="setp.eq.s32 %p1, %r2, 5; selp.b32 %r1, 0, %r2, %p1;"))
+    assert m.values.interval(value(m, "%r1", "loop")) is None
+
+
+def test_what_both_sides_of_a_branch_agree_on_is_one_value() -> None:
+    m = of(
+        """
+    mov.u32 %r1, %ctaid.x;
+    setp.eq.s32 %p1, %r1, 0;
+    @%p1 bra other;
+    mov.u32 %r2, 5; mov.u32 %r3, 1;
+    bra join;
+other:
+    mov.u32 %r2, 5; mov.u32 %r3, 2;
+join:
+    mov.u32 %r4, %r3;
+    """
+    )
+    assert m.values.known(value(m, "%r2")) == 5
+    assert {m.values.known(a) for a in m.values.arguments(value(m, "%r3"))} == {1, 2}
+    assert m.values.volatile(value(m, "%r4")) == {("block", m.cfg.block_of[label(m.function, "join")])}
+
+
+def test_a_value_through_a_loop_that_does_not_change_it_is_the_same() -> None:
+    m = of(
+        """
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %r1;
+loop:
+    setp.eq.s32 %p1, %r2, 0;
+    @%p1 mov.u32 %r2, %r2;
+    ld.param.u32 %r3, [number];
+    setp.lt.s32 %p2, %r3, 0;
+    @%p2 bra loop;
+    """
+    )
+    assert value(m, "%r2") == value(m, "%r1")
+
+
+# ---------------------------------------------------------------- allocations and addresses
+
+ALLOC = """
+    .shared .align 4 .b32 slot;
+    .shared .align 4 .b32 other;
+    .shared .align 16 .b8 words[64];
+    mov.u32 %r20, words;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [{place}], 128;
+    bar.sync 0;
+    ld.shared.b32 %r1, [{place}];
+    ld.shared.b32 %r2, [{place}];
+    ld.shared.b32 %r3, [other];
+    ld.shared.b32 %r4, [other];
+"""
+
+
+@pytest.mark.parametrize("place", ["slot", "words+16", "%r20", "%r20+4"])
+def test_the_word_of_an_allocation_is_one_value(place: str) -> None:
+    m = of(ALLOC.format(place=place))
+    assert value(m, "%r1") == value(m, "%r2")
+    assert m.values.node(value(m, "%r1"))[0] == "allocated"
+    assert m.values.level(value(m, "%r1")) is Level.CTA
+    assert value(m, "%r3") != value(m, "%r4")
+
+
+@pytest.mark.parametrize(
+    ("a", "size_a", "b", "size_b", "expected"),
+    [
+        ("%r1", 4, "%r2", 4, True),  # word and word + 4
+        ("%r1", 5, "%r2", 4, False),
+        ("%r2", 4, "%r1", 4, True),
+        ("%r1", 1, "%r1", 1, False),
+        ("%r1", 4, "%r3", 4, True),  # two variables
+        ("%r1", 4, "%r4", 4, None),  # a parameter
+        ("%r5", 4, "%r2", 4, None),  # tid against 4
+        ("%r6", 4, "%r1", 64, True),  # 64 + 4 * (tid & 15)
+        ("%r6", 4, "%r1", 65, None),
+    ],
+)
+def test_apart(a: str, size_a: int, b: str, size_b: int, expected: bool | None) -> None:
+    m = model(
+        """
+    .shared .b8 x[256]; .shared .b8 y[256];
+    mov.u32 %r1, x;
+    add.s32 %r2, %r1, 4;
+    mov.u32 %r3, y;
+    ld.param.u32 %r4, [number];
+    mov.u32 %r10, %tid.x;
+    add.s32 %r5, %r1, %r10;
+    and.b32 %r11, %r10, 15;
+    mad.lo.s32 %r12, %r11, 4, %r1;
+    add.s32 %r6, %r12, 64;
+    """
+        + END
+    )
+    assert m.values.apart(value(m, a), size_a, value(m, b), size_b) is expected
+    assert m.values.apart(value(m, b), size_b, value(m, a), size_a) is expected
+
+
+# ---------------------------------------------------------------- uniformity
+
+
+@pytest.mark.parametrize(
+    ("code", "level"),
+    [
+        ("ld.param.u32 %r1, [number];", Level.CTA),
+        ("mov.u32 %r1, %ctaid.x;", Level.CTA),
+        ("mov.u32 %r1, %tid.x;", Level.DIVERGENT),
+        ("mov.u32 %r1, %laneid;", Level.DIVERGENT),
+        ("mov.u32 %r2, %tid.x; shr.u32 %r1, %r2, 5;", Level.WARP),
+        ("mov.u32 %r2, %tid.x; shr.u32 %r1, %r2, 7;", Level.WARPGROUP),
+        ("mov.u32 %r2, %tid.x; shr.u32 %r1, %r2, 9;", Level.CTA),
+        ("mov.u32 %r2, %tid.x; and.b32 %r1, %r2, 0;", Level.CTA),
+        ("mov.u32 %r2, %tid.x; sub.s32 %r1, %r2, %r2;", Level.CTA),
+        ("ld.param.u64 %rd1, [pointer]; ld.global.u32 %r1, [%rd1];", Level.CTA),
+        (
+            "mov.u32 %r2, %tid.x; ld.param.u64 %rd1, [pointer]; mad.wide.u32 %rd2, %r2, 4, %rd1; ld.global.u32 %r1, [%rd2];",
+            Level.DIVERGENT,
+        ),
+        (
+            "mov.u32 %r2, %tid.x; ld.param.u64 %rd1, [pointer]; mad.wide.u32 %rd2, %r2, 4, %rd1; ld.global.u32 %r3, [%rd2];"
+            "and.b32 %r1, %r3, 7;",
+            Level.UNKNOWN,
+        ),
+        ("ld.param.u64 %rd1, [pointer]; atom.global.add.u32 %r1, [%rd1], 1;", Level.UNKNOWN),
+        ("mov.u32 %r2, %tid.x; setp.eq.s32 %p1, %r2, 0; vote.sync.ballot.b32 %r1, %p1, -1;", Level.WARP),
+        ("mov.u32 %r2, %tid.x; match.any.sync.b32 %r1, %r2, -1;", Level.UNKNOWN),
+        ("mov.u32 %r1, %clock;", Level.UNKNOWN),
+        (
+            "ld.param.u32 %r2, [number]; setp.eq.s32 %p1, %r2, 0; mov.u32 %r1, 1; @%p1 bra end; mov.u32 %r1, 2;",
+            Level.CTA,
+        ),
+        (
+            "mov.u32 %r2, %tid.x; setp.eq.s32 %p1, %r2, 0; mov.u32 %r1, 1; @%p1 bra end; mov.u32 %r1, 2;",
+            Level.UNKNOWN,
+        ),
+        (
+            "mov.u32 %r1, 0;\nloop:\nadd.s32 %r1, %r1, 1; ld.param.u32 %r2, [number]; setp.lt.s32 %p1, %r1, %r2; @%p1 bra loop;",
+            Level.CTA,
+        ),
+    ],
+)
+def test_uniformity(code: str, level: Level) -> None:
+    m = of(code, directives=".reqntid 512")
+    assert m.values.level(value(m, "%r1")) is level
+
+
+def test_a_divergent_loop_makes_its_counter_unknown_after_it() -> None:
+    m = of(
+        """
+    mov.u32 %r3, %tid.x;
+    mov.u32 %r1, 0;
+loop:
+    add.s32 %r1, %r1, 1;
+    setp.lt.s32 %p1, %r1, %r3;
+    @%p1 bra loop;
+    """
+    )
+    assert m.values.level(value(m, "%r1")) is Level.UNKNOWN
+
+
+# ---------------------------------------------------------------- against brute force over tid
+
+BINARY = {
+    "add.s32": lambda a, b: a + b,
+    "sub.s32": lambda a, b: a - b,
+    "mul.lo.s32": lambda a, b: a * b,
+    "and.b32": lambda a, b: a & b,
+    "or.b32": lambda a, b: a | b,
+    "xor.b32": lambda a, b: a ^ b,
+}
+SHIFTS = {
+    "shl.b32": lambda a, n: a << n if n < 32 else 0,
+    "shr.u32": lambda a, n: (a & 0xFFFFFFFF) >> min(n, 32),
+    "shr.s32": lambda a, n: _signed(a) >> min(n, 32),
+}
+COMPARE = ("eq.s32", "ne.s32", "lt.s32", "le.s32", "gt.s32", "ge.s32", "lt.u32", "le.u32", "gt.u32", "ge.u32")
+NUMBERS = st.sampled_from([0, 1, 2, 3, 5, 31, 32, 64, 127, 128, -1, -5, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 65536])
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[str, dict[str, list[int]]]:
+    """A program over %tid.x, and what each register holds in each of 64 threads at its end."""
+    count = 64
+    lines: list[str] = ["mov.u32 %r0, %tid.x;"]
+    held: dict[str, list[int]] = {"%r0": list(range(count))}
+    flags: dict[str, list[int]] = {}
+    for n in range(1, draw(st.integers(1, 12)) + 1):
+        kind = draw(st.sampled_from(["binary", "shift", "compare", "compare", "select", "logic", "guard", "wide", "laneid"]))
+        r, p = f"%r{n}", f"%p{n}"
+        a = draw(st.sampled_from(sorted(held)))
+        number = draw(NUMBERS)
+        b = draw(st.sampled_from([str(number), *sorted(held)]))
+        other = held.get(b, [number] * count)
+        if kind == "binary":
+            name = draw(st.sampled_from(sorted(BINARY)))
+            if name.startswith("mul"):
+                b, other = str(number), [number] * count  # the product of two registers is nobody's address
+            lines.append(f"{name} {r}, {a}, {b};")
+            held[r] = [BINARY[name](x, y) & 0xFFFFFFFF for x, y in zip(held[a], other, strict=True)]
+        elif kind == "shift":
+            name, by = draw(st.sampled_from(sorted(SHIFTS))), draw(st.sampled_from([0, 1, 4, 5, 31, 32, 40, 0xFFFFFFFF]))
+            lines.append(f"{name} {r}, {a}, {by};")
+            held[r] = [SHIFTS[name](x, by) & 0xFFFFFFFF for x in held[a]]
+        elif kind == "compare":
+            name = draw(st.sampled_from(COMPARE))
+            relation, _, type_name = name.partition(".")
+            key = relation if relation in ("eq", "ne") else f"{relation}.{type_name[0]}"
+            lines.append(f"setp.{name} {p}, {a}, {b};")
+            flags[p] = [int(holds(key, x, y)) for x, y in zip(held[a], other, strict=True)]
+        elif kind == "laneid":
+            lines.append(f"mov.u32 {r}, %laneid;")
+            held[r] = [t % 32 for t in range(count)]
+        elif kind == "wide":
+            lines.append(f"cvt.u64.u32 %rd{n}, {a}; cvt.u32.u64 {r}, %rd{n};")
+            held[r] = held[a]
+        elif not flags:
+            continue
+        elif kind == "logic":
+            p1, p2 = draw(st.sampled_from(sorted(flags))), draw(st.sampled_from(sorted(flags)))
+            name = draw(st.sampled_from(["and", "or", "xor", "not"]))
+            if name == "not":
+                lines.append(f"not.pred {p}, {p1};")
+                flags[p] = [1 - x for x in flags[p1]]
+            else:
+                lines.append(f"{name}.pred {p}, {p1}, {p2};")
+                flags[p] = [BINARY[f"{name}.b32"](x, y) for x, y in zip(flags[p1], flags[p2], strict=True)]
+        elif kind == "select":
+            p1 = draw(st.sampled_from(sorted(flags)))
+            lines.append(f"selp.b32 {r}, {a}, {b}, {p1};")
+            held[r] = [x if c else y & 0xFFFFFFFF for x, y, c in zip(held[a], other, flags[p1], strict=True)]
+        else:
+            p1, target = draw(st.sampled_from(sorted(flags))), draw(st.sampled_from(sorted(held)))
+            negated = draw(st.booleans())
+            lines.append(f"@{'!' * negated}{p1} mov.b32 {target}, {b};")
+            held[target] = [
+                y & 0xFFFFFFFF if bool(c) is not negated else x
+                for x, y, c in zip(held[target], other, flags[p1], strict=True)
+            ]
+    return "\n".join(lines), held | flags
+
+
+def read(planes: T.Planes, threads: int) -> list[int]:
+    """The number in every thread."""
+    return [sum((plane >> t & 1) << bit for bit, plane in enumerate(planes)) for t in range(threads)]
+
+
+def measured(numbers: list[int]) -> Level:
+    if len(set(numbers)) == 1:
+        return Level.CTA
+    return Level.WARP if all(len(set(numbers[w : w + 32])) == 1 for w in (0, 32)) else Level.DIVERGENT
+
+
+@settings(max_examples=250, deadline=None)
+@given(programs())
+def test_values_of_the_thread_index_agree_with_running_every_thread(program: tuple[str, dict[str, list[int]]]) -> None:
+    code, truth = program
+    m = of(code, directives=".reqntid 64")
+    values = m.values
+    for name, numbers in truth.items():
+        found = value(m, name)
+        if name.startswith("%p"):
+            mask = values.mask(found)
+            assert mask is not None, f"{name} depends on %tid.x alone"
+            assert [mask >> t & 1 for t in range(64)] == numbers, name
+            assert values.may(found, True) == mask
+            assert values.may(found, False) == mask ^ T.full(64)
+        else:
+            planes = values.planes(found)
+            assert planes is not None, f"{name} depends on %tid.x alone"
+            assert read(planes, 64) == numbers, name
+        level, exact = values.level(found), measured(numbers)
+        assert level is exact or level is Level.UNKNOWN or (exact < level < Level.UNKNOWN), name
+        if level is Level.DIVERGENT:
+            assert exact is Level.DIVERGENT, name
