@@ -1,0 +1,214 @@
+"""NVIDIA's ptxas as an oracle: does it accept these instructions under this version and target?
+
+ptxas is asked to parse only (``-arch compute_XX``): it then reports every error of a file with its line, so
+thousands of independent instructions go into one run (about 100,000 lines a second). Where it is looked for:
+``$TCLINT_PTXAS``, the ``nvidia-cuda-nvcc`` wheel of this Python environment, ``PATH``.
+
+    echo 'tcgen05.wait::ld.sync.aligned;' | python -m benchmarks.ptxas 9.1 sm_100a
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+__all__ = ["OLDEST", "VERSIONS", "Ptxas", "PtxasMissing", "before", "find"]
+
+Version = tuple[int, int]
+
+VERSIONS: tuple[Version, ...] = tuple(
+    (major, minor)
+    for major, last in ((1, 5), (2, 3), (3, 2), (4, 3), (5, 0), (6, 5), (7, 8), (8, 8), (9, 5))
+    for minor in range(last + 1)
+)
+"""Every ``.version`` from 1.0 to 9.5 (PTX ISA 13, release notes; the last ones as ptxas 13.5 takes them)."""
+
+OLDEST: Version = (6, 3)
+"""The first ``.version`` of the oldest target that ptxas 13 knows (sm_75): nothing older can be asked."""
+
+
+def before(version: Version) -> Version:
+    """The ``.version`` one step below *version* (itself when there is none)."""
+    lower = [v for v in VERSIONS if v < version]
+    return lower[-1] if lower else version
+
+
+class PtxasMissing(RuntimeError):
+    """No ptxas was found, or the one named does not run."""
+
+
+PRELUDE = """\
+.version {version}
+.target {target}
+.address_size 64
+.shared .align 1024 .b8 smem[32768];
+.shared .align 8 .b64 mbar;
+.global .align 1024 .b8 gmem[65536];
+.const .align 16 .b8 cmem[256];
+.global .texref tex0;
+.global .surfref surf0;
+.func fn(.reg .b32 a) {{ ret; }}
+.visible .entry k(.param .u64 P0, .param .u32 P1, .param .align 64 .b8 tm[128]) {{
+.reg .pred %p<32>; .reg .b16 %h<64>; .reg .b32 %r<400>; .reg .f32 %f<300>;
+.reg .b64 %rd<64>; .reg .f64 %fd<64>; {wide}
+.reg .b8 %b<16>; .local .align 16 .b8 lmem[256]; .param .align 16 .b8 lparam[64];
+TS: .branchtargets L0, L1;
+"""
+"""The module around the instructions under test: registers by type, and a symbol in every state space."""
+
+SENTINEL = "tclint_read_to_the_end;"
+"""An instruction that does not exist: when ptxas does not complain about it, it stopped reading before it."""
+
+EPILOGUE = f"{SENTINEL}\nL0: bra L1;\nL1: ret;\n}}\n"
+
+_ERROR = re.compile(r"ptxas [^\n]*?, line (\d+); (?:error|fatal)\s*: (.*)")
+
+
+@dataclass(frozen=True)
+class Ptxas:
+    """One ptxas program."""
+
+    path: Path
+
+    @cached_property
+    def release(self) -> str:
+        """Its release, ``"13.5"``. Raises :class:`PtxasMissing` when it does not run."""
+        return self._say("--version", r"release (\d+\.\d+)")[0]
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """Every ``.target`` it knows, ``sm_75`` first."""
+        names = {f"sm_{n}" for n in self._say("--help", r"'compute_(\d+[af]?)'")}
+        return tuple(sorted(names, key=lambda n: (int(re.sub(r"\D", "", n)), n)))
+
+    def _say(self, option: str, pattern: str) -> list[str]:
+        try:
+            said = subprocess.run(
+                [self.path, option], check=False, capture_output=True, text=True, timeout=60
+            ).stdout
+        except OSError as error:
+            raise PtxasMissing(f"{self.path} does not run: {error}") from error
+        found: list[str] = re.findall(pattern, said)
+        if not found:
+            raise PtxasMissing(f"{self.path} does not answer {option} as ptxas does")
+        return found
+
+    def errors(self, lines: Sequence[str], version: Version, target: str, chunk: int = 10_000) -> list[str]:
+        """The first error of each of *lines* (one instruction with its ``;`` each), ``""`` when accepted.
+
+        *target* is what follows ``.target``, so that it may go on with ``, texmode_independent``.
+        The lines stand in one kernel after :data:`PRELUDE`. Raises ValueError when ptxas refuses the prelude,
+        which means that *target* does not exist in *version*.
+        """
+        found: list[str] = []
+        for start in range(0, len(lines), chunk):
+            found += self._errors(lines[start : start + chunk], version, target)
+        return found
+
+    def _errors(self, lines: Sequence[str], version: Version, target: str) -> list[str]:
+        number = int(re.sub(r"\D", "", target.partition(",")[0]))
+        wide = ".reg .b128 %rq<16>;" if version >= (8, 3) and number >= 70 else ""
+        prelude = PRELUDE.format(version="{}.{}".format(*version), target=target, wide=wide)
+        first = prelude.count("\n") + 1
+
+        def ask(some: Sequence[str]) -> list[tuple[int, str]]:
+            text = prelude + "".join(f"{line}\n" for line in some) + EPILOGUE
+            return [(number - first, message) for number, message in self._parse(text, target)]
+
+        left, errors = list(lines), [""] * len(lines)
+        start = 0
+        while True:
+            said = ask(left[start:])
+            reported = [index for index, _ in said]
+            if len(lines) - start in reported:
+                break
+            # ptxas stopped at a syntax error, the last thing it reported: take that line out and go on behind it.
+            if not reported or not 0 <= max(reported) < len(lines) - start:
+                return self._stray(lines, version, target, said[0][1] if said else "ptxas crashes")
+            start += max(reported)
+            errors[start] = said[reported.index(max(reported))][1]
+            left[start] = ""
+            start += 1
+        for index, message in ask(left) if start else said:
+            if 0 <= index < len(lines):
+                errors[index] = errors[index] or message
+            elif index != len(lines):
+                return self._stray(lines, version, target, message)
+        return errors
+
+    def _stray(self, lines: Sequence[str], version: Version, target: str, message: str) -> list[str]:
+        """The errors of *lines* when ptxas put one of them outside: the fault of one of them, or of the prelude."""
+        if not lines:
+            raise ValueError(f"ptxas refuses .version {version[0]}.{version[1]}, .target {target}: {message}")
+        if len(lines) == 1:
+            self._errors([], version, target)
+            return [message]
+        half = len(lines) // 2
+        return self._errors(lines[:half], version, target) + self._errors(lines[half:], version, target)
+
+    def _parse(self, text: str, target: str) -> list[tuple[int, str]]:
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "t.ptx")
+            source.write_text(text)
+            command: list[str | Path] = [
+                self.path,
+                "-arch",
+                "compute_" + target.partition(",")[0].removeprefix("sm_"),
+                source,
+                "-o",
+                os.devnull,
+            ]
+            run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+        if run.returncode < 0:
+            return []  # a crash: what was said before it is worth nothing
+        return [(int(line), message) for line, message in _ERROR.findall(run.stdout + run.stderr)]
+
+
+def _candidates() -> Iterable[str]:
+    if named := os.environ.get("TCLINT_PTXAS"):
+        yield named
+        return
+    for distribution in ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu13", "nvidia-cuda-nvcc-cu12"):
+        try:
+            files = importlib.metadata.files(distribution) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        yield from (str(f.locate()) for f in files if f.name in ("ptxas", "ptxas.exe"))
+    if on_path := shutil.which("ptxas"):
+        yield on_path
+
+
+def find() -> Ptxas:
+    """The ptxas to use. Raises :class:`PtxasMissing` with what to do about it."""
+    for path in _candidates():
+        if os.access(path, os.X_OK):
+            return Ptxas(Path(path))
+        if "TCLINT_PTXAS" in os.environ:
+            raise PtxasMissing(f"TCLINT_PTXAS names {path}, which is no program")
+    raise PtxasMissing("no ptxas: set TCLINT_PTXAS to one, or pip install 'nvidia-cuda-nvcc>=13'")
+
+
+def main() -> None:
+    """Print what ptxas says to each line of standard input under the version and target given."""
+    version, target = sys.argv[1:3]
+    major, minor = version.split(".")
+    lines = [line.strip() for line in sys.stdin if line.strip()]
+    try:
+        errors = find().errors(lines, (int(major), int(minor)), target)
+    except (PtxasMissing, ValueError) as error:
+        sys.exit(str(error))
+    for line, said in zip(lines, errors, strict=True):
+        print(f"{line}\n    {said or 'accepted'}")
+
+
+if __name__ == "__main__":
+    main()
