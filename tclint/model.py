@@ -8,14 +8,14 @@ of them looks for events or solves an analysis by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 from tclint.analyses.values import Values
 from tclint.cfg import CFG
-from tclint.dataflow import Analysis, Path, Results, Survey, find_path, solve
+from tclint.dataflow import EXIT, Analysis, Path, Results, Survey, find_path, solve
 from tclint.ir.nodes import Function, Instruction, Module, Operand
 from tclint.views import Views
 
@@ -97,19 +97,21 @@ class KernelModel:
         results: Results[Any],
         step: Callable[[Any, int, Instruction], Hashable],
         goal: Callable[[Any, int], bool],
-        also: Sequence[int] = (),
+        to: int,
     ) -> Path | None:
         """A path from *start* on which the fact lives until *goal*, taken by the threads that execute *start*.
 
-        *also* are instructions at which *goal* must be asked although the
-        analysis does not change there.
+        *to* is the instruction at which *goal* can be met, or ``EXIT``.
         """
         relevant: Sequence[Sequence[int]] = results.relevant
-        if also:
-            merged = list(relevant)
-            for site in also:
-                block = self.cfg.block_of[site]
-                if site not in merged[block]:
-                    merged[block] = sorted({*merged[block], site})
-            relevant = merged
-        return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal)
+        goals: Iterable[int]
+        if to == EXIT:
+            goals = self.cfg.exits | self.views.dispatchers
+        else:
+            block = self.cfg.block_of[to]
+            goals = (block,)
+            if to not in relevant[block]:  # goal is asked there although the analysis does not change
+                merged = list(relevant)
+                merged[block] = sorted({*merged[block], to})
+                relevant = merged
+        return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal, goals)

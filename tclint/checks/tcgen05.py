@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from tclint.analyses import threads as T
 from tclint.analyses.tensor_memory import ISSUED, State, TensorMemory
 from tclint.checks import Hit, Mark, check
-from tclint.dataflow import Path, Results
-from tclint.dataflow.paths import EXIT
+from tclint.dataflow import EXIT, Path, Results
 from tclint.finding import Confidence
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -36,9 +35,7 @@ def _follow(
     def goal(state: State, i: int) -> bool:
         return i == use and any(status in wanted for _, status in state)
 
-    return model.path(
-        site, frozenset(((site, ISSUED),)), results, step, goal, also=(use,) if use >= 0 else ()
-    )
+    return model.path(site, frozenset(((site, ISSUED),)), results, step, goal, use)
 
 
 _SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
@@ -245,7 +242,7 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         def goal(state: State, i: int) -> bool:
             return i == EXIT
 
-        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal)
+        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, EXIT)
         if path is not None:
             found.setdefault(tuple(e.target for e in path.edges[-3:]), []).append((site, path))
     for group in found.values():

@@ -208,7 +208,7 @@ def _witness(
         return i == use and (direct or any(c[0] == register for c in state[1]))
 
     start: State = (frozenset(((site, OPEN),)), frozenset())
-    path = model.path(site, start, results, step, goal, also=(use,))
+    path = model.path(site, start, results, step, goal, use)
     return None if path is None else (site, path)
 
 
@@ -230,7 +230,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 def arrives(state: FenceState, at: int, i: int = i) -> bool:
                     return at == i and state[0]
 
-                if not entered and model.path(-1, (True, 0), results, fences.alive, arrives):
+                if not entered and model.path(-1, (True, 0), results, fences.alive, arrives, i):
                     entered = True
                     yield (
                         "WG002",
@@ -292,6 +292,7 @@ def _dirtied(
             results,
             fences.alive,
             lambda s, at: at == site and bool(s[1] & bad),
+            site,
         )
         if path:
             return access, fences.register(bit)

@@ -9,9 +9,9 @@ follows from what is known. Without such a path there is no finding.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any
 
 from tclint.analyses.values import Facts, Values
@@ -48,33 +48,69 @@ class Path:
         yield from range(begin, block.end if self.end == EXIT else self.end)
 
 
-@dataclass
 class Survey:
     """What a search needs of a function, kept between searches."""
 
-    cfg: CFG
-    values: Values
-    views: Views
+    def __init__(self, cfg: CFG, values: Values, views: Views) -> None:
+        self.cfg = cfg
+        self.values = values
+        self.views = views
+        self._branches: dict[int, tuple[int, ...]] = {}
+        self._guards: dict[int, tuple[int, ...]] = {}
 
-    def __post_init__(self) -> None:
-        self._watched: dict[int, int] | None = None
+    def branch_leaves(self, block: int) -> tuple[int, ...]:
+        """What the branch at the end of *block* decides by."""
+        found = self._branches.get(block)
+        if found is None:
+            edges = self.cfg.successors[block]
+            p = self.views.edge_value(edges[0]) if edges else None
+            found = self._branches[block] = () if p is None else tuple(set(_leaves(self.values, p)))
+        return found
 
-    def repeated(self, p: int) -> bool:
-        """Whether predicate *p* (or a part of it) decides at more than one place."""
-        if self._watched is None:
-            counts: dict[int, int] = {}
-            cfg, values = self.cfg, self.values
-            for b in cfg.order:
-                seen: set[int] = set()
-                edges = cfg.successors[b]
-                if edges and edges[0].predicate >= 0:
-                    value = self.views.edge_value(edges[0])
-                    if value is not None:
-                        seen |= set(_leaves(values, value))
-                for leaf in seen:
-                    counts[leaf] = counts.get(leaf, 0) + 1
-            self._watched = counts
-        return any(self._watched.get(leaf, 0) > 1 for leaf in _leaves(self.values, p))
+    def guard_leaves(self, site: int) -> tuple[int, ...]:
+        """What the guard of an instruction decides by."""
+        found = self._guards.get(site)
+        if found is None:
+            guard = self.cfg.function.instructions[site].guard
+            leaves = _leaves(self.values, self.values.before(guard, site)) if guard >= 0 else []
+            found = self._guards[site] = tuple(set(leaves))
+        return found
+
+    def region(self, start: int, goals: Iterable[int]) -> dict[int, int]:
+        """The blocks on the ways from block *start* to a block of *goals*, and how many edges each is away from one."""
+        cfg = self.cfg
+        distance: dict[int, int] = {}
+        layer = list(goals)
+        depth = 0
+        while layer:
+            following: list[int] = []
+            for b in layer:
+                if b not in distance:
+                    distance[b] = depth
+                    following.extend(e.source for e in cfg.predecessors[b] if e.source not in distance)
+            layer = following
+            depth += 1
+        forward: dict[int, int] = {}
+        work = [start]
+        while work:
+            b = work.pop()
+            if b in distance and b not in forward:
+                forward[b] = distance[b]
+                if b not in self.views.dispatchers:
+                    work.extend(e.target for e in cfg.successors[b] if e.target not in forward)
+        return forward
+
+    def watched(self, region: Iterable[int], relevant: Sequence[Sequence[int]]) -> set[int]:
+        """The leaves that decide at more than one place of *region*: only these need to be remembered."""
+        once: set[int] = set()
+        twice: set[int] = set()
+        for b in region:
+            leaves = self.branch_leaves(b)
+            for site in relevant[b]:
+                leaves += self.guard_leaves(site)
+            for leaf in leaves:
+                (twice if leaf in once else once).add(leaf)
+        return twice
 
 
 def _leaves(values: Values, p: int) -> list[int]:
@@ -103,22 +139,27 @@ def find_path(
     relevant: Sequence[Sequence[int]],
     step: Callable[[Hashable, int, Instruction], Hashable],
     goal: Callable[[Hashable, int], bool],
-    budget: int = 3000,
+    goals: Iterable[int],
+    budget: int = 500,
 ) -> Path | None:
-    """The shortest feasible path from just after instruction *start* on which the fact lives and *goal* is met.
+    """A feasible path from just after instruction *start* on which the fact lives and *goal* is met.
 
     *start* -1 is the entry of the function. *step* gives the fact's state after a relevant instruction (guard true),
     None when it ends there. *goal* is asked before every relevant instruction,
-    and with ``EXIT`` where the function is left. Gives up, with None, after
-    *budget* states.
+    and with ``EXIT`` where the function is left; *goals* are the blocks where
+    it can be met. Gives up, with None, after *budget* states.
     """
     cfg, values, views = survey.cfg, survey.values, survey.views
     instructions = cfg.function.instructions
     first = cfg.block_of[start] if start >= 0 else 0
 
-    queue: deque[tuple[int, int, Hashable, Facts, int, int]] = deque()
+    # Nearest to the goal first: (distance, number, block, position in its relevant list, state, facts, threads, node).
+    queue: list[tuple[int, int, int, int, Hashable, Facts, int, int]] = []
     trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []  # parent, edge taken, changes on the way
-    seen: set[tuple[int, int, Hashable, frozenset[tuple[int, bool]], int]] = set()
+    seen: dict[tuple[int, int, Hashable], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
+    region = survey.region(first, goals)
+    watched = survey.watched(region, relevant)
+    spent = 0
 
     def push(
         block: int,
@@ -130,11 +171,16 @@ def find_path(
         edge: Edge | None,
         marks: tuple[int, ...],
     ) -> None:
-        key = (block, at, state, frozenset(facts.items()), threads)
-        if key not in seen:
-            seen.add(key)
-            trail.append((parent, edge, marks))
-            queue.append((block, at, state, facts, threads, len(trail) - 1))
+        nonlocal spent
+        known = frozenset(facts.items())
+        before = seen.setdefault((block, at, state), [])
+        # A state that knows less and has more threads goes wherever this one could.
+        if any(fewer <= known and threads & ~more == 0 for fewer, more in before):
+            return
+        spent += 1
+        before.append((known, threads))
+        trail.append((parent, edge, marks))
+        heappush(queue, (region.get(block, 0), spent, block, at, state, facts, threads, len(trail) - 1))
 
     def result(node: int, end: int, threads: int, state: Hashable, marks: list[int]) -> Path:
         edges: list[Edge] = []
@@ -170,8 +216,8 @@ def find_path(
 
     position = next((k for k, i in enumerate(relevant[first]) if i > start), len(relevant[first]))
     push(first, position, state, view.facts, view.threads, -1, None, ())
-    while queue and len(seen) <= budget:
-        block, at, here, facts, threads, node = queue.popleft()
+    while queue and spent <= budget:
+        _, _, block, at, here, facts, threads, node = heappop(queue)
         sites = relevant[block]
         cursor = sites[at - 1] + 1 if at else cfg.blocks[block].start
         if not node:
@@ -224,6 +270,8 @@ def find_path(
             if ends:
                 continue
             for edge in cfg.successors[block]:
+                if edge.target not in region:
+                    continue
                 next_facts, next_threads = facts, threads
                 p = views.edge_value(edge)  # type: ignore[assignment]
                 if p is not None:
@@ -232,7 +280,7 @@ def find_path(
                     next_threads = threads & values.may(p, edge.value)
                     if not next_threads:
                         continue
-                    if survey.repeated(p):
+                    if not watched.isdisjoint(survey.branch_leaves(block)):
                         next_facts = values.assume(p, edge.value, facts)
                 if values.fragile(next_facts):
                     next_facts = forget(next_facts, edge.target, 0, 0)

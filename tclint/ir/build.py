@@ -54,8 +54,20 @@ _FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
 _RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
 _DIRECTIVE = re.compile(r"\.\w+")
-_NEEDS_CARE = re.compile(r"[\[{(|+/]|[!@]\s|\w\s+[.:]|[^@\s]!|,\s*!")
-"""What an instruction has when splitting at blanks and commas is not enough."""
+
+
+def _words(text: str) -> list[str] | None:
+    """Guard (or ""), opcode and operands of an instruction without brackets; None when blanks are in odd places."""
+    parts = text[:-1].replace(",", " ").split()
+    first = parts[0]
+    if first[0] == "@":
+        if len(first) == 1 or first == "@!" or len(parts) == 1:
+            return None
+        parts[0] = first[1:]
+    else:
+        parts.insert(0, "")
+    # An opcode may have blanks before its dots.
+    return None if len(parts) > 2 and parts[2][0] in ".:" else parts
 
 
 class _Scope:
@@ -66,11 +78,11 @@ class _Scope:
     def __init__(self, parent: _Scope | None) -> None:
         self.parent = parent
         self.known: dict[str, int] = {}
-        self.ranges: dict[str, tuple[int, int, str]] = {}  # prefix -> (first register, count, type)
+        self.ranges: dict[str, tuple[int, str]] = {}  # prefix -> (count, type)
         self.labels: dict[str, int] = {}
         self.tables: dict[str, list[str]] = {}
         self.variables: set[str] = set()
-        self.pending: list[tuple[int, list[str]]] = []  # instructions whose labels are still unresolved
+        self.pending: list[tuple[int, list[str | int]]] = []  # instructions and their labels, resolved or not
 
 
 class _Builder:
@@ -85,6 +97,7 @@ class _Builder:
         self.missing: dict[str, bool] = {}
         self.uses: dict[tuple[str, str], Use] = {}
         self.calls: list[tuple[int, str]] = []
+        self.places: dict[tuple[int, ...], Location] = {}
 
     # ------------------------------------------------------------ names
 
@@ -95,21 +108,19 @@ class _Builder:
 
     def _resolve(self, name: str) -> int | None:
         scope: _Scope | None = self.scope
-        prefix: str | None = None
-        number = 0
+        splits: list[tuple[str, int]] | None = None
         while scope is not None:
             register = scope.known.get(name)
             if register is not None:
                 break
             if scope.ranges:
-                if prefix is None:
-                    prefix = name.rstrip("0123456789")
-                    digits = name[len(prefix) :]
-                    number = int(digits) if digits and (digits[0] != "0" or digits == "0") else -1
-                found = scope.ranges.get(prefix)
-                if found is not None and 0 <= number < found[1]:
+                if splits is None:
+                    splits = _splits(name)
+                ranges = scope.ranges
+                kind = next((ranges[p][1] for p, n in splits if p in ranges and n < ranges[p][0]), None)
+                if kind is not None:
                     register = len(self.function.registers)
-                    self.function.registers.append(Register(name, found[2]))
+                    self.function.registers.append(Register(name, kind))
                     scope.known[name] = register
                     break
             scope = scope.parent
@@ -123,7 +134,7 @@ class _Builder:
         for space, kind, name, count, variable in _declared(text):
             if space in ("reg", "sreg"):
                 if count:
-                    self.scope.ranges[name] = (0, count, kind)
+                    self.scope.ranges[name] = (count, kind)
                 elif name in self.scope.variables:
                     self.trouble(
                         "duplicate-register", start, end, f"register {name} is declared twice in one scope"
@@ -185,26 +196,21 @@ class _Builder:
         """Leave the present scope: resolve what its labels resolve and pass the rest outwards."""
         scope = self.scope
         parent = scope.parent
+        labels = scope.labels
         for index, names in scope.pending:
-            instruction = self.function.instructions[index]
-            wanted = names
-            if len(names) == 1 and names[0] in scope.tables:
-                wanted = scope.tables[names[0]]
-            targets = tuple(scope.labels.get(name, -1) for name in wanted)
-            if -1 not in targets or parent is None:
-                instruction.targets = targets
-                for name, at in zip(wanted, targets, strict=True):
-                    if at < 0:
-                        self.function.troubles.append(
-                            Trouble(
-                                "undefined-label",
-                                instruction.start,
-                                instruction.end,
-                                f"label {name} is not defined",
-                            )
-                        )
-            else:
+            if len(names) == 1 and names[0] in scope.tables:  # a table after its branch
+                names = [*scope.tables[str(names[0])]]
+            wanted = [labels.get(name, name) if isinstance(name, str) else name for name in names]
+            missing = [name for name in wanted if isinstance(name, str)]
+            if missing and parent is not None:
                 parent.pending.append((index, wanted))
+                continue
+            instruction = self.function.instructions[index]
+            instruction.targets = tuple(-1 if isinstance(at, str) else at for at in wanted)
+            for name in missing:
+                message = f"label {name} is not defined"
+                trouble = Trouble("undefined-label", instruction.start, instruction.end, message)
+                self.function.troubles.append(trouble)
         if parent is not None:
             self.scope = parent
 
@@ -213,8 +219,11 @@ class _Builder:
         if not match:
             return
         file, line, column, *outer = match.groups()
-        inlined = Location(int(outer[0]), int(outer[1]), int(outer[2])) if outer[0] else None
-        location = Location(int(file), int(line), int(column), inlined)
+        # The place of the call is that of an earlier .loc, which may be inlined itself (11.5.4).
+        place = (int(file), int(line), int(column))
+        call = (int(outer[0]), int(outer[1]), int(outer[2])) if outer[0] else None
+        inlined = (self.places.get(call) or Location(*call)) if call is not None and call != place else None
+        self.places[place] = location = Location(*place, inlined)
         at = len(self.function.instructions)
         locations = self.function.locations
         if locations and locations[-1][0] == at:
@@ -226,28 +235,27 @@ class _Builder:
         text = self.text[start:end]
         if "/" in text and ("//" in text or "/*" in text):
             text = clean(text)
-        guard_name, negated = "", False
-        if _NEEDS_CARE.search(text) is None:
-            # Most instructions: words and commas. Splitting beats any pattern.
-            parts = text[:-1].replace(",", " ").split()
-            opcode = parts[0]
-            if opcode[0] == "@":
-                guard_name, opcode = opcode[1:], parts[1]
-                del parts[:2]
-                if guard_name[0] == "!":
-                    guard_name, negated = guard_name[1:], True
-            else:
-                del parts[0]
+        # Most instructions are words and commas: splitting beats any pattern. What has more is read with care.
+        if "[" in text or "{" in text or "(" in text or "|" in text or "+" in text or text.find("!", 2) > 0:
+            parts = None
+        else:
+            parts = _words(text)
+        if parts is not None:
+            guard_name, opcode = parts[0], parts[1]
+            del parts[:2]
         else:
             head = HEAD.match(text)
             if head is None:
                 self.function.damaged = True
                 return
             bang, name, opcode = head.groups()
-            guard_name, negated = name or "", bang == "!"
+            guard_name = f"{bang}{name}" if name else ""
             opcode = "".join(opcode.split())
             rest = text[head.end() :].rstrip()
             parts = split_operands(rest[:-1].rstrip() if rest.endswith(";") else rest)
+        negated = False
+        if guard_name and guard_name[0] == "!":
+            guard_name, negated = guard_name[1:], True
         known = self.scope.known
         guard = -1
         if guard_name:
@@ -343,7 +351,9 @@ class _Builder:
             scope: _Scope | None = self.scope
             while scope is not None and name not in scope.tables:
                 scope = scope.parent
-            self.scope.pending.append((index, scope.tables[name] if scope else [name]))
+            # The names of a table are looked up where it stands.
+            owner = scope or self.scope
+            owner.pending.append((index, [*owner.tables.get(name, (name,))]))
 
     def symbols(self, instruction: Instruction) -> None:
         """Note the names that nothing declares; branch targets are resolved elsewhere."""
@@ -356,6 +366,13 @@ class _Builder:
         if name not in self.missing:
             self.missing[name] = True
             self.trouble("undefined-register", start, end, f"register {name} is not declared")
+
+
+def _splits(name: str) -> list[tuple[str, int]]:
+    """The ranges that may declare *name*, and its number in each: ``%r12`` is number 12 of ``%r<n>``, 2 of ``%r1<n>``."""
+    prefix = name.rstrip("0123456789")
+    splits = ((name[:at], name[at:]) for at in range(max(len(prefix), len(name) - 9), len(name)))
+    return [(head, int(tail)) for head, tail in splits if tail[0] != "0" or tail == "0"]
 
 
 def _symbols(operands: tuple[Operand, ...]) -> Iterator[str]:

@@ -126,7 +126,7 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
         parts = split_operands(text[1:-1].strip())
         base, offset = _address(parts[0], lookup) if parts else (Symbol(""), 0)
         return Memory(base, offset, tuple(parse_operand(part, lookup) for part in parts[1:]))
-    elif first in "{(":
+    elif first == "{" or (first == "(" and _encloses(text)):
         return Vector(tuple(parse_operand(part, lookup) for part in split_operands(text[1:-1].strip())))
     register = lookup(text)
     if register is not None:
@@ -158,6 +158,16 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
         return Symbol(base.name, offset)
     value = _constant(text)
     return Immediate(value) if value is not None else base
+
+
+def _encloses(text: str) -> bool:
+    """Whether the parenthesis that *text* starts with ends at its end: a list, not the start of a constant expression."""
+    depth = 0
+    for at, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0:
+            return at == len(text) - 1
+    return False
 
 
 def _address(text: str, lookup: Callable[[str], int | None]) -> tuple[Operand, int]:
@@ -202,6 +212,11 @@ def _constant(text: str) -> int | None:
     return _fold(tree.body)
 
 
+def _quotient(a: int, b: int) -> int:
+    """a / b rounded towards zero, as the assembler does."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
 def _fold(node: object) -> int | None:
     import ast
     import operator
@@ -218,8 +233,8 @@ def _fold(node: object) -> int | None:
     if isinstance(node, ast.BinOp):
         left, right = _fold(node.left), _fold(node.right)
         binary = {
-            ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-            ast.Mod: operator.mod, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+            ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: _quotient,
+            ast.Mod: lambda a, b: a - b * _quotient(a, b), ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
             ast.LShift: operator.lshift, ast.RShift: operator.rshift,
         }.get(type(node.op))  # fmt: skip
         if binary is None or left is None or right is None:
