@@ -82,7 +82,7 @@ def check_source(
         if function.declared_only or not function.instructions:
             continue
         broken = function.damaged or any(
-            t.kind in ("undefined-label", "duplicate-label") for t in function.troubles
+            t.kind in ("undefined-guard", "undefined-label", "duplicate-label") for t in function.troubles
         )
         if broken:
             continue

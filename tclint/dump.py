@@ -24,6 +24,7 @@ from tclint.analyses.groups import OPEN, OVERDUE, Depth, Groups
 from tclint.analyses.tensor_memory import ISSUED, TensorMemory
 from tclint.cfg import Edge, call_graph
 from tclint.dataflow import Analysis, LimitExceeded, Results
+from tclint.ir.inline import inline
 from tclint.ir.nodes import (
     Function,
     Immediate,
@@ -249,10 +250,10 @@ def _operand(function: Function, operand: Operand) -> str:
 def cfg(source: Source, *, dot: bool = False, entry: str | None = None) -> str:
     """The control-flow graph: blocks, edges with what decides them, dominators, loops, and who reaches what."""
     module, functions, notes = _load(source, entry)
-    models = [KernelModel(function, module) for function in functions]
+    models = _models(module, functions)
     if dot:
         return _cfg_dot("cfg", source, models, notes, lambda model: lambda block: ())
-    parts = [_lines([_header(source, model.function)], _cfg_lines(source, model)) for model in models]
+    parts = [_lines([_header(source, f, model)], _cfg_lines(source, model)) for f, model in models]
     return _lines(_notes(notes), ["\n".join(parts)])
 
 
@@ -301,15 +302,15 @@ def _condition(function: Function, edge: Edge) -> str:
 def _cfg_dot(
     name: str,
     source: Source,
-    models: Sequence[KernelModel],
+    models: Iterable[tuple[Function, KernelModel]],
     notes: list[str],
     extra: Callable[[KernelModel], Callable[[int], Iterable[str]]],
 ) -> str:
     """The graphs of all functions side by side; *extra* adds lines to the blocks of a function."""
     graph = _Dot(name, notes)
-    for number, model in enumerate(models):
+    for number, (function, model) in enumerate(models):
         more = extra(model)
-        graph.begin(f"cluster_{number}", _header(source, model.function))
+        graph.begin(f"cluster_{number}", _header(source, function, model))
         for b in range(len(model.cfg.blocks)):
             text = [_block(source, model, b), _reach(model, b), *more(b)]
             graph.node(f"f{number}b{b}", *text, style="solid" if b in model.cfg.rank else "dashed")
@@ -330,10 +331,10 @@ def states(source: Source, *, dot: bool = False, entry: str | None = None) -> st
     An analysis in whose solution nothing ever happens is left out.
     """
     module, functions, notes = _load(source, entry)
-    models = [KernelModel(function, module) for function in functions]
+    models = _models(module, functions)
     if dot:
         return _cfg_dot("states", source, models, notes, _entry_states)
-    parts = [_lines([_header(source, model.function)], _states_lines(source, model)) for model in models]
+    parts = [_lines([_header(source, f, model)], _states_lines(source, model)) for f, model in models]
     return _lines(_notes(notes), ["\n".join(parts)])
 
 
@@ -452,7 +453,9 @@ def _(analysis: TensorMemory, state: Any, model: KernelModel) -> str:
     def word(site: int, status: int) -> str:
         if status == ISSUED:
             return "in flight"
-        return "committed" if site in analysis.operations else "in flight, register used"
+        if site in analysis.operations:
+            return f"committed by {status - 1}"
+        return "in flight, register used"
 
     return _by_status(state, word)
 
@@ -494,9 +497,16 @@ def _unknown(entry: str, names: Iterable[str]) -> SourceError:
     return SourceError(f"there is no function {entry} in this file{hint}")
 
 
-def _header(source: Source, function: Function) -> str:
+def _models(module: Module, functions: Iterable[Function]) -> list[tuple[Function, KernelModel]]:
+    """Each function with its model as the checks see it: with its callees inside."""
+    return [(function, KernelModel(inline(function, module), module)) for function in functions]
+
+
+def _header(source: Source, function: Function, model: KernelModel | None = None) -> str:
     kind = ".entry" if function.entry else ".func"
     state = "declared only" if function.declared_only else f"{len(function.instructions)} instructions"
+    if model is not None and model.function is not function:
+        state += f" ({len(model.function.instructions)} with its callees inside)"
     broken = ", damaged by a syntax error" if function.damaged else ""
     directives = "".join(
         f" {name} {', '.join(map(str, numbers))}".rstrip() for name, numbers in function.directives.items()

@@ -13,6 +13,8 @@ from tclint.isa.target import Target
 NEWEST = (9, 5)
 """The newest .version that the ISA table was checked against (ptxas 13.5)."""
 
+_TROUBLES = {"undefined-register": "PX005", "undefined-guard": "PX005", "undefined-label": "PX006"}
+
 
 @module_check("PX001", "PX002", "PX003", "PX004", "PX005", "PX006")
 def refused(module: Module) -> Iterator[tuple[str, Hit]]:
@@ -55,13 +57,7 @@ def refused(module: Module) -> Iterator[tuple[str, Hit]]:
                 Hit(function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}"),
             )
         for trouble in function.troubles:
-            rule = (
-                "PX005"
-                if trouble.kind == "undefined-register"
-                else "PX006"
-                if trouble.kind == "undefined-label"
-                else ""
-            )
+            rule = _TROUBLES.get(trouble.kind)
             if rule:
                 span = (function.start + trouble.start, function.start + trouble.end)
                 yield rule, Hit(function=function, span=span, message=trouble.message)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tclint.ir.nodes import (
     Function,
+    Immediate,
     Instruction,
     Location,
     Memory,
@@ -73,7 +75,7 @@ def _words(text: str) -> list[str] | None:
 class _Scope:
     """One brace scope: the names declared in it, and what was looked up through it."""
 
-    __slots__ = ("known", "labels", "parent", "pending", "ranges", "tables", "variables")
+    __slots__ = ("absent", "known", "labels", "parent", "pending", "ranges", "tables", "variables")
 
     def __init__(self, parent: _Scope | None) -> None:
         self.parent = parent
@@ -82,7 +84,10 @@ class _Scope:
         self.labels: dict[str, int] = {}
         self.tables: dict[str, list[str]] = {}
         self.variables: set[str] = set()
-        self.pending: list[tuple[int, list[str | int]]] = []  # instructions and their labels, resolved or not
+        self.absent: set[str] = set()  # names that no register has
+        self.pending: dict[
+            str, list[tuple[int, int]]
+        ] = {}  # label -> instructions and which of their targets
 
 
 class _Builder:
@@ -97,6 +102,8 @@ class _Builder:
         self.missing: dict[str, bool] = {}
         self.uses: dict[tuple[str, str], Use] = {}
         self.calls: list[tuple[int, str]] = []
+        self.named = False  # whether the instruction being built names a symbol
+        self.targets: dict[int, list[int]] = {}
         self.places: dict[tuple[int, ...], Location] = {}
 
     # ------------------------------------------------------------ names
@@ -108,23 +115,25 @@ class _Builder:
 
     def _resolve(self, name: str) -> int | None:
         scope: _Scope | None = self.scope
-        splits: list[tuple[str, int]] | None = None
-        while scope is not None:
+        prefix = name.rstrip("0123456789")
+        digits = name[len(prefix) :]
+        while scope is not None and name not in scope.absent:
             register = scope.known.get(name)
             if register is not None:
                 break
-            if scope.ranges:
-                if splits is None:
-                    splits = _splits(name)
-                ranges = scope.ranges
-                kind = next((ranges[p][1] for p, n in splits if p in ranges and n < ranges[p][0]), None)
-                if kind is not None:
+            ranges = scope.ranges
+            if ranges and digits:
+                found = ranges.get(prefix)
+                if found is None or digits[0] == "0" != digits or len(digits) > 9 or int(digits) >= found[0]:
+                    found = _split(ranges, name, len(prefix))
+                if found is not None:
                     register = len(self.function.registers)
-                    self.function.registers.append(Register(name, kind))
+                    self.function.registers.append(Register(name, found[1]))
                     scope.known[name] = register
                     break
             scope = scope.parent
         else:
+            self.scope.absent.add(name)
             return None
         self.scope.known[name] = register
         return register
@@ -135,12 +144,17 @@ class _Builder:
             if space in ("reg", "sreg"):
                 if count:
                     self.scope.ranges[name] = (count, kind)
+                    self.scope.absent.clear()
                 elif name in self.scope.variables:
                     self.trouble(
-                        "duplicate-register", start, end, f"register {name} is declared twice in one scope"
+                        "duplicate-register",
+                        start,
+                        end,
+                        f"register {_quoted(name)} is declared twice in one scope",
                     )
                 else:
                     self.scope.variables.add(name)
+                    self.scope.absent.discard(name)
                     self.scope.known[name] = len(self.function.registers)
                     self.function.registers.append(Register(name, kind))
             else:
@@ -175,7 +189,7 @@ class _Builder:
                         "duplicate-label",
                         child.start_byte,
                         child.end_byte,
-                        f"label {name} is defined twice in one scope",
+                        f"label {_quoted(name)} is defined twice in one scope",
                     )
                 self.scope.labels[name] = len(instructions)
                 self.function.labels.setdefault(len(instructions), name)
@@ -189,30 +203,43 @@ class _Builder:
                     for name, count in _RANGED.findall(match[2]):
                         names.extend(f"{name}{i}" for i in range(int(count))) if count else names.append(name)
                     self.scope.tables[match[1]] = names
-            elif kind == "ERROR":
+            elif kind in ("ERROR", "unclosed"):
                 self.function.damaged = True
 
     def close(self) -> None:
         """Leave the present scope: resolve what its labels resolve and pass the rest outwards."""
-        scope = self.scope
-        parent = scope.parent
-        labels = scope.labels
-        for index, names in scope.pending:
-            if len(names) == 1 and names[0] in scope.tables:  # a table after its branch
-                names = [*scope.tables[str(names[0])]]
-            wanted = [labels.get(name, name) if isinstance(name, str) else name for name in names]
-            missing = [name for name in wanted if isinstance(name, str)]
-            if missing and parent is not None:
-                parent.pending.append((index, wanted))
-                continue
-            instruction = self.function.instructions[index]
-            instruction.targets = tuple(-1 if isinstance(at, str) else at for at in wanted)
-            for name in missing:
-                message = f"label {name} is not defined"
-                trouble = Trouble("undefined-label", instruction.start, instruction.end, message)
-                self.function.troubles.append(trouble)
+        scope, parent = self.scope, self.scope.parent
+        for name, names in scope.tables.items():  # a table after its branch
+            for index, _ in scope.pending.pop(name, ()):
+                self.jump(scope, index, names)
+        for name, at in scope.labels.items():
+            for index, slot in scope.pending.pop(name, ()):
+                self.targets[index][slot] = at
         if parent is not None:
+            # The smaller collection goes into the larger one, so that deep nesting stays linear.
+            small, large = sorted((scope.pending, parent.pending), key=len)
+            for name, waiting in small.items():
+                few, many = sorted((waiting, large.get(name, [])), key=len)
+                many += few
+                large[name] = many
+            parent.pending = large
             self.scope = parent
+            return
+        instructions = self.function.instructions
+        for index, targets in self.targets.items():
+            instructions[index].targets = tuple(targets)
+        missing = ((*where, name) for name, waiting in scope.pending.items() for where in waiting)
+        for index, _, name in sorted(missing):
+            self.report("undefined-label", instructions[index], f"label {_quoted(name)} is not defined")
+
+    def report(self, kind: str, instruction: Instruction, message: str) -> None:
+        self.function.troubles.append(Trouble(kind, instruction.start, instruction.end, message))
+
+    def jump(self, scope: _Scope, index: int, names: list[str]) -> None:
+        """Let the instruction at *index* wait for labels, which are looked up in *scope*."""
+        self.targets[index] = [-1] * len(names)
+        for slot, name in enumerate(names):
+            scope.pending.setdefault(name, []).append((index, slot))
 
     def location(self, node: Node) -> None:
         match = _LOC.match(self.text, node.start_byte, node.end_byte)
@@ -273,14 +300,8 @@ class _Builder:
             if operand is not None:
                 key += "r,"
             else:
-                operand = parse_operand(part, self.lookup)
-                key += (
-                    "r,"
-                    if isinstance(operand, int)
-                    else "S,"
-                    if isinstance(operand, Special)
-                    else shape(operand) + ","
-                )
+                operand, kind = self.operand(part)
+                key += kind
             operands.append(operand)
         use = self.uses.get((opcode, key))
         if use is None:
@@ -309,8 +330,30 @@ class _Builder:
         self.function.instructions.append(instruction)
         if use.flow:
             self.flow(index, instruction)
-        if "s" in key or "m" in key or "v" in key:
+        if self.named:
+            self.named = False
             self.symbols(instruction)
+
+    def operand(self, text: str) -> tuple[Operand, str]:
+        """An operand that is no register known by this spelling, and its kind as :meth:`use` reads it."""
+        first = text[:1]
+        if first == "%":
+            register = self._resolve(text)
+            if register is not None:
+                return register, "r,"
+        elif first == "[":
+            base, _, offset = text[1:-1].partition("+")
+            register = self.scope.known.get(base)
+            if register is not None and (not offset or (offset.isdigit() and offset[0] != "0")):
+                return Memory(register, int(offset) if offset else 0), "m,"
+        operand = parse_operand(text, self.lookup)
+        if isinstance(operand, int):
+            return operand, "r,"
+        if isinstance(operand, Special):
+            return operand, "S,"
+        if not isinstance(operand, Immediate):
+            self.named = self.named or next(_symbols((operand,)), None) is not None
+        return operand, shape(operand) + ","
 
     def use(self, opcode: str, key: str) -> Use:
         """The entry for an opcode over operands of one kind each."""
@@ -337,7 +380,9 @@ class _Builder:
             operand = operands[index]
             if isinstance(operand, int):
                 found.append(operand)
-            else:
+            elif isinstance(operand, Memory) and not operand.extras and isinstance(operand.base, int):
+                found.append(operand.base)
+            elif not isinstance(operand, Immediate):
                 found.extend(registers(operand))
         return tuple(found)
 
@@ -345,7 +390,7 @@ class _Builder:
         flow = instruction.flow
         operands = instruction.operands
         if flow == "branch" and operands and isinstance(operands[-1], Symbol):
-            self.scope.pending.append((index, [operands[-1].name]))
+            self.jump(self.scope, index, [operands[-1].name])
         elif flow == "branch-table" and operands and isinstance(operands[-1], Symbol):
             name = operands[-1].name
             scope: _Scope | None = self.scope
@@ -353,7 +398,7 @@ class _Builder:
                 scope = scope.parent
             # The names of a table are looked up where it stands.
             owner = scope or self.scope
-            owner.pending.append((index, [*owner.tables.get(name, (name,))]))
+            self.jump(owner, index, owner.tables.get(name, [name]))
 
     def symbols(self, instruction: Instruction) -> None:
         """Note the names that nothing declares; branch targets are resolved elsewhere."""
@@ -365,14 +410,22 @@ class _Builder:
     def undefined(self, name: str, start: int, end: int) -> None:
         if name not in self.missing:
             self.missing[name] = True
-            self.trouble("undefined-register", start, end, f"register {name} is not declared")
+            self.trouble("undefined-guard", start, end, f"register {_quoted(name)} is not declared")
 
 
-def _splits(name: str) -> list[tuple[str, int]]:
-    """The ranges that may declare *name*, and its number in each: ``%r12`` is number 12 of ``%r<n>``, 2 of ``%r1<n>``."""
-    prefix = name.rstrip("0123456789")
-    splits = ((name[:at], name[at:]) for at in range(max(len(prefix), len(name) - 9), len(name)))
-    return [(head, int(tail)) for head, tail in splits if tail[0] != "0" or tail == "0"]
+def _quoted(name: str) -> str:
+    """*name* as a message shows it."""
+    return name if len(name) <= 60 else name[:60] + "…"
+
+
+def _split(ranges: dict[str, tuple[int, str]], name: str, first: int) -> tuple[int, str] | None:
+    """The range whose own name ends in digits that declares *name*: ``%r12`` is number 2 of ``%r1<9>``."""
+    for at in range(max(first + 1, len(name) - 9), len(name)):
+        found = ranges.get(name[:at])
+        short = at > len(name) - 10 and (name[at] != "0" or at == len(name) - 1)
+        if found is not None and short and int(name[at:]) < found[0]:
+            return found
+    return None
 
 
 def _symbols(operands: tuple[Operand, ...]) -> Iterator[str]:
@@ -387,8 +440,13 @@ def _symbols(operands: tuple[Operand, ...]) -> Iterator[str]:
             yield from _symbols((operand.first, operand.second))
 
 
-def _declared(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
+@lru_cache(maxsize=1024)
+def _declared(text: str) -> tuple[tuple[str, str, str, int, Variable], ...]:
     """``(space, type, name, count of a range or 0, variable)`` for each declarator of a declaration."""
+    return tuple(_declarators(text))
+
+
+def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
     text = clean(text) if "/" in text else text
     match = _DECLARATION.match(text)
     if not match:
@@ -466,7 +524,9 @@ def build(tree: Tree, data: bytes, isa: Table | None = None) -> Module:
             if name and (name[0].isalpha() or name[0] in "%_$"):
                 word = "register" if name.startswith("%") else "name"
                 function.troubles.append(
-                    Trouble("undefined-register", ins.start, ins.end, f"{word} {name} is not declared")
+                    Trouble(
+                        "undefined-register", ins.start, ins.end, f"{word} {_quoted(name)} is not declared"
+                    )
                 )
     return module
 

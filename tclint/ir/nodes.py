@@ -255,7 +255,7 @@ class Trouble(NamedTuple):
     """Something in a function that the assembler would refuse, found while building it."""
 
     kind: str
-    """``undefined-register``, ``undefined-label``, ``duplicate-label``, ``duplicate-register``"""
+    """``undefined-register``, ``undefined-guard``, ``undefined-label``, ``duplicate-label``, ``duplicate-register``"""
     start: int
     end: int
     message: str
