@@ -21,6 +21,7 @@ from tclint import analyses
 from tclint.analyses import threads as T
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import OPEN, OVERDUE, Depth, Groups
+from tclint.analyses.liveness import LoadLiveness
 from tclint.analyses.tensor_memory import ISSUED, TensorMemory
 from tclint.cfg import Edge, call_graph
 from tclint.dataflow import Analysis, LimitExceeded, Results
@@ -451,13 +452,15 @@ def _(analysis: WgmmaFences, state: Any, model: KernelModel) -> str:
 @describe.register
 def _(analysis: TensorMemory, state: Any, model: KernelModel) -> str:
     def word(site: int, status: int) -> str:
-        if status == ISSUED:
-            return "in flight"
-        if site in analysis.operations:
-            return f"committed by {status - 1}"
-        return "in flight, register used"
+        return "in flight" if status == ISSUED else f"committed by {status - 1}"
 
     return _by_status(state, word)
+
+
+@describe.register
+def _(analysis: LoadLiveness, state: Any, model: KernelModel) -> str:
+    registers = [register for register, bit in analysis.bits.items() if state & bit]
+    return f"loaded and still read: {_registers(model.function, registers) or 'nothing'}"
 
 
 def _by_status(facts: Iterable[tuple[int, int]], word: Callable[[int, int], str]) -> str:

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from tclint.analyses.values import Values
 from tclint.cfg import CFG
-from tclint.dataflow import EXIT, Analysis, Path, Results, Survey, find_path, solve
+from tclint.dataflow import Analysis, Path, Results, Survey, find_path, solve
+from tclint.finding import Confidence
 from tclint.ir.nodes import Function, Instruction, Module, Operand
 from tclint.views import Views
 
@@ -97,21 +98,29 @@ class KernelModel:
         results: Results[Any],
         step: Callable[[Any, int, Instruction], Hashable],
         goal: Callable[[Any, int], bool],
-        to: int,
+        to: Iterable[int],
     ) -> Path | None:
         """A path from *start* on which the fact lives until *goal*, taken by the threads that execute *start*.
 
-        *to* is the instruction at which *goal* can be met, or ``EXIT``.
+        *to* are the instructions at which *goal* can be met; none: where the
+        function is left.
         """
         relevant: Sequence[Sequence[int]] = results.relevant
-        goals: Iterable[int]
-        if to == EXIT:
-            goals = self.cfg.exits | self.views.dispatchers
-        else:
-            block = self.cfg.block_of[to]
-            goals = (block,)
-            if to not in relevant[block]:  # goal is asked there although the analysis does not change
-                merged = list(relevant)
-                merged[block] = sorted({*merged[block], to})
-                relevant = merged
-        return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal, goals)
+        goals = {self.cfg.block_of[site] for site in to} or self.cfg.exits | self.views.dispatchers
+        merged: list[Sequence[int]] | None = None
+        for site in to:  # goal is asked there although the analysis does not change
+            block = self.cfg.block_of[site]
+            if site not in relevant[block]:
+                relevant = merged = merged or list(relevant)
+                merged[block] = sorted({*merged[block], site})
+        analysis, entry = results.analysis, results.entry
+
+        def alive(block: int) -> bool:
+            return analysis.mentions(entry[block], start)
+
+        return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive)
+
+    def confidence(self, path: Path, start: int) -> Confidence | None:
+        """Lowered by a step when the path passes a call whose body is not known; None: the rule's own."""
+        calls = any(self.instruction(i).flow == "call" for i in path.sites(self.cfg, start))
+        return Confidence.MEDIUM if calls else None

@@ -26,6 +26,11 @@ class View:
     threads: int
     facts: Facts = field(default_factory=Facts)
 
+    def lasting(self, values: Values) -> Facts:
+        """The facts that hold for the whole life of a thread."""
+        passing = {p for p, _ in values.fragile(self.facts)}
+        return Facts((p, v) for p, v in self.facts.items() if p not in passing) if passing else self.facts
+
     def role(self, count: int) -> str:
         """The threads in words: ``warps 4-7``."""
         return T.describe(self.threads, count)
@@ -37,6 +42,9 @@ class Views:
     def __init__(self, cfg: CFG, values: Values) -> None:
         self.cfg = cfg
         self.values = values
+        self._views: dict[int, View] = {}
+        self._takes: dict[tuple[int, Edge], bool] = {}
+        self._executes: dict[tuple[int, int], bool | None] = {}
 
     def edge_value(self, edge: Edge) -> int | None:
         """The predicate value that decides *edge*, or None when nothing does."""
@@ -92,8 +100,41 @@ class Views:
             work = sorted(set(changed), key=lambda b: cfg.rank[b])
         return reach
 
+    def takes(self, site: int, edge: Edge) -> bool:
+        """Whether a thread that has executed *site* may ever take *edge*."""
+        key = (site, edge)
+        found = self._takes.get(key)
+        if found is None:
+            p = self.edge_value(edge)
+            found = self._takes[key] = p is None or self._holds(site, p, edge.value) is not False
+        return found
+
+    def executes(self, site: int, at: int) -> bool | None:
+        """Whether a thread that has executed *site* executes the guarded instruction *at* when it comes there."""
+        key = (site, at)
+        if key not in self._executes:
+            instruction = self.cfg.function.instructions[at]
+            p = self.values.before(instruction.guard, at)
+            self._executes[key] = self._holds(site, p, not instruction.negated)
+        return self._executes[key]
+
+    def _holds(self, site: int, p: int, truth: bool) -> bool | None:
+        """Whether *p* is *truth* in the threads that executed *site*, by what stays true of them."""
+        view, values = self.at(site), self.values
+        decided = values.decide(p, view.lasting(values))
+        if decided is not None:
+            return decided is truth
+        if not view.threads & values.may(p, truth):
+            return False
+        return None if view.threads & values.may(p, not truth) else True
+
     def at(self, site: int) -> View:
         """The view of the threads that execute instruction *site*, its guard held true."""
+        if site not in self._views:
+            self._views[site] = self._at(site)
+        return self._views[site]
+
+    def _at(self, site: int) -> View:
         cfg, values = self.cfg, self.values
         if site < 0:
             return View(T.full(values.threads))

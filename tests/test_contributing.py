@@ -19,7 +19,10 @@ from typing import NamedTuple
 import pytest
 from conftest import PACKAGE, ROOT
 
-COPIED = ("tclint", "rules", "queries", "fixtures", "tests", "pyproject.toml", "CONTRIBUTING.md", "README.md")
+COPIED = (
+    *("tclint", "rules", "queries", "fixtures", "tests", "benchmarks"),
+    *("pyproject.toml", "CONTRIBUTING.md", "README.md"),
+)
 
 
 class Block(NamedTuple):
@@ -123,7 +126,8 @@ def test_walkthrough(heading: str, project: Path) -> None:
 
 
 def test_there_are_walkthroughs_and_each_is_checked_by_a_command() -> None:
-    assert "Add an output format" in WALKTHROUGHS
+    subjects = ("an instruction", "a rule", "an analysis", "an output format")
+    assert list(WALKTHROUGHS) == [f"Add {subject}" for subject in subjects]
     for heading, blocks in WALKTHROUGHS.items():
         assert any(block.language == "console" for block in blocks), heading
 

@@ -139,8 +139,30 @@ class Groups(Analysis[State]):
             kept |= {c for c in made if c[0] != c[2]}
         return (facts, kept) if kept != copies else state
 
+    def guarded(self, state: State, after: State, at: int) -> State:
+        executes = self.model.views.executes
+        kept = {f for f in state[0] if f in after[0] or executes(f[0], at) is not True}
+        made = {f for f in after[0] if f in state[0] or f[0] == at or executes(f[0], at) is not False}
+        return frozenset(kept | made), state[1] | after[1]
+
     def edge(self, state: State, edge: Edge) -> State:
-        return EMPTY if edge.source in self.model.views.dispatchers else state
+        facts, copies = state
+        if not facts:
+            return state
+        views = self.model.views
+        if edge.source in views.dispatchers:
+            return EMPTY
+        if edge.predicate < 0:
+            return state
+        gone = {f for f in facts if not views.takes(f[0], edge)}
+        if not gone:
+            return state
+        left = facts - gone
+        still = {s for s, _ in left}
+        return left, frozenset(c for c in copies if c[1] in still)
+
+    def mentions(self, state: State, site: int) -> bool:
+        return any(f[0] == site for f in state[0])
 
     def only(self, state: State, site: int) -> State | None:
         """*state* as far as it is about the operation *site*; None when that has ended."""

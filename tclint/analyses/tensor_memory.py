@@ -7,19 +7,18 @@ thread names has been waited for, or a CTA barrier passes that news on.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from tclint.analyses import threads as T
 from tclint.cfg import Edge
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
 from tclint.model import KernelModel
 
-__all__ = ["ISSUED", "USED", "Range", "TensorMemory"]
+__all__ = ["ISSUED", "Range", "TensorMemory"]
 
 ISSUED = 0
 """Nothing has been done about it."""
-USED = 1
-"""A load of which a register was used: it has completed in practice, not by the letter of the ISA."""
-
 State = frozenset[tuple[int, int]]
 """``(site, status)``. The status of an MMA, copy or shift that a commit tracks is that commit's site plus one."""
 
@@ -90,9 +89,9 @@ class TensorMemory(Analysis[State]):
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if state and self.filled and instruction.group != "tcgen05.ld":
-            used = {s for r in instruction.reads for s in self.filled.get(r, ()) if (s, ISSUED) in state}
-            if used:
-                state = frozenset((s, USED if s in used else status) for s, status in state)
+            # A use waits for the load in hardware; what the ISA says of it is one note (9.7.16.6.4.5).
+            used = {(s, ISSUED) for r in instruction.reads for s in self.filled.get(r, ())}
+            state = state - used if used else state
         event, group = instruction.event, instruction.group
         if event == "issue" and group in ("tcgen05", "tcgen05.ld", "tcgen05.st"):
             return frozenset(f for f in state if f[0] != at or group == "tcgen05") | {(at, ISSUED)}
@@ -103,7 +102,7 @@ class TensorMemory(Analysis[State]):
             pair = self._pair[at]
             tracked = {s for s, _ in state if s in self.operations and self._pair[s] == pair}
             left = frozenset(f for f in state if f[1] != ISSUED or f[0] not in tracked)
-            return left | {(s, at + 1) for s in tracked}
+            return left | {(s, at + 1) for s in tracked if s in self.compared}
         if event == "mbarrier-wait":
             committed = [f for f in state if f[0] in self.operations and f[1] != ISSUED]
             seen = {s for s, status in committed if self._observes(at, status - 1)}
@@ -122,8 +121,26 @@ class TensorMemory(Analysis[State]):
             self._same[key] = a is None or b is None or model.values.apart(a, 8, b, 8) is not True
         return self._same[key]
 
+    def guarded(self, state: State, after: State, at: int) -> State:
+        executes = self.model.views.executes
+        kept = {f for f in state if f in after or executes(f[0], at) is not True}
+        return frozenset(
+            kept | {f for f in after if f in state or f[0] == at or executes(f[0], at) is not False}
+        )
+
     def edge(self, state: State, edge: Edge) -> State:
-        return frozenset() if state and edge.source in self.model.views.dispatchers else state
+        if not state:
+            return state
+        views = self.model.views
+        if edge.source in views.dispatchers:
+            return frozenset()
+        if edge.predicate < 0:
+            return state
+        gone = [f for f in state if not views.takes(f[0], edge)]
+        return state.difference(gone) if gone else state
+
+    def mentions(self, state: State, site: int) -> bool:
+        return any(f[0] == site for f in state)
 
     def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
         """One operation followed along a path; None when it has ended, or is issued anew."""
@@ -131,6 +148,21 @@ class TensorMemory(Analysis[State]):
             return None
         after = frozenset(f for f in self.transfer(state, at, instruction) if f[0] == site)
         return after or None
+
+    @cached_property
+    def compared(self) -> frozenset[int]:
+        """The operations whose result some load or store of the function may be proven to touch."""
+        terms = set()
+        for site in self.loads | self.stores:
+            columns = self.range(site, "taddr")
+            if columns is not None:
+                terms.add(self.model.values.linear(columns.start)[0])
+        return frozenset(
+            site
+            for site in self.operations
+            if (columns := self.range(site, "d")) is not None
+            and self.model.values.linear(columns.start)[0] in terms
+        )
 
     # ------------------------------------------------------------ addresses
 

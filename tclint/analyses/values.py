@@ -318,7 +318,7 @@ class Values:
     def _computed(self, instruction: Instruction, at: int, register: int) -> int:
         match = instruction.match
         unknown = ("unknown", at, register)
-        if match is None:
+        if match is None or match.problem:
             return self._node(*unknown)
         form, operands = match.form, instruction.operands
         if form.event == "elect":

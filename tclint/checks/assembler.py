@@ -57,7 +57,7 @@ def refused(module: Module) -> Iterator[tuple[str, Hit]]:
                 Hit(function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}"),
             )
         for trouble in function.troubles:
-            rule = _TROUBLES.get(trouble.kind)
+            rule = _TROUBLES.get(trouble.kind, "")
             if rule:
                 span = (function.start + trouble.start, function.start + trouble.end)
                 yield rule, Hit(function=function, span=span, message=trouble.message)

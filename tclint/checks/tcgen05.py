@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from tclint.analyses import threads as T
+from tclint.analyses.liveness import LoadLiveness
 from tclint.analyses.tensor_memory import ISSUED, State, TensorMemory
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path, Results
 from tclint.finding import Confidence
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
-
-_TRIES = 6
 
 
 def _name(model: KernelModel, site: int) -> str:
@@ -35,10 +35,23 @@ def _follow(
     def goal(state: State, i: int) -> bool:
         return i == use and any(status in wanted for _, status in state)
 
-    return model.path(site, frozenset(((site, ISSUED),)), results, step, goal, use)
+    return model.path(site, frozenset(((site, ISSUED),)), results, step, goal, (use,))
 
 
 _SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
+_TRIES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An instruction that must not meet an operation while that is outstanding."""
+
+    rule: str
+    site: int
+    what: str
+    """What is outstanding: ``ld``, ``st`` or ``op``."""
+    message: str
+    help: str
 
 
 @check("TC001", "TC002", "TC003", "TC004", needs="tcgen05")
@@ -46,60 +59,89 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Tensor memory used again, or released to other threads, while an operation on it is outstanding (9.7.16.6.4).
 
     A missing wait shows at every later use: each operation is reported for
-    the first of them.
+    the one that is nearest on a path.
     """
     if not model.sites("issue"):
         return
     tmem, results = model.solved(TensorMemory)
-    reported: set[tuple[str, int]] = set()
+    candidates: dict[int, dict[int, _Candidate]] = {}
     for b in model.cfg.order:
         for i, state in results.walk(b):
             if not state:
                 continue
             instruction = model.instruction(i)
             if instruction.event in _SIGNALS and not instruction.opcode.startswith("bar.warp"):
-                for sites, what in ((tmem.loads, "ld"), (tmem.stores, "st")):
-                    outstanding = sorted(
-                        s
-                        for s, status in state
-                        if s in sites and status == ISSUED and (what, s) not in reported
-                    )
-                    hit = _signalled(model, tmem, results, i, outstanding, what) if outstanding else None
-                    if hit is not None:
-                        if hit.confidence is None:
-                            reported.update((what, s) for s in outstanding)
-                        yield "TC002", hit
+                for site, candidate in _signalled(tmem, state, i):
+                    candidates.setdefault(site, {})[i] = candidate
             elif instruction.event == "tmem-dealloc" or (
                 instruction.event == "issue" and instruction.group.startswith("tcgen05")
             ):
-                for rule, cause, site, status, message, remedy in _conflicts(
-                    model, tmem, state, i, instruction
-                ):
-                    if (cause, site) in reported:
-                        continue
-                    path = _follow(model, tmem, results, site, i, frozenset((status,)))
-                    if path is None:
-                        continue
-                    reported.add((cause, site))
-                    role = tmem.role_of(path.threads)
-                    yield (
-                        rule,
-                        Hit(
-                            site=i,
-                            message=message,
-                            steps=(
-                                Mark(site, f"{_name(model, site)} starts", role=role),
-                                Mark(i, f"{_name(model, i)} on the same columns", role=role),
-                            ),
-                            help=remedy,
-                        ),
-                    )
+                for site, candidate in _conflicts(model, tmem, state, i, instruction):
+                    candidates.setdefault(site, {}).setdefault(i, candidate)
+    found: dict[tuple[str, int, bool], tuple[_Candidate, Path, list[int]]] = {}
+    for site in sorted(candidates):
+        nearest = _nearest(model, tmem, results, site, candidates[site])
+        if nearest is not None:
+            candidate, path, doubtful = nearest
+            key = (candidate.rule + candidate.what, candidate.site, doubtful)
+            found.setdefault(key, (candidate, path, []))[2].append(site)
+    for (_, end, doubtful), (candidate, path, sites) in found.items():
+        role = tmem.role_of(path.threads)
+        then = (
+            "other threads may go on from here"
+            if candidate.rule == "TC002"
+            else f"{_name(model, end)} on the same columns"
+        )
+        yield (
+            candidate.rule,
+            Hit(
+                site=end,
+                message=candidate.message,
+                steps=(
+                    Mark(sites[0], f"{_name(model, sites[0])} starts", role=role),
+                    Mark(end, then, role=role),
+                ),
+                count=len(sites),
+                help=candidate.help,
+                confidence=Confidence.LOW if doubtful else model.confidence(path, sites[0]),
+            ),
+        )
+
+
+def _nearest(
+    model: KernelModel,
+    tmem: TensorMemory,
+    results: Results[State],
+    site: int,
+    candidates: dict[int, _Candidate],
+) -> tuple[_Candidate, Path, bool] | None:
+    """The candidate that an operation meets first on a feasible path; a certain one before a doubtful one."""
+    left = dict(candidates)
+    doubtful: tuple[_Candidate, Path, bool] | None = None
+
+    def step(state: State, i: int, instruction: Instruction) -> State | None:
+        return tmem.follow(site, state, i, instruction)
+
+    def goal(state: State, i: int) -> bool:
+        return i in left
+
+    for _ in range(_TRIES):
+        if not left:
+            break
+        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, left)
+        if path is None:
+            break
+        candidate = left.pop(path.end)
+        if not _doubtful(model, tmem, candidate, site, path):
+            return candidate, path, False
+        doubtful = doubtful or (candidate, path, True)
+    return doubtful
 
 
 def _conflicts(
     model: KernelModel, tmem: TensorMemory, state: State, i: int, instruction: Instruction
-) -> Iterator[tuple[str, str, int, int, str, str]]:
-    """``(rule, kind of the outstanding operation, the operation, its status, message, remedy)``."""
+) -> Iterator[tuple[int, _Candidate]]:
+    """The outstanding operations on columns that *instruction* uses too."""
     group = instruction.group
     dealloc = instruction.event == "tmem-dealloc"
     if dealloc or group in ("tcgen05.ld", "tcgen05.st"):
@@ -114,72 +156,74 @@ def _conflicts(
             mine = tmem.range(site, "taddr")
             # An instruction that takes the loaded registers waits for the load by itself.
             taken = any(site in tmem.filled.get(r, ()) for r in instruction.reads)
-            if status == ISSUED and not taken and any(writes and tmem.meet(mine, r) for r, writes in ranges):
-                yield (
-                    "TC003", "ld", site, ISSUED,
-                    "overwrites columns of tensor memory that an earlier tcgen05.ld may still be reading",
-                    "add tcgen05.wait::ld.sync.aligned before this instruction",
-                )  # fmt: skip
+            if not taken and any(writes and tmem.meet(mine, r) for r, writes in ranges):
+                message = (
+                    "overwrites columns of tensor memory that an earlier tcgen05.ld may still be reading"
+                )
+                yield site, _Candidate("TC003", i, "ld", message, _WAIT.format("ld"))
         elif site in tmem.stores:
             mine = tmem.range(site, "taddr")
-            if any(tmem.meet(mine, r) for r, _ in ranges) and group != "tcgen05.st":
-                yield (
-                    "TC004", "st", site, ISSUED,
-                    "uses columns of tensor memory that an earlier tcgen05.st may not have written yet",
-                    "add tcgen05.wait::st.sync.aligned before this instruction",
-                )  # fmt: skip
+            if group != "tcgen05.st" and any(tmem.meet(mine, r) for r, _ in ranges):
+                message = "uses columns of tensor memory that an earlier tcgen05.st may not have written yet"
+                yield site, _Candidate("TC004", i, "st", message, _WAIT.format("st"))
         elif group in ("tcgen05.ld", "tcgen05.st"):
             mine = tmem.range(site, "d")
             if any(tmem.meet(mine, r) for r, _ in ranges):
                 what = "has not been waited for" if status else "was never committed"
-                yield (
-                    "TC001", "op", site, status,
-                    f"accesses the result of {_name(model, site)} in tensor memory before it is complete: it {what}",
-                    "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction",
-                )  # fmt: skip
+                message = f"accesses the result of {_name(model, site)} in tensor memory before it is complete: it {what}"
+                remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
+                yield site, _Candidate("TC001", i, "op", message, remedy)
 
 
-def _signalled(
-    model: KernelModel, tmem: TensorMemory, results: Results[State], i: int, outstanding: list[int], what: str
-) -> Hit | None:
-    for site in sorted(outstanding, reverse=True)[:_TRIES]:
-        path = _follow(model, tmem, results, site, i, frozenset((ISSUED,)))
-        if path is not None:
-            break
-    else:
-        return None
+_WAIT = "add tcgen05.wait::{}.sync.aligned before this instruction"
+
+
+def _signalled(tmem: TensorMemory, state: State, i: int) -> Iterator[tuple[int, _Candidate]]:
+    """The loads and stores that are outstanding where other threads are told to go on."""
+    for site, _ in sorted(state):
+        what = "ld" if site in tmem.loads else "st" if site in tmem.stores else ""
+        if what:
+            done = "read" if what == "ld" else "written"
+            message = (
+                f"lets other threads go on while a tcgen05.{what} of this thread is outstanding: "
+                f"its tensor memory may not have been {done} yet"
+            )
+            yield site, _Candidate("TC002", i, what, message, _WAIT.format(what))
+
+
+def _doubtful(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: int, path: Path) -> bool:
+    """Whether the finding rests on a guess about what the signal is for, or harms nobody."""
+    if candidate.what == "ld" and not _live(model, site, candidate.site):
+        return True  # nobody will read what it loads
+    if candidate.rule != "TC002":
+        return False
     # A barrier that protects something else makes a load late, not wrong; an arrival releases the tensor memory itself.
-    barrier = model.instruction(i).event != "mbarrier-arrive"
-    doubtful = (
-        not _others_use(model, tmem, path.threads)
-        or (barrier and what == "ld")
-        or _released_later(model, site, i, f"tcgen05.{what}")
+    barrier = model.instruction(candidate.site).event != "mbarrier-arrive"
+    return (
+        (barrier and candidate.what == "ld")
+        or not _others_use(model, tmem, path.threads, candidate.site)
+        or _released_later(model, site, candidate.site, f"tcgen05.{candidate.what}")
     )
-    role = tmem.role_of(path.threads)
-    done = "read" if what == "ld" else "written"
-    return Hit(
-        site=i,
-        message=f"lets other threads go on while a tcgen05.{what} of this thread is outstanding: "
-        f"its tensor memory may not have been {done} yet",
-        steps=(
-            Mark(site, f"tcgen05.{what} starts", role=role),
-            Mark(i, "other threads may go on from here", role=role),
-        ),
-        count=len(outstanding),
-        help=f"add tcgen05.wait::{what}.sync.aligned (and tcgen05.fence::before_thread_sync) before this instruction",
-        confidence=Confidence.LOW if doubtful else None,
-    )
+
+
+def _live(model: KernelModel, load: int, at: int) -> bool:
+    """Whether a register that *load* fills is read after *at*."""
+    liveness, results = model.solved(LoadLiveness)
+    return bool(results.before(at) & liveness.of_load.get(load, 0))
 
 
 def _released_later(model: KernelModel, site: int, signal: int, group: str) -> bool:
     """Whether every way on from *signal* waits for *group* and then arrives again: that arrival is the release.
 
     The first one may then be about something else, such as the buffer that
-    the values came from.
+    the values came from. A thread that first waits for others has handed over
+    what it had.
     """
     cfg, instructions = model.cfg, model.function.instructions
 
-    def first(start: int, wanted: Callable[[Instruction], bool]) -> tuple[list[int], bool]:
+    def first(
+        start: int, wanted: Callable[[Instruction], bool], barred: str | None
+    ) -> tuple[list[int], bool]:
         """The nearest wanted instructions on all ways from *start*, and whether some way has none."""
         found: list[int] = []
         escapes = False
@@ -191,7 +235,7 @@ def _released_later(model: KernelModel, site: int, signal: int, group: str) -> b
                 if wanted(instructions[i]):
                     found.append(i)
                     break
-                if i == site:
+                if i == site or instructions[i].event == barred:
                     escapes = True
                     break
             else:
@@ -202,20 +246,38 @@ def _released_later(model: KernelModel, site: int, signal: int, group: str) -> b
                         work.append((edge.target, cfg.blocks[edge.target].start))
         return found, escapes
 
-    waits, escapes = first(signal, lambda ins: ins.event == "wait" and ins.group == group)
+    waits, escapes = first(signal, lambda ins: ins.event == "wait" and ins.group == group, "mbarrier-wait")
     if escapes or not waits:
         return False
-    return all(first(w, lambda ins: ins.event == "mbarrier-arrive")[0] for w in waits)
+    return all(first(w, lambda ins: ins.event == "mbarrier-arrive", None)[0] for w in waits)
 
 
-def _others_use(model: KernelModel, tmem: TensorMemory, threads: int) -> bool:
-    """Whether threads other than *threads* use tensor memory at all."""
+def _others_use(model: KernelModel, tmem: TensorMemory, threads: int, signal: int) -> bool:
+    """Whether threads other than *threads* use tensor memory at all.
+
+    Where roles are not told apart by the thread index, an operation that lies
+    neither before nor behind the signal is another role's.
+    """
+    cfg = model.cfg
     every = T.full(model.values.threads)
-    for site in (*tmem.operations, *tmem.stores, *tmem.loads):
-        reach = model.views.at(site).threads
-        if reach & ~threads & every:
-            return True
-    return False
+    operations = (*tmem.operations, *tmem.stores, *tmem.loads)
+    if threads & every != every:
+        return any(model.views.at(site).threads & ~threads & every for site in operations)
+    here = cfg.block_of[signal]
+    related = _reachable(here, lambda b: [e.target for e in cfg.successors[b]])
+    related |= _reachable(here, lambda b: [e.source for e in cfg.predecessors[b]])
+    return any(cfg.block_of[site] not in related for site in operations)
+
+
+def _reachable(start: int, neighbours: Callable[[int], list[int]]) -> set[int]:
+    found = {start}
+    work = [start]
+    while work:
+        for b in neighbours(work.pop()):
+            if b not in found:
+                found.add(b)
+                work.append(b)
+    return found
 
 
 @check("TC005", needs="tcgen05")
@@ -242,7 +304,7 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         def goal(state: State, i: int) -> bool:
             return i == EXIT
 
-        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, EXIT)
+        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, ())
         if path is not None:
             found.setdefault(tuple(e.target for e in path.edges[-3:]), []).append((site, path))
     for group in found.values():

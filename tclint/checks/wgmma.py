@@ -183,6 +183,7 @@ def _finding(
         steps=tuple(steps),
         count=count,
         help=remedy,
+        confidence=model.confidence(path, site),
     )
 
 
@@ -208,7 +209,7 @@ def _witness(
         return i == use and (direct or any(c[0] == register for c in state[1]))
 
     start: State = (frozenset(((site, OPEN),)), frozenset())
-    path = model.path(site, start, results, step, goal, use)
+    path = model.path(site, start, results, step, goal, (use,))
     return None if path is None else (site, path)
 
 
@@ -222,7 +223,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for b in model.cfg.order:
         for i, (unfenced, dirty) in results.walk(b):
             instruction = model.instruction(i)
-            if instruction.event != "issue":
+            if i not in fences.uses:
                 continue
             wanted = fences.uses[i]
             if unfenced and model.function.entry:
@@ -230,7 +231,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 def arrives(state: FenceState, at: int, i: int = i) -> bool:
                     return at == i and state[0]
 
-                if not entered and model.path(-1, (True, 0), results, fences.alive, arrives, i):
+                if not entered and model.path(-1, (True, 0), results, fences.alive, arrives, (i,)):
                     entered = True
                     yield (
                         "WG002",
@@ -292,7 +293,7 @@ def _dirtied(
             results,
             fences.alive,
             lambda s, at: at == site and bool(s[1] & bad),
-            site,
+            (site,),
         )
         if path:
             return access, fences.register(bit)

@@ -53,9 +53,21 @@ class Analysis(Generic[D]):
         """The state after *instruction* (before it when backward), its guard taken as true."""
         raise NotImplementedError
 
+    def guarded(self, state: D, after: D, at: int) -> D:
+        """The state after a guarded instruction, between *state* before it and *after* it when it executed.
+
+        The default joins both; an analysis whose facts know their threads
+        ends those whose threads execute the instruction for certain.
+        """
+        return self.join(state, after)
+
     def edge(self, state: D, edge: Edge) -> D:
         """The state as it passes *edge*."""
         return state
+
+    def mentions(self, state: D, site: int) -> bool:
+        """Whether *state* may hold a fact made at instruction *site*."""
+        return True
 
 
 class Results(Generic[D]):
@@ -103,7 +115,7 @@ class Results(Generic[D]):
 
 def _step(analysis: Analysis[D], state: D, at: int, instruction: Instruction) -> D:
     after = analysis.transfer(state, at, instruction)
-    return analysis.join(state, after) if instruction.guard >= 0 and after != state else after
+    return analysis.guarded(state, after, at) if instruction.guard >= 0 and after != state else after
 
 
 def solve(analysis: Analysis[D], cfg: CFG, visits_per_block: int = 200) -> Results[D]:

@@ -76,8 +76,11 @@ class Survey:
             found = self._guards[site] = tuple(set(leaves))
         return found
 
-    def region(self, start: int, goals: Iterable[int]) -> dict[int, int]:
-        """The blocks on the ways from block *start* to a block of *goals*, and how many edges each is away from one."""
+    def region(self, start: int, goals: Iterable[int], alive: Callable[[int], bool]) -> dict[int, int]:
+        """The blocks on the ways from block *start* to a block of *goals*, and how many edges each is away from one.
+
+        Only blocks that the fact is *alive* in, as the solver has it, count.
+        """
         cfg = self.cfg
         distance: dict[int, int] = {}
         layer = list(goals)
@@ -87,7 +90,8 @@ class Survey:
             for b in layer:
                 if b not in distance:
                     distance[b] = depth
-                    following.extend(e.source for e in cfg.predecessors[b] if e.source not in distance)
+                    if alive(b) or (b == start and depth == 0):
+                        following.extend(e.source for e in cfg.predecessors[b] if e.source not in distance)
             layer = following
             depth += 1
         forward: dict[int, int] = {}
@@ -140,6 +144,7 @@ def find_path(
     step: Callable[[Hashable, int, Instruction], Hashable],
     goal: Callable[[Hashable, int], bool],
     goals: Iterable[int],
+    alive: Callable[[int], bool] = lambda block: True,
     budget: int = 500,
 ) -> Path | None:
     """A feasible path from just after instruction *start* on which the fact lives and *goal* is met.
@@ -157,7 +162,7 @@ def find_path(
     queue: list[tuple[int, int, int, int, Hashable, Facts, int, int]] = []
     trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []  # parent, edge taken, changes on the way
     seen: dict[tuple[int, int, Hashable], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
-    region = survey.region(first, goals)
+    region = survey.region(first, goals, alive)
     watched = survey.watched(region, relevant)
     spent = 0
 

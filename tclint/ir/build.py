@@ -61,6 +61,8 @@ _DIRECTIVE = re.compile(r"\.\w+")
 def _words(text: str) -> list[str] | None:
     """Guard (or ""), opcode and operands of an instruction without brackets; None when blanks are in odd places."""
     parts = text[:-1].replace(",", " ").split()
+    if not parts:
+        return None
     first = parts[0]
     if first[0] == "@":
         if len(first) == 1 or first == "@!" or len(parts) == 1:
@@ -262,6 +264,8 @@ class _Builder:
         text = self.text[start:end]
         if "/" in text and ("//" in text or "/*" in text):
             text = clean(text)
+        if text[-1:] != ";":  # a missing one is reported as such
+            text += ";"
         # Most instructions are words and commas: splitting beats any pattern. What has more is read with care.
         if "[" in text or "{" in text or "(" in text or "|" in text or "+" in text or text.find("!", 2) > 0:
             parts = None

@@ -40,7 +40,7 @@ def clean(text: str) -> str:
     return _COMMENT.sub(" ", text)
 
 
-_PART = re.compile(r"\s*((?:[^,\[\]{}()]+|\[[^\]]*\]|\{[^{}]*\}|\([^()]*\))+)(?:,|$)")
+_PART = re.compile(r"\s*((?:[^,\[\]{}()]|\[[^\]]*\]|\{[^{}]*\}|\([^()]*\))+)(?:,|$)")
 
 
 def split_operands(text: str) -> list[str]:
