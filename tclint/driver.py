@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
 from tclint.checks import Hit, kernel_checks, module_checks
@@ -55,10 +57,29 @@ def check_source(
 ) -> FileReport:
     """Lint one source.
 
+    The cyclic garbage collector rests meanwhile: what is made for a source is
+    dropped as a whole, and looking for cycles in it costs a tenth of the time.
+
     *clock* is told the seconds that each stage took. A function whose
     analysis exceeds its limit, or that a syntax error lies in, is reported as
     a problem; the others are still checked.
     """
+    with _without_collector():
+        return _check(source, config, clock)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _check(source: Source, config: Config | None, clock: Callable[[str, float], None] | None) -> FileReport:
     rules = all_rules()
     began = perf_counter()
 

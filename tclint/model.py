@@ -120,6 +120,24 @@ class KernelModel:
 
         return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive)
 
+    def reaches(self, start: int, end: int, avoiding: int) -> bool:
+        """Whether some way leads from instruction *start* to *end* without passing *avoiding*."""
+        cfg = self.cfg
+        work = [(cfg.block_of[start], start + 1)]
+        seen: set[int] = set()
+        while work:
+            block, begin = work.pop()
+            stop = cfg.blocks[block].end
+            passed = avoiding if begin <= avoiding < stop else stop
+            if begin <= end < stop and end <= passed:
+                return True
+            if passed == stop:
+                for edge in cfg.successors[block]:
+                    if edge.target not in seen:
+                        seen.add(edge.target)
+                        work.append((edge.target, cfg.blocks[edge.target].start))
+        return False
+
     def confidence(self, path: Path, start: int) -> Confidence | None:
         """Lowered by a step when the path passes a call whose body is not known; None: the rule's own."""
         calls = any(self.instruction(i).flow == "call" for i in path.sites(self.cfg, start))

@@ -98,3 +98,16 @@ def by_rule(report: FileReport, rule: str) -> list[Finding]:
 def line_of(text: str, words: str) -> int:
     """The line on which *words* stand for the first time."""
     return text[: text.index(words)].count("\n") + 1
+
+
+def agrees(text: str, *families: str) -> None:
+    """The findings of *families* that are shown by default stand exactly where ``// want RULE`` says so."""
+    report = lint(text)
+    assert report.status == "analysed", report.problems
+    wanted = [
+        (rule, n)
+        for n, line in enumerate(text.splitlines(), 1)
+        for rule in line.partition("// want ")[2].split()
+    ]
+    shown = [(rule, n) for rule, n in found(report, low=False) if rule.startswith(families)]
+    assert sorted(shown) == sorted(wanted), [f"{f.rule.id}: {f.message}" for f in report.findings]

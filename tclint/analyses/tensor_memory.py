@@ -53,6 +53,7 @@ class TensorMemory(Analysis[State]):
                 self.filled.setdefault(register, set()).add(site)
         self._ranges: dict[tuple[int, str], Range | None] = {}
         self._same: dict[tuple[int, int], bool] = {}
+        self._waited: dict[int, bool] = {}
         self._pair = {i: self._cta_group(i) for i in (*self.operations, *model.sites("commit", "tcgen05"))}
 
     def _cta_group(self, site: int) -> str:
@@ -109,7 +110,11 @@ class TensorMemory(Analysis[State]):
             return state.difference(f for f in committed if f[0] in seen) if seen else state
         if event in ("barrier-sync", "barrier-wait") and not instruction.opcode.startswith("bar.warp"):
             # Another thread may have waited and now passes the news on.
-            return frozenset(f for f in state if f[0] not in self.operations or f[1] == ISSUED)
+            return frozenset(
+                f
+                for f in state
+                if f[0] not in self.operations or f[1] == ISSUED or not self._observed(f[1] - 1)
+            )
         return state
 
     def _observes(self, wait: int, commit: int) -> bool:
@@ -120,6 +125,13 @@ class TensorMemory(Analysis[State]):
             a, b = model.value(wait, "mbarrier"), model.value(commit, "mbarrier")
             self._same[key] = a is None or b is None or model.values.apart(a, 8, b, 8) is not True
         return self._same[key]
+
+    def _observed(self, commit: int) -> bool:
+        """Whether any thread of the kernel has a wait that may be for the commit's mbarrier."""
+        if commit not in self._waited:
+            waits = self.model.sites("mbarrier-wait")
+            self._waited[commit] = any(self._observes(wait, commit) for wait in waits)
+        return self._waited[commit]
 
     def guarded(self, state: State, after: State, at: int) -> State:
         executes = self.model.views.executes
@@ -181,7 +193,8 @@ class TensorMemory(Analysis[State]):
             return None
         values = model.values
         terms, constant = values.linear(values.operand(operand, site))
-        columns = tuple((t, f) for t, f in terms if f % 65536)
+        # What reaches only the upper half of an address selects lanes (9.7.16.1.1).
+        columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
         start = values._sum(columns, constant & 0xFFFF)
         width = 1
         match = instruction.match

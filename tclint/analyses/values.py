@@ -92,6 +92,11 @@ def _signed(value: int, width: int) -> int:
     return value - (1 << width) if value >> (width - 1) else value
 
 
+def _trailing(number: int) -> int:
+    """Zero bits below the lowest one bit of *number*, at most 64."""
+    return min((number & -number).bit_length() - 1, 64) if number else 64
+
+
 class Values:
     """The values of one function. Ask; nothing is computed beforehand but the index of definitions."""
 
@@ -1182,6 +1187,47 @@ class Values:
             return low, high
         return None
 
+    def known_bits(self, value: int, depth: int = 0) -> tuple[int, int]:
+        """The bits of *value* known to be 0, and those known to be 1, of its low 64."""
+        every = (1 << 64) - 1
+        node = self.nodes[self.find(value)]
+        kind = node[0]
+        if kind == "const":
+            return ~node[1] & every, node[1] & every
+        if depth > 16:
+            return 0, 0
+        if kind == "special" and node[1] in ("%tid.x", "%tid.y", "%tid.z"):
+            return every & ~(T.LIMIT - 1), 0
+        if kind == "special" and node[1] == "%laneid":
+            return every & ~31, 0
+        if kind == "broadcast":
+            return self.known_bits(node[1], depth + 1)
+        if kind == "select":
+            zeros, ones = self.known_bits(node[2], depth + 1)
+            other = self.known_bits(node[3], depth + 1)
+            return zeros & other[0], ones & other[1]
+        if kind == "op" and node[1] == "mask":
+            zeros, ones = self.known_bits(node[2], depth + 1)
+            return zeros | (every & ~node[3]), ones & node[3]
+        if kind == "op" and node[1] in ("and", "or", "xor"):
+            (z, o), (y, u) = self.known_bits(node[3], depth + 1), self.known_bits(node[4], depth + 1)
+            if node[1] == "and":
+                return z | y, o & u
+            return (z & y, o | u) if node[1] == "or" else (z & y | o & u, z & u | o & y)
+        if kind == "sum":
+            if node[2] == 0 and len(node[1]) == 1 and node[1][0][1] > 0 and node[1][0][1].bit_count() == 1:
+                by = _trailing(node[1][0][1])
+                zeros, ones = self.known_bits(node[1][0][0], depth + 1)
+                return (zeros << by | (1 << by) - 1) & every, ones << by & every
+            # Below the lowest bit that any term can set, the sum is its constant.
+            low = 64
+            for term, factor in node[1]:
+                zeros, _ = self.known_bits(term, depth + 1)
+                low = min(low, _trailing(factor) + _trailing(~zeros & every))
+            mask = (1 << low) - 1
+            return ~node[2] & mask, node[2] & mask
+        return 0, 0
+
     def apart(self, a: int, size_a: int, b: int, size_b: int) -> bool | None:
         """Whether ``[a, a+size_a)`` and ``[b, b+size_b)`` are disjoint: True, False (they meet), None (not known)."""
         difference = self.add(a, self.times(b, -1))
@@ -1190,6 +1236,11 @@ class Values:
             return constant >= size_b or -constant >= size_a
         bounds = self.interval(difference)
         if bounds is not None and (bounds[0] >= size_b or -bounds[1] >= size_a):
+            return True
+        zeros, ones = self.known_bits(difference)
+        modulus = 1 << _trailing(~(zeros | ones))
+        remainder = ones & (modulus - 1)
+        if modulus > 1 and remainder >= size_b and modulus - remainder >= size_a:
             return True
         symbols = [t for t, _ in terms if self.nodes[t][0] == "symbol"]
         if len(symbols) == 2 and len(terms) == 2 and {f for _, f in terms} == {1, -1}:

@@ -25,12 +25,16 @@ def refused(module: Module) -> Iterator[tuple[str, Hit]]:
         unknown: dict[str, list[int]] = {}
         wrong: dict[tuple[str, str], list[int]] = {}
         ranged: dict[tuple[str, str], list[int]] = {}
+        undeclared = {trouble.start for trouble in function.troubles}
         for use in function.uses:
             match = use.match
             if match is None:
                 unknown.setdefault(use.opcode, []).extend(use.sites)
             elif match.problem:
-                wrong.setdefault((use.opcode, match.problem), []).extend(use.sites)
+                # An undeclared name is no register, but that is told as such.
+                sites = [i for i in use.sites if function.instructions[i].start not in undeclared]
+                if sites:
+                    wrong.setdefault((use.opcode, match.problem), []).extend(sites)
             else:
                 for at, ranges, name in _limits(match):
                     for i in use.sites:
@@ -100,11 +104,8 @@ def _unknown(isa: Table, opcode: str) -> tuple[str, str, str]:
             near = get_close_matches(modifier, sorted(accepts), n=1, cutoff=0.5) or get_close_matches(
                 modifier, sorted(everything), n=1
             )
-            name = ".".join(
-                [root, *(s.name.lstrip(".") for s in best[1].slots[:1] if s.name.startswith("."))]
-            )
             hint = f"did you mean {near[0]}?" if near else f"the syntax is {best[1].text}"
-            return "PX002", f"{name} has no modifier {modifier} here", hint
+            return "PX002", f"{root} has no modifier {modifier} here", hint
     return "PX002", f"{opcode}: these modifiers do not go together", f"the syntax is {best[1].text}"
 
 

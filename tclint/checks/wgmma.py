@@ -165,7 +165,7 @@ def _finding(
             why = f"wgmma.wait_group {depth} leaves the newest {depth} groups in flight, this one among them"
             steps.append(Mark(waits[-1], f"waits for all but the newest {depth} groups"))
             remedy = f"wait with wgmma.wait_group {age} or less before this instruction"
-        elif _waited_elsewhere(model, groups, site):
+        elif _waited_elsewhere(model, groups, site, use):
             why = "it is waited for on some paths only"
             remedy = "move wgmma.wait_group before this instruction on every path"
         else:
@@ -187,11 +187,11 @@ def _finding(
     )
 
 
-def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int) -> bool:
-    """Whether some wait of the function completes the operation."""
+def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: int) -> bool:
+    """Whether a wait on another way to *use* completes the operation."""
     _, results = model.solved(WgmmaGroups)
     return any(
-        s == site and age >= groups.depth(model.instruction(wait))
+        s == site and age >= groups.depth(model.instruction(wait)) and model.reaches(wait, use, site)
         for wait in model.sites("wait", "wgmma")
         for s, age in results.before(wait)[0]
     )

@@ -105,15 +105,20 @@ class Survey:
         return forward
 
     def watched(self, region: Iterable[int], relevant: Sequence[Sequence[int]]) -> set[int]:
-        """The leaves that decide at more than one place of *region*: only these need to be remembered."""
+        """The leaves that decide more than once in *region*: only these need to be remembered.
+
+        That is at more than one place, or in a loop by a value that stays.
+        """
         once: set[int] = set()
         twice: set[int] = set()
+        cyclic = self.cfg.in_cycle
         for b in region:
             leaves = self.branch_leaves(b)
             for site in relevant[b]:
                 leaves += self.guard_leaves(site)
             for leaf in leaves:
-                (twice if leaf in once else once).add(leaf)
+                again = leaf in once or (b in cyclic and not self.values.volatile(leaf))
+                (twice if again else once).add(leaf)
         return twice
 
 

@@ -1,0 +1,67 @@
+"""Collective instructions under conditions that split their threads; what is not known is silent."""
+
+from __future__ import annotations
+
+import pytest
+from support import HEADER, agrees, by_rule, kernel, lint, module
+
+HOPPER = HEADER.replace("sm_100a", "sm_90a")
+FENCE = "wgmma.fence.sync.aligned;"  # needs its warpgroup
+WAIT = "tcgen05.wait::ld.sync.aligned;"  # needs its warp
+TID = "mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; shr.u32 %r3, %r1, 7;\n"
+
+
+def text(body: str, threads: int) -> str:
+    header = HOPPER if "wgmma" in body else HEADER
+    return module(kernel(f"{TID}{body}\nret;", directives=f".reqntid {threads}"), header=header)
+
+
+CASES: dict[str, str] = {
+    "everywhere": f"{FENCE}\nbar.sync 0;",
+    "one thread": f"setp.eq.s32 %p1, %r1, 0;\n@%p1 {WAIT} // want CV002",
+    "half a warp": f"setp.lt.u32 %p1, %r1, 16;\n@%p1 {WAIT} // want CV001",
+    "half a warp by a branch": f"setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra L;\n{WAIT} // want CV001\nL: mov.u32 %r9, 0;",
+    "one warp": f"setp.eq.s32 %p1, %r2, 1;\n@%p1 {WAIT}",
+    "one warp of a warpgroup": f"setp.eq.s32 %p1, %r2, 1;\n@%p1 {FENCE} // want CV001",
+    "one warpgroup": f"setp.eq.s32 %p1, %r3, 1;\n@%p1 bra L;\n{FENCE}\nL: mov.u32 %r9, 0;",
+    "the elected lane": f"elect.sync _|%p1, -1;\n@%p1 {WAIT} // want CV002",
+    "the elected lane by a branch": f"elect.sync _|%p1, -1;\n@!%p1 bra L;\n{WAIT} // want CV002\nL: mov.u32 %r9, 0;",
+    "after the elected lane came back": f"elect.sync _|%p1, -1;\n@!%p1 bra L;\nmov.u32 %r9, 0;\nL: {WAIT}",
+    "the elected lane of one warp, and data": (
+        f"elect.sync _|%p1, -1;\nld.param.u32 %r4, [number]; setp.eq.and.s32 %p2, %r4, 0, %p1;\n@%p2 {WAIT} // want CV002"
+    ),
+    "a parameter": f"ld.param.u32 %r4, [number]; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}",
+    "loaded by all from one place": (
+        f"ld.param.u64 %rd1, [pointer]; ld.global.u32 %r4, [%rd1]; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}"
+    ),
+    "who came first": (
+        f"ld.param.u64 %rd1, [pointer]; atom.global.add.u32 %r4, [%rd1], 1; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}"
+    ),
+    "a vote": f"setp.eq.s32 %p2, %r1, 5; vote.sync.any.pred %p1, %p2, -1;\n@%p1 {WAIT}",
+    "all threads, said in a complicated way": f"and.b32 %r4, %r1, 31; setp.lt.u32 %p1, %r4, 32;\n@%p1 {WAIT}",
+    "a lane shuffled to all": f"shfl.sync.idx.b32 %r4, %r2, 0, 31, -1; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}",
+    "16-bit arithmetic": f"cvt.u16.u32 %h1, %r1; setp.lt.u16 %p1, %h1, 16;\n@%p1 {WAIT}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_convergence(case: str) -> None:
+    agrees(text(CASES[case], 256), "CV")
+
+
+def test_a_single_thread_of_a_cta_of_one_warp() -> None:
+    agrees(text(f"setp.eq.s32 %p1, %r2, 0;\n@%p1 {WAIT}", 32), "CV")
+
+
+def test_a_finding_names_the_condition_and_the_instruction() -> None:
+    report = lint(text(CASES["half a warp by a branch"], 128))
+    (finding,) = by_rule(report, "CV001")
+    assert "tcgen05.wait::ld" in finding.message
+    assert len(finding.steps) == 2
+    assert finding.entry == "k"
+
+
+def test_several_instructions_behind_one_condition_are_one_finding() -> None:
+    body = f"setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra L;\n{WAIT}\n{WAIT}\n{WAIT}\nL: mov.u32 %r9, 0;"
+    report = lint(text(body, 128))
+    assert len(by_rule(report, "CV001")) == 1

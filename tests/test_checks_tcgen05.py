@@ -1,0 +1,117 @@
+"""The rules of tcgen05 on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+from support import agrees, by_rule, kernel, lint, module
+
+SETUP = """
+    .shared .align 8 .b64 done; .shared .align 8 .b64 other; .shared .align 4 .b32 slot;
+    mov.u32 %r0, %tid.x;
+    setp.eq.u32 %p1, %r0, 0;
+    setp.ne.u32 %p0, %r0, %r0;
+    ld.param.u32 %r8, [number];
+    setp.eq.s32 %p3, %r8, 0;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 256;
+    bar.sync 0;
+    ld.shared.b32 %r9, [slot];
+    add.s32 %r10, %r9, 64;
+    add.s32 %r11, %r9, 4;
+"""
+MMA = "@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;"
+COMMIT = "@%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [done];"
+WAIT = "W{}: mbarrier.try_wait.parity.shared::cta.b64 %p2, [done], 0;\n@!%p2 bra W{};"
+LOAD = "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r20, %r21, %r22, %r23, %r24, %r25, %r26, %r27}, [%r9];"
+STORE = "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r9], {%r20, %r21, %r22, %r23, %r24, %r25, %r26, %r27};"
+ZEROS = STORE.replace("%r2", "%r3")
+LD_DONE, ST_DONE = "tcgen05.wait::ld.sync.aligned;", "tcgen05.wait::st.sync.aligned;"
+USE = "st.shared.b32 [slot], %r20;"
+FAR = "[%r10]"
+
+
+def wait(n: int = 0) -> str:
+    return WAIT.format(n, n)
+
+
+def text(body: str, threads: int = 128) -> str:
+    return module(kernel(f"{SETUP}{body}\nret;", directives=f".reqntid {threads}"))
+
+
+CASES: dict[str, str] = {
+    "load and wait": f"{LOAD}\n{LD_DONE}\n{USE}\n{STORE}\n{ST_DONE}",
+    "a store over columns that are being loaded": f"{LOAD}\n{ZEROS} // want TC003\n{LD_DONE}\n{ST_DONE}\n{USE}",
+    "a store of what was loaded": f"{LOAD}\n{STORE}\n{ST_DONE}",
+    "a store to other columns": f"{LOAD}\n{STORE.replace('[%r9]', FAR)}\n{LD_DONE}\n{ST_DONE}",
+    "a store to overlapping columns": f"{LOAD}\n{ZEROS.replace('[%r9]', '[%r11]')} // want TC003\n{LD_DONE}\n{ST_DONE}\n{USE}",
+    "a load of what is being stored": f"{STORE}\n{LOAD.replace('%r2', '%r3')} // want TC004\n{LD_DONE}\n{ST_DONE}",
+    "a load of other columns": f"{STORE}\n{LOAD.replace('[%r9]', FAR).replace('%r2', '%r3')}\n{LD_DONE}\n{ST_DONE}",
+    "a load after the store is done": f"{STORE}\n{ST_DONE}\n{LOAD}\n{LD_DONE}",
+    "an mma whose result is waited for": f"{MMA}\n{COMMIT}\n{wait()}\n{LOAD}\n{LD_DONE}",
+    "an mma that nobody commits": f"{MMA} // want TC005",
+    "an mma committed on one path": f"{MMA} // want TC005\n@!%p3 bra on;\n{COMMIT}\non: mov.u32 %r1, 0;",
+    "an mma committed on both paths": f"{MMA}\n@!%p3 bra on;\n{COMMIT}\nret;\non: {COMMIT}",
+    "a commit under the same condition": f"@!%p1 bra on;\n{MMA}\non: mov.u32 %r1, 0;\n{COMMIT}",
+    "a commit of another thread": f"{MMA} // want TC005\nsetp.eq.u32 %p4, %r0, 1;\n{COMMIT.replace('%p1', '%p4')}",
+    "mma and commit in a loop": f"""
+    mov.u32 %r1, 0;
+loop:
+    {MMA}
+    add.s32 %r1, %r1, 1;
+    setp.lt.s32 %p4, %r1, 4;
+    @%p4 bra loop;
+    {COMMIT}
+    """,
+    "an elected mma and an elected commit": (
+        f"elect.sync _|%p1, -1;\n{MMA}\nelect.sync _|%p5, -1;\n{COMMIT.replace('%p1', '%p5')}"
+    ),
+    "an elected mma and the commit of one thread": (
+        f"elect.sync _|%p5, -1;\n{MMA.replace('%p1', '%p5')} // want TC005\n{COMMIT}"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tcgen05(case: str) -> None:
+    agrees(text(CASES[case]), "TC001", "TC002", "TC003", "TC004", "TC005", "TC006")
+
+
+def test_a_result_read_before_it_is_waited_for() -> None:
+    for between in ("", f"{COMMIT}\n"):
+        report = lint(text(f"{MMA}\n{between}{LOAD}\n{LD_DONE}\n{COMMIT}", 32))
+        hits = by_rule(report, "TC001")
+        assert len(hits) == 1, between
+        assert hits[0].confidence.label != "low"
+
+
+def test_a_use_before_the_wait_is_one_note() -> None:
+    (finding,) = by_rule(lint(text(f"{LOAD}\n{USE}\n{LOAD}\n{USE}\n{LD_DONE}")), "TC007")
+    assert finding.severity.label == "info"
+    assert finding.count == 2
+    assert by_rule(lint(text(f"{LOAD}\n{LD_DONE}\n{USE}")), "TC007") == []
+
+
+def mixed(*bodies: str) -> list[tuple[str | None, list[str | None]]]:
+    report = lint(module(*bodies))
+    return [(f.entry, [s.entry for s in f.steps]) for f in by_rule(report, "TC006")]
+
+
+ONE = "@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;"
+TWO = ONE.replace("group::1", "group::2")
+REGISTERS = ".reg .pred %p<4>; .reg .b32 %r<10>; .reg .b64 %rd<4>;"
+
+
+def test_one_kernel_with_two_groups() -> None:
+    assert mixed(kernel(f"{ONE}\n{TWO}\nret;")) == [("k", ["k", "k"])]
+    assert mixed(kernel(f"{ONE}\n{ONE}\nret;"), kernel(f"{TWO}\nret;", "other")) == []
+
+
+def test_two_groups_over_calls() -> None:
+    callee = f".func low () {{ {REGISTERS} {TWO} ret; }}\n.func middle () {{ call.uni low; ret; }}\n"
+    assert mixed(callee, kernel(f"{ONE}\ncall.uni middle;\nret;")) != []
+    assert mixed(callee, kernel(f"{TWO}\ncall.uni middle;\nret;")) == []
+    assert mixed(callee, kernel(f"{ONE}\nret;")) == []
+
+
+def test_recursion_ends() -> None:
+    loop = f".func again () {{ {REGISTERS} {TWO} call.uni again; ret; }}\n"
+    assert mixed(loop, kernel(f"{ONE}\ncall.uni again;\nret;")) != []

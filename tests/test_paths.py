@@ -1,0 +1,379 @@
+"""Witness paths: every one found can be taken, and none that can be taken is missed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from support import label, model, register, value
+
+from tclint.analyses import threads as T
+from tclint.dataflow import Analysis
+from tclint.dataflow.paths import EXIT, Path
+from tclint.ir import Immediate, Instruction
+from tclint.model import KernelModel
+from tclint.views import View
+
+START, STOP, STEP, USE = "mov.u32 %r50, 1;", "mov.u32 %r51, 1;", "mov.u32 %r52, 1;", "mov.u32 %r53, 1;"
+"""The fact begins; it ends; it grows older; it is used."""
+
+
+class Reaching(Analysis[None]):
+    """Any fact may be anywhere."""
+
+
+class Markers:
+    """What a solved analysis offers to a search: the instructions at which the fact changes."""
+
+    def __init__(self, of: KernelModel) -> None:
+        marks = {register(of.function, f"%r{n}"): n for n in (50, 51, 52, 53) if _used(of, n)}
+        self.kind = {
+            i: marks[w] for i, ins in enumerate(of.function.instructions) for w in ins.writes if w in marks
+        }
+        self.analysis, self.entry = Reaching(), [None] * len(of.cfg.blocks)
+        self.relevant = [[i for i in range(b.start, b.end) if i in self.kind] for b in of.cfg.blocks]
+
+
+def _used(of: KernelModel, n: int) -> bool:
+    return any(r.name == f"%r{n}" for r in of.function.registers)
+
+
+def search(of: KernelModel, start: int, to: int, age: int = 0) -> Path | None:
+    """A path on which the fact of *start* lives until *to* and has grown to *age*."""
+    markers: Any = Markers(of)
+
+    def step(state: int, i: int, instruction: Instruction) -> int | None:
+        kind = markers.kind.get(i)
+        if kind == 51 or i == start:
+            return None
+        return min(state + 1, 2) if kind == 52 else state
+
+    return of.path(
+        start, 0, markers, step, lambda state, i: i == to and state >= age, () if to == EXIT else (to,)
+    )
+
+
+# ---------------------------------------------------------------- by hand
+
+
+def reaches(body: str, **options: str) -> bool:
+    m = model(body, **options)
+    return search(m, label(m.function, "start"), label(m.function, "use")) is not None
+
+
+def test_the_fact_survives_what_does_not_concern_it() -> None:
+    assert reaches(f"start: {START}\nmov.u32 %r1, 2;\nuse: {USE}\nret;")
+    assert not reaches(f"start: {START}\n{STOP}\nuse: {USE}\nret;")
+
+
+def test_a_guarded_end_may_be_skipped() -> None:
+    assert reaches(f"start: {START}\n@%p1 {STOP}\nuse: {USE}\nret;")
+
+
+def test_a_guard_that_must_hold() -> None:
+    assert not reaches(f"start: @%p1 {START}\n@%p1 {STOP}\nuse: {USE}\nret;")
+    assert reaches(f"start: @%p1 {START}\n@!%p1 {STOP}\nuse: {USE}\nret;")
+    assert not reaches(f"start: @%p1 {START}\nuse: @!%p1 {USE}\nret;")
+
+
+def test_a_branch_and_a_guard_agree() -> None:
+    for guard, expected in (("@%p1", False), ("@!%p1", True)):
+        body = f"start: {START}\n@%p1 bra on;\nret;\non: {guard} {STOP}\nuse: {USE}\nret;"
+        assert reaches(body) is expected, guard
+
+
+def test_one_predicate_in_a_loop_has_one_value() -> None:
+    body = f"""
+    ld.param.u32 %r1, [number];
+    setp.eq.s32 %p1, %r1, 0;
+    mov.u32 %r2, 0;
+loop:
+    @!%p1 bra use;
+start: {START}
+    bra next;
+use: {USE}
+next:
+    add.s32 %r2, %r2, 1;
+    setp.lt.s32 %p2, %r2, 9;
+    @%p2 bra loop;
+    ret;
+    """
+    assert not reaches(body)
+    assert reaches(
+        body.replace("ld.param.u32 %r1, [number];", "").replace(
+            "loop:", "loop:\nld.shared.u32 %r1, [%r3]; setp.eq.s32 %p1, %r1, 0;", 1
+        )
+    )
+
+
+def test_threads_that_made_the_fact_take_the_path() -> None:
+    body = f"""
+    mov.u32 %r1, %tid.x;
+    setp.lt.u32 %p1, %r1, 32;
+    setp.gt.u32 %p2, %r1, {{}};
+start: @%p1 {START}
+use: @%p2 {USE}
+    ret;
+    """
+    assert not reaches(body.format(31))
+    assert reaches(body.format(30))
+
+
+def test_the_threads_of_a_path() -> None:
+    m = model(
+        f"mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 48;\nstart: {START}\n@!%p1 bra end;\nuse: {USE}\nend: ret;"
+    )
+    path = search(m, label(m.function, "start"), label(m.function, "use"))
+    assert path is not None
+    assert path.threads == (1 << 48) - 1
+    assert [e.value for e in path.edges] == [False] or [e.value for e in path.edges] == [True]
+
+
+def test_the_end_of_the_kernel_is_a_goal() -> None:
+    for end, expected in (
+        ("ret;", True),
+        ("@%p1 ret;\nL: bra L;", True),
+        ("L: bra L;", False),
+        ("trap;", False),
+    ):
+        m = model(f"start: {START}\nmov.u32 %r1, 2;\n{end}")
+        path = search(m, label(m.function, "start"), EXIT)
+        assert (path is not None) is expected, end
+        assert path is None or path.end == EXIT
+
+
+def test_facts_about_what_is_loaded_end_with_the_next_load() -> None:
+    body = f"""
+start: {START}
+again:
+    ld.shared.u32 %r1, [%r2];
+    setp.eq.s32 %p1, %r1, 0;
+    @%p1 bra again;
+use: {USE}
+    ret;
+    """
+    assert reaches(body)
+
+
+def test_comparisons_with_constants_exclude_each_other() -> None:
+    body = f"""
+    ld.param.u32 %r1, [number];
+    setp.gt.s32 %p1, %r1, 0;
+    setp.lt.s32 %p2, %r1, {{}};
+start: {START}
+    @!%p1 bra end;
+    @!%p2 bra end;
+use: {USE}
+end: ret;
+    """
+    assert not reaches(body.format(1))
+    assert reaches(body.format(2))
+
+
+# ---------------------------------------------------------------- by chance, against every valuation
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One thread of a random kernel: parameters decide the predicates %p0 to %p2, %p3 counts rounds of loops."""
+
+    of: KernelModel
+    flags: tuple[bool, ...]
+
+    def runs(self, start: int, to: int, age: int, begin: int = 0, limit: int = 60) -> bool:
+        """Whether the fact of *start*, made at some time after *begin*, is alive and *age* old when *to* is executed."""
+        markers = Markers(self.of)
+        alive = -1
+        function = self.of.function
+        numbers = {register(function, f"%p{n}"): n for n in range(3) if self._declared(f"%p{n}")}
+        at = begin
+        while 0 <= at < len(function.instructions) and limit:
+            limit -= 1
+            ins = function.instructions[at]
+            executes = ins.guard < 0 or self.flags[numbers[ins.guard]] is not ins.negated
+            if executes:
+                if at == to and alive >= age:
+                    return True
+                if at == start:
+                    alive = 0
+                elif markers.kind.get(at) == 51:
+                    alive = -1
+                elif markers.kind.get(at) == 52 and alive >= 0:
+                    alive = min(alive + 1, 2)
+                if ins.flow == "branch":
+                    at = ins.targets[0]
+                    continue
+                if ins.flow in ("return", "exit"):
+                    return to == EXIT and alive >= age
+            at += 1
+        return to == EXIT and alive >= age and limit > 0
+
+    def _declared(self, name: str) -> bool:
+        return any(r.name == name for r in self.of.function.registers)
+
+
+GUARDS = ["", "", "@%p0 ", "@!%p0 ", "@%p1 ", "@!%p1 ", "@%p2 ", "@!%p2 "]
+PARAMETERS = """
+    ld.param.u32 %r0, [a]; setp.ne.s32 %p0, %r0, 0;
+    ld.param.u32 %r1, [b]; setp.ne.s32 %p1, %r1, 0;
+    ld.param.u32 %r2, [c]; setp.ne.s32 %p2, %r2, 0;
+"""
+
+
+@st.composite
+def kernels(draw: st.DrawFn) -> str:
+    """One start, one use, some ends, under guards, with branches forwards and backwards."""
+    count = draw(st.integers(1, 5))
+    places = [draw(st.integers(0, count - 1)) for _ in range(2)]
+    lines = []
+    for b in range(count):
+        inner = [
+            f"{draw(st.sampled_from(GUARDS))}{draw(st.sampled_from([STOP, STEP, 'mov.u32 %r9, 1;']))}"
+            for _ in range(draw(st.integers(0, 2)))
+        ]
+        for place, name, text in zip(places, ("start", "use"), (START, USE), strict=True):
+            if place == b:
+                inner.insert(
+                    draw(st.integers(0, len(inner))), f"{name}: {draw(st.sampled_from(GUARDS))}{text}"
+                )
+        end = draw(st.sampled_from(["", "bra", "bra", "ret"]))
+        guard = draw(st.sampled_from(GUARDS))
+        target = draw(st.integers(0, count - 1))
+        lines += [f"L{b}:", *inner, {"": "", "bra": f"{guard}bra L{target};", "ret": f"{guard}ret;"}[end]]
+    return PARAMETERS + "\n".join([*lines, "ret;"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(kernels(), st.booleans(), st.integers(0, 2))
+def test_a_path_is_found_exactly_when_some_parameters_take_it(body: str, leaves: bool, age: int) -> None:
+    m = model(body, parameters=".param .u32 a, .param .u32 b, .param .u32 c")
+    start, use = label_of(m, "%r50"), label_of(m, "%r53")
+    assume(m.cfg.block_of[start] in m.cfg.rank)
+    to = EXIT if leaves else use
+    path = search(m, start, to, age)
+    flags = [Machine(m, f) for f in product((False, True), repeat=3)]
+    if any(f.runs(start, to, age) for f in flags):
+        assert path is not None
+    if not any(f.runs(start, to, age, start) for f in flags):
+        assert path is None
+    if path is not None:
+        follows(m, path, start, to)
+
+
+def label_of(m: KernelModel, name: str) -> int:
+    """The instruction that writes the register."""
+    (at,) = [i for i, ins in enumerate(m.function.instructions) if register(m.function, name) in ins.writes]
+    return at
+
+
+def follows(m: KernelModel, path: Path, start: int, to: int) -> None:
+    """The edges of the path hang together, from the start to the goal."""
+    at = m.cfg.block_of[start]
+    for edge in path.edges:
+        assert edge.source == at
+        assert edge in m.cfg.successors[at]
+        at = edge.target
+    assert path.end == to
+    if to == EXIT:
+        assert at in m.cfg.exits
+    else:
+        assert m.cfg.block_of[to] == at
+    assert path.threads
+    visited = set(path.sites(m.cfg, start))
+    assert set(path.marks) <= visited | {start}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["lt", "gt", "eq", "ne", "ge", "le"]), st.integers(0, 4), st.booleans()),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_branches_on_one_number_agree_with_some_number(tests: list[tuple[str, int, bool]]) -> None:
+    """A row of branches on comparisons of one parameter is passed exactly when a number passes all of them."""
+    lines = ["ld.param.u32 %r1, [number];", f"start: {START}"]
+    for n, (relation, bound, taken) in enumerate(tests):
+        lines.append(f"setp.{relation}.s32 %p{n}, %r1, {bound};\n@{'!' * taken}%p{n} bra end;")
+    m = model("\n".join([*lines, f"use: {USE}", "end: ret;"]))
+    path = search(m, label(m.function, "start"), label(m.function, "use"))
+    check = {
+        "lt": int.__lt__, "gt": int.__gt__, "eq": int.__eq__, "ne": int.__ne__, "ge": int.__ge__, "le": int.__le__,
+    }  # fmt: skip
+    possible = any(all(check[r](x, b) is t for r, b, t in tests) for x in range(-2, 8))
+    if possible:
+        assert path is not None
+    elif all(r not in ("eq", "ne") for r, _, _ in tests):
+        assert path is None  # holes left by eq and ne are not followed
+
+
+def test_views_know_what_dominates() -> None:
+    m = model(
+        "ld.param.u32 %r1, [number]; setp.eq.s32 %p1, %r1, 3;\n@!%p1 bra end;\nmine: mov.u32 %r2, 1;\nend: ret;"
+    )
+    view = m.views.at(label(m.function, "mine"))
+    assert isinstance(view, View)
+    p = value(m, "%p1", "mine")
+    assert m.values.decide(p, view.facts) is True
+    assert view.threads == T.full(128)
+    everywhere = m.views.at(label(m.function, "end"))
+    assert m.values.decide(p, everywhere.facts) is None
+
+
+def test_the_budget_ends_a_search() -> None:
+    """Many unrelated branches: the search gives up, or finds its way, but never runs away."""
+    rows = "\n".join(
+        f"ld.param.u32 %r{n}, [number+{4 * n}]; setp.eq.s32 %p{n}, %r{n}, 0;\n@%p{n} {STEP}\n@%p{n} bra M{n};\nmov.u32 %r60, 1;\nM{n}:"
+        for n in range(14)
+    )
+    m = model(
+        f"start: {START}\n{rows}\n{rows.replace('M', 'N')}\nmov.u32 %r60, 2;\nuse: {USE}\nret;",
+        parameters=".param .b8 number[128]",
+    )
+    steps = 0
+    markers: Any = Markers(m)
+
+    def step(state: int, i: int, instruction: Instruction) -> int:
+        nonlocal steps
+        steps += 1
+        return state * 2 + 1 if markers.kind.get(i) == 52 else state * 2
+
+    to = label(m.function, "use")
+    m.path(label(m.function, "start"), 0, markers, step, lambda state, i: False, (to,))
+    assert steps < 20_000
+    assert isinstance(m.function.instructions[to].operands[1], Immediate)
+
+
+def test_a_loop_decides_the_same_every_time_round() -> None:
+    m = model(
+        f"""
+    ld.param.u32 %r1, [number];
+    setp.eq.s32 %p1, %r1, 0;
+start: {START}
+    mov.u32 %r2, 0;
+loop:
+    @%p1 bra use;
+    {STEP}
+    bra next;
+use: {USE}
+next:
+    add.s32 %r2, %r2, 1;
+    setp.lt.s32 %p2, %r2, 9;
+    @%p2 bra loop;
+    ret;
+    """
+    )
+    start, use = label(m.function, "start"), label(m.function, "use")
+    assert search(m, start, use) is not None
+    assert search(m, start, use, age=1) is None, "the branch goes to the use in every round, or in none"
+
+
+def test_two_guards_agree() -> None:
+    for guard, expected in (("@%p1", False), ("@!%p1", True)):
+        m = model(f"start: {START}\n@%p1 {STEP}\n{guard} {STOP}\nuse: {USE}\nret;")
+        path = search(m, label(m.function, "start"), label(m.function, "use"), age=1)
+        assert (path is not None) is expected, guard
