@@ -120,6 +120,15 @@ class KernelModel:
 
         return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive)
 
+    def changes(self, value: int, path: Path, start: int) -> bool:
+        """Whether *value* may have become another one on *path*, which begins at *start*."""
+        places = self.values.volatile(value)
+        if not places:
+            return False
+        entered = {edge.target for edge in path.edges}
+        passed = set(path.sites(self.cfg, start))
+        return any(where in (entered if kind == "block" else passed) for kind, where in places)
+
     def reaches(self, start: int, end: int, avoiding: int) -> bool:
         """Whether some way leads from instruction *start* to *end* without passing *avoiding*."""
         cfg = self.cfg

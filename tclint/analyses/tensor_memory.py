@@ -122,8 +122,15 @@ class TensorMemory(Analysis[State]):
         key = (wait, commit)
         if key not in self._same:
             model = self.model
+            values = model.values
             a, b = model.value(wait, "mbarrier"), model.value(commit, "mbarrier")
-            self._same[key] = a is None or b is None or model.values.apart(a, 8, b, 8) is not True
+            # What changes in a loop may name one barrier now and the other in the next round.
+            self._same[key] = (
+                a is None
+                or b is None
+                or bool(values.volatile(a) or values.volatile(b))
+                or values.apart(a, 8, b, 8) is not True
+            )
         return self._same[key]
 
     def _observed(self, commit: int) -> bool:

@@ -376,11 +376,19 @@ class Values:
         match = instruction.match
         assert match is not None
         address = next((o for o in instruction.operands if isinstance(o, Memory)), None)
-        which = instruction.writes.index(register) if register in instruction.writes else 0
+        destination = instruction.operands[0]
+        which = destination.items.index(register) if isinstance(destination, Vector) else 0
         value = self.operand(address, at)
         space = match.space
         if space.startswith(".const") or (space.startswith(".param") and self._is_kernel_parameter(address)):
-            return self._node("parameter", value, which)
+            kind = next(
+                (m for m in reversed(match.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32"
+            )
+            size = int(kind[2:]) // 8
+            # The same bytes are the same value however they are loaded, unless the load extends them.
+            return self._node(
+                "parameter", self.add(value, self.constant(which * size)), size, kind if size < 4 else ""
+            )
         if space.startswith(".param"):
             return self._node("unknown", at, register)  # what a caller gave or a call returned
         if space.startswith(".shared") and value in self._allocation_words():
@@ -427,7 +435,12 @@ class Values:
         if len(operands) == 2 and isinstance(operands[0], Vector) and not isinstance(operands[1], Vector):
             items = operands[0].items
             if register in items:
-                return self._node("part", items.index(register), len(items), self.operand(operands[1], at))
+                whole = self.operand(operands[1], at)
+                node, index = self.node(whole), items.index(register)
+                if node[0] == "parameter" and node[2] % len(items) == 0 and node[2] // len(items) >= 4:
+                    size = node[2] // len(items)
+                    return self._node("parameter", self.add(node[1], self.constant(index * size)), size, "")
+                return self._node("part", index, len(items), whole)
         if len(operands) == 2 and isinstance(operands[1], Vector):
             parts = [self.operand(item, at) for item in operands[1].items]
             if len(parts) == 2 and self.known(parts[1]) == 0:

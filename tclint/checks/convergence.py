@@ -100,17 +100,20 @@ class _Judge:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._known: dict[tuple[_Condition, int, int], _Verdict | None] = {}
+        self._may_split: dict[tuple[_Condition, int], bool] = {}
 
     def verdict(self, condition: _Condition, block: int, site: int, size: int) -> _Verdict | None:
         """Why *condition* splits a group that the instruction at *site* needs, or None."""
-        # Only groups count of which some thread arrives at the instruction.
-        arriving = T.whole(self.model.views.reach.get(block, 0), size)
-        key = (condition, arriving, size)
-        if key not in self._known:
-            self._known[key] = self._judge(condition, arriving, size)
-        found = self._known[key]
         instruction = self.model.instruction(site)
         barrier = instruction.match is not None and instruction.match.form.scope == "cta"
+        found: _Verdict | None = None
+        if self._splits(condition, size):
+            # Only groups count of which some thread arrives at the instruction.
+            arriving = T.whole(self.model.views.reach.get(block, 0), size)
+            key = (condition, arriving, size)
+            if key not in self._known:
+                self._known[key] = self._judge(condition, arriving, size)
+            found = self._known[key]
         if (
             found is not None
             and barrier
@@ -126,6 +129,20 @@ class _Judge:
         ):
             return self._whole_cta(condition, site)
         return found
+
+    def _splits(self, condition: _Condition, size: int) -> bool:
+        """Whether *condition* can split a group at all: cheap, and for most conditions the end of it."""
+        key = (condition, size)
+        if key not in self._may_split:
+            values = self.model.values
+            p = values.before(condition.register, condition.at)
+            mask = values.mask(p)
+            if mask is not None:
+                split = T.partial_groups(mask, T.full(values.threads), size)
+            else:
+                split = bool(self._single_lane_part(p)) or values.level(p) is Level.DIVERGENT
+            self._may_split[key] = split
+        return self._may_split[key]
 
     def _judge(self, condition: _Condition, arriving: int, size: int) -> _Verdict | None:
         values, views = self.model.values, self.model.views

@@ -132,6 +132,9 @@ def _nearest(
         if path is None:
             break
         candidate = left.pop(path.end)
+        columns = tmem.range(site, "d" if candidate.what == "op" else "taddr")
+        if candidate.rule != "TC002" and columns is not None and model.changes(columns.start, path, site):
+            continue  # an address that a loop counts on is another one when the path comes round
         if not _doubtful(model, tmem, candidate, site, path):
             return candidate, path, False
         doubtful = doubtful or (candidate, path, True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from tclint.ir.nodes import (
@@ -58,22 +59,6 @@ _RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
 _DIRECTIVE = re.compile(r"\.\w+")
 
 
-def _words(text: str) -> list[str] | None:
-    """Guard (or ""), opcode and operands of an instruction without brackets; None when blanks are in odd places."""
-    parts = text[:-1].replace(",", " ").split()
-    if not parts:
-        return None
-    first = parts[0]
-    if first[0] == "@":
-        if len(first) == 1 or first == "@!" or len(parts) == 1:
-            return None
-        parts[0] = first[1:]
-    else:
-        parts.insert(0, "")
-    # An opcode may have blanks before its dots.
-    return None if len(parts) > 2 and parts[2][0] in ".:" else parts
-
-
 class _Scope:
     """One brace scope: the names declared in it, and what was looked up through it."""
 
@@ -104,6 +89,8 @@ class _Builder:
         self.missing: dict[str, bool] = {}
         self.uses: dict[tuple[str, str], Use] = {}
         self.calls: list[tuple[int, str]] = []
+        self.plenty = (function.end - function.start) // 8  # more registers than any instructions could use
+        self.constants: dict[str, tuple[Operand, str]] = {}  # operands that mean the same in every scope
         self.named = False  # whether the instruction being built names a symbol
         self.targets: dict[int, list[int]] = {}
         self.places: dict[tuple[int, ...], Location] = {}
@@ -147,6 +134,8 @@ class _Builder:
                 if count:
                     self.scope.ranges[name] = (count, kind)
                     self.scope.absent.clear()
+                    if count <= self.plenty:
+                        self.fill(name, count, kind)
                 elif name in self.scope.variables:
                     self.trouble(
                         "duplicate-register",
@@ -161,6 +150,15 @@ class _Builder:
                     self.function.registers.append(Register(name, kind))
             else:
                 self.function.variables.setdefault(name, variable)
+
+    def fill(self, prefix: str, count: int, kind: str) -> None:
+        """Make every register of a range: cheaper than one by one when first met, as compilers use all they declare."""
+        names = [f"{prefix}{number}" for number in range(count)]
+        registers = self.function.registers
+        known = self.scope.known
+        fresh = names if known.keys().isdisjoint(names) else [name for name in names if name not in known]
+        known.update(zip(fresh, range(len(registers), len(registers) + len(fresh)), strict=True))
+        registers.extend(map(Register, fresh, repeat(kind)))
 
     def trouble(self, kind: str, start: int, end: int, message: str) -> None:
         self.function.troubles.append(Trouble(kind, start - self.base, end - self.base, message))
@@ -267,13 +265,18 @@ class _Builder:
         if text[-1:] != ";":  # a missing one is reported as such
             text += ";"
         # Most instructions are words and commas: splitting beats any pattern. What has more is read with care.
+        guard_name, negated = "", False
         if "[" in text or "{" in text or "(" in text or "|" in text or "+" in text or text.find("!", 2) > 0:
-            parts = None
+            parts = []
         else:
-            parts = _words(text)
-        if parts is not None:
-            guard_name, opcode = parts[0], parts[1]
-            del parts[:2]
+            parts = text[:-1].replace(",", " ").split()
+            if parts and parts[0][0] == "@" and len(parts) > 1:
+                guard_name = parts[0][1:]
+                del parts[0]
+        # A lone @ or !, and blanks before the dots of an opcode, are for the pattern too.
+        if parts and guard_name != "!" and parts[0][0] != "@" and (len(parts) < 2 or parts[1][0] not in ".:"):
+            opcode = parts[0]
+            del parts[0]
         else:
             head = HEAD.match(text)
             if head is None:
@@ -284,7 +287,6 @@ class _Builder:
             opcode = "".join(opcode.split())
             rest = text[head.end() :].rstrip()
             parts = split_operands(rest[:-1].rstrip() if rest.endswith(";") else rest)
-        negated = False
         if guard_name and guard_name[0] == "!":
             guard_name, negated = guard_name[1:], True
         known = self.scope.known
@@ -297,16 +299,15 @@ class _Builder:
                 self.undefined(guard_name, start, end)
             else:
                 guard = found
-        operands: list[Operand] = []
-        key = ""
-        for part in parts:
-            operand: Operand | None = known.get(part)
-            if operand is not None:
-                key += "r,"
-            else:
-                operand, kind = self.operand(part)
-                key += kind
-            operands.append(operand)
+        operands: list[Any] = [known.get(part) for part in parts]
+        if None in operands:
+            kinds = ["r,"] * len(parts)
+            for at, operand in enumerate(operands):
+                if operand is None:
+                    operands[at], kinds[at] = self.operand(parts[at])
+            key = "".join(kinds)
+        else:
+            key = "r," * len(parts)
         use = self.uses.get((opcode, key))
         if use is None:
             use = self.uses[opcode, key] = self.use(opcode, key)
@@ -340,6 +341,9 @@ class _Builder:
 
     def operand(self, text: str) -> tuple[Operand, str]:
         """An operand that is no register known by this spelling, and its kind as :meth:`use` reads it."""
+        constant = self.constants.get(text)
+        if constant is not None:
+            return constant
         first = text[:1]
         if first == "%":
             register = self._resolve(text)
@@ -353,11 +357,12 @@ class _Builder:
         operand = parse_operand(text, self.lookup)
         if isinstance(operand, int):
             return operand, "r,"
-        if isinstance(operand, Special):
-            return operand, "S,"
-        if not isinstance(operand, Immediate):
+        made = (operand, "S," if isinstance(operand, Special) else shape(operand) + ",")
+        if isinstance(operand, Immediate | Special):
+            self.constants[text] = made
+        else:
             self.named = self.named or next(_symbols((operand,)), None) is not None
-        return operand, shape(operand) + ","
+        return made
 
     def use(self, opcode: str, key: str) -> Use:
         """The entry for an opcode over operands of one kind each."""
