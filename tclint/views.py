@@ -9,6 +9,7 @@ A view prunes the branches that these threads do not take.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -43,7 +44,7 @@ class Views:
         self.cfg = cfg
         self.values = values
         self._views: dict[int, View] = {}
-        self._takes: dict[tuple[int, Edge], bool] = {}
+        self._barred: dict[Edge, tuple[set[int], set[int]]] = {}
         self._executes: dict[tuple[int, int], bool | None] = {}
 
     def edge_value(self, edge: Edge) -> int | None:
@@ -100,14 +101,16 @@ class Views:
             work = sorted(set(changed), key=lambda b: cfg.rank[b])
         return reach
 
-    def takes(self, site: int, edge: Edge) -> bool:
-        """Whether a thread that has executed *site* may ever take *edge*."""
-        key = (site, edge)
-        found = self._takes.get(key)
-        if found is None:
+    def barred(self, edge: Edge, sites: AbstractSet[int]) -> AbstractSet[int]:
+        """Those of *sites* whose threads, having executed them, can never take *edge*."""
+        asked, barred = self._barred.setdefault(edge, (set(), set()))
+        fresh = sites - asked
+        if fresh:
             p = self.edge_value(edge)
-            found = self._takes[key] = p is None or self._holds(site, p, edge.value) is not False
-        return found
+            asked |= fresh
+            if p is not None:
+                barred |= {site for site in fresh if self._holds(site, p, edge.value) is False}
+        return barred & sites
 
     def executes(self, site: int, at: int) -> bool | None:
         """Whether a thread that has executed *site* executes the guarded instruction *at* when it comes there."""

@@ -154,12 +154,12 @@ class Groups(Analysis[State]):
             return EMPTY
         if edge.predicate < 0:
             return state
-        gone = {f for f in facts if not views.takes(f[0], edge)}
+        gone = views.barred(edge, {site for site, _ in facts})
         if not gone:
             return state
-        left = facts - gone
-        still = {s for s, _ in left}
-        return left, frozenset(c for c in copies if c[1] in still)
+        return frozenset(f for f in facts if f[0] not in gone), frozenset(
+            c for c in copies if c[1] not in gone
+        )
 
     def mentions(self, state: State, site: int) -> bool:
         return any(f[0] == site for f in state[0])

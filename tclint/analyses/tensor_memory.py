@@ -155,8 +155,8 @@ class TensorMemory(Analysis[State]):
             return frozenset()
         if edge.predicate < 0:
             return state
-        gone = [f for f in state if not views.takes(f[0], edge)]
-        return state.difference(gone) if gone else state
+        gone = views.barred(edge, {site for site, _ in state})
+        return frozenset(f for f in state if f[0] not in gone) if gone else state
 
     def mentions(self, state: State, site: int) -> bool:
         return any(f[0] == site for f in state)

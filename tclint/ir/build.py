@@ -82,6 +82,7 @@ class _Builder:
 
     def __init__(self, function: Function, text: str, isa: Table) -> None:
         self.function = function
+        self.instructions = function.instructions
         self.text = text
         self.base = function.start
         self.isa = isa
@@ -301,11 +302,15 @@ class _Builder:
                 guard = found
         operands: list[Any] = [known.get(part) for part in parts]
         if None in operands:
-            kinds = ["r,"] * len(parts)
+            key = ""
+            constants = self.constants
             for at, operand in enumerate(operands):
                 if operand is None:
-                    operands[at], kinds[at] = self.operand(parts[at])
-            key = "".join(kinds)
+                    part = parts[at]
+                    operands[at], kind = constants.get(part) or self.operand(part)
+                    key += kind
+                else:
+                    key += "r,"
         else:
             key = "r," * len(parts)
         use = self.uses.get((opcode, key))
@@ -314,12 +319,13 @@ class _Builder:
         reads: tuple[Any, ...]  # registers: the kinds in the key say so
         writes: tuple[Any, ...]
         if use.scalar:
-            reads = tuple([operands[i] for i in use.reads])
-            writes = tuple([operands[i] for i in use.writes])
+            reads = use.pick_reads(operands)
+            writes = use.pick_writes(operands)
         else:
             reads = self._collect(operands, use.reads)
             writes = self._collect(operands, use.writes)
-        index = len(self.function.instructions)
+        instructions = self.instructions
+        index = len(instructions)
         use.sites.append(index)
         instruction = Instruction(
             opcode,
@@ -332,7 +338,7 @@ class _Builder:
             start - self.base,
             end - self.base,
         )
-        self.function.instructions.append(instruction)
+        instructions.append(instruction)
         if use.flow:
             self.flow(index, instruction)
         if self.named:
@@ -341,9 +347,6 @@ class _Builder:
 
     def operand(self, text: str) -> tuple[Operand, str]:
         """An operand that is no register known by this spelling, and its kind as :meth:`use` reads it."""
-        constant = self.constants.get(text)
-        if constant is not None:
-            return constant
         first = text[:1]
         if first == "%":
             register = self._resolve(text)

@@ -9,8 +9,10 @@ function's instructions valid.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from tclint.isa.table import Match
 from tclint.isa.target import Target, Version
@@ -223,6 +225,16 @@ def registers(operand: Operand) -> tuple[int, ...]:
     return ()
 
 
+def _picker(indices: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """What takes the elements at *indices* out of a sequence, as a tuple."""
+    if not indices:
+        return lambda items: ()
+    if len(indices) == 1:
+        (only,) = indices
+        return lambda items: (items[only],)
+    return itemgetter(*indices)
+
+
 class Use:
     """One opcode over one kind of operands, and every instruction of a function that is that.
 
@@ -231,7 +243,9 @@ class Use:
     ``writes`` are operand indices; ``scalar`` says that each is a register.
     """
 
-    __slots__ = ("flow", "match", "opcode", "reads", "scalar", "sites", "writes")
+    __slots__ = (
+        "flow", "match", "opcode", "pick_reads", "pick_writes", "reads", "scalar", "sites", "writes",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -249,6 +263,8 @@ class Use:
         self.scalar = scalar
         self.flow = flow
         self.sites: list[int] = []
+        self.pick_reads = _picker(reads)
+        self.pick_writes = _picker(writes)
 
 
 class Trouble(NamedTuple):
