@@ -119,6 +119,7 @@ def _check(source: Source, config: Config | None, clock: Callable[[str, float], 
             except LimitExceeded as error:
                 problems.append(Problem(source.position(function.start).line, str(error)))
             tick("check " + names[0])
+        model.release()
     findings = _findings(source, module, found)
     tick("findings")
     status = "analysed" if not problems else "partial" if module.functions else "failed"

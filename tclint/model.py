@@ -147,6 +147,10 @@ class KernelModel:
                         work.append((edge.target, cfg.blocks[edge.target].start))
         return False
 
+    def release(self) -> None:
+        """Drop the solved analyses, which know this model: without them it goes as soon as nobody holds it."""
+        self._solved.clear()
+
     def confidence(self, path: Path, start: int) -> Confidence | None:
         """Lowered by a step when the path passes a call whose body is not known; None: the rule's own."""
         calls = any(self.instruction(i).flow == "call" for i in path.sites(self.cfg, start))
