@@ -68,7 +68,7 @@ class Views:
             if instruction.flow == "branch-table":
                 node = self.values.node(self.values.operand(instruction.operands[0], last))
                 while node[0] in ("part", "pack", "sum", "op") and len(node) > 1:
-                    inner = self.values._parts(node)
+                    inner = self.values.parts(node)
                     if not inner:
                         break
                     node = self.values.node(inner[0])

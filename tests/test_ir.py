@@ -387,3 +387,14 @@ def test_a_name_that_was_no_register_yet_may_become_one(declaration: str) -> Non
     assert not f.troubles
     assert f.instructions[0].targets == (3,)
     assert f.instructions[1].writes == f.instructions[2].writes != ()
+
+
+def test_a_vector_register_is_a_vector_and_its_elements_are_not() -> None:
+    f = body(
+        ".reg .v4 .f32 %v;\n.reg .v2 .u32 %w;\n.reg .f32 %f<2>;\n.reg .b64 %rd<2>;\n"
+        "ld.global.v4.f32 %v, [%rd1];\nmov.f32 %f1, %v.x;\nmov.u32 %w.y, 4;\nst.global.v2.u32 [%rd1], %w;"
+    )
+    assert [ins.match is not None and ins.match.problem for ins in f.instructions[:4]] == [""] * 4
+    wrong = body(".reg .v2 .f32 %v;\n.reg .b64 %rd<2>;\nld.global.v4.f32 %v, [%rd1];").instructions[0].match
+    assert wrong is not None
+    assert "a vector of 4" in wrong.problem

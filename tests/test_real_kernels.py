@@ -65,9 +65,7 @@ def test_every_kernel_is_analysed(reports: list[FileReport]) -> None:
 
 def test_the_assembler_rules_are_silent(reports: list[FileReport]) -> None:
     """Public compilers made these kernels and ptxas takes them."""
-    found = [
-        (r.path, f.message) for r in reports for f in r.findings if f.rule.id[:2] in ("PX", "AV")
-    ]
+    found = [(r.path, f.message) for r in reports for f in r.findings if f.rule.id[:2] in ("PX", "AV")]
     assert found == []
 
 

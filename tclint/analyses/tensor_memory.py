@@ -202,7 +202,7 @@ class TensorMemory(Analysis[State]):
         terms, constant = values.linear(values.operand(operand, site))
         # What reaches only the upper half of an address selects lanes (9.7.16.1.1).
         columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
-        start = values._sum(columns, constant & 0xFFFF)
+        start = values.total(columns, constant & 0xFFFF)
         width = 1
         match = instruction.match
         if match is not None and instruction.group in ("tcgen05.ld", "tcgen05.st"):

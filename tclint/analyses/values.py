@@ -35,6 +35,8 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
+from tclint.isa.semantics import COMPUTE, widen
+from tclint.isa.table import Match
 
 __all__ = ["Facts", "Level", "Values"]
 
@@ -79,6 +81,8 @@ _RELATIONS = {
     ".lt": ("lt", False, False), ".ge": ("lt", False, True), ".gt": ("lt", True, False), ".le": ("lt", True, True),
     ".lo": ("lt", False, False), ".hs": ("lt", False, True), ".hi": ("lt", True, False), ".ls": ("lt", True, True),
 }  # fmt: skip
+_FLOAT = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
+_EVERY = (1 << 64) - 1
 _TRANSPARENT = frozenset(("cvta", "mov"))
 _WIDTHS = {"8": 8, "16": 16, "32": 32, "64": 64}
 
@@ -192,7 +196,7 @@ class Values:
             )
         if isinstance(operand, Symbol):
             base = self._node("symbol", operand.name)
-            return self._sum(((base, 1),), operand.offset) if operand.offset else base
+            return self.total(((base, 1),), operand.offset) if operand.offset else base
         if isinstance(operand, Special):
             return (
                 self._node("unknown", at, -1)
@@ -358,7 +362,9 @@ class Values:
         destination = operands[0]
         types = [m for m in match.modifiers if m[1:2] in "busf" and m[2:].rstrip("x2").isdigit()]
         type_name = types[0] if types else ".b32"
-        value = self._apply(name, type_name, match.modifiers, arguments)
+        value = self._folded(name, match, arguments, register)
+        if value is None:
+            value = self._apply(name, type_name, match.modifiers, arguments)
         if value is None:
             value = self._node("op", name, match.modifiers, *arguments)
         if isinstance(destination, Pair) and destination.first != register:
@@ -460,11 +466,6 @@ class Values:
             types = [m for m in modifiers if m[1:2] in "busf" and m[2:].isdigit()]
             if len(types) != 2 or any(t[1] == "f" for t in types):
                 return None
-            number = self.known(a[0])
-            if number is not None:
-                narrow = _width(types[1])
-                number = _signed(number, narrow) if types[1][1] == "s" else number & ((1 << narrow) - 1)
-                return self.constant(_signed(number, _width(types[0])))
             # Widening and narrowing keep an address and a small index what they are.
             return a[0] if min(_width(types[0]), _width(types[1])) >= 32 else None
         if root == "add" and len(a) == 2:
@@ -495,8 +496,6 @@ class Values:
         if root == "selp" and len(a) == 3:
             return self.select(a[2], a[0], a[1])
         numbers = [self.known(x) for x in a]
-        if root in ("and", "or", "xor", "not", "shr", "min", "max", "rem", "div") and None not in numbers:
-            return self._folded(root, type_name, [n for n in numbers if n is not None])
         if root == "and" and len(a) == 2:
             for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
                 if mask is not None:
@@ -513,25 +512,22 @@ class Values:
             return self._node("op", "shr", type_name, *a)
         return None
 
-    def _folded(self, root: str, type_name: str, n: list[int]) -> int | None:
-        width = _width(type_name)
-        every = (1 << width) - 1
-        signed = type_name[1:2] == "s"
-        x = [_signed(v, width) if signed else v & every for v in n]
-        if root == "shr":
-            value = x[0] >> min(x[1] & 0xFFFFFFFF, width)
-        elif root == "not":
-            value = ~x[0]
-        elif root in ("rem", "div"):
-            if x[1] == 0:
-                return None
-            quotient = abs(x[0]) // abs(x[1]) * (1 if (x[0] < 0) == (x[1] < 0) else -1)
-            value = quotient if root == "div" else x[0] - quotient * x[1]
-        else:
-            value = {"and": x[0] & x[1], "or": x[0] | x[1], "xor": x[0] ^ x[1], "min": min(x), "max": max(x)}[
-                root
-            ]
-        return self.constant(_signed(value, width))
+    def _folded(self, name: str, match: Match, arguments: list[int], register: int) -> int | None:
+        """The constant that an integer instruction over constants gives, by the semantics of the ISA table."""
+        numbers = [self.known(a) for a in arguments]
+        if None in numbers or name in ("setp", "selp") or any(_FLOAT.match(m) for m in match.modifiers):
+            return None
+        compute = COMPUTE.get(name)
+        if compute is None:
+            return None
+        width = _width(self.function.registers[register].type)
+        try:
+            pattern = compute(match.binding, *(n & _EVERY for n in numbers if n is not None))
+        except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
+            return None
+        if self.function.registers[register].type == ".pred":
+            return self.constant(pattern & 1)
+        return self.constant(_signed(widen(match.binding, pattern, width), width))
 
     def _masked(self, value: int, mask: int, width: int) -> int:
         every = (1 << width) - 1
@@ -555,7 +551,8 @@ class Values:
             return node[1], node[2]
         return ((self.find(value), 1),), 0
 
-    def _sum(self, terms: tuple[tuple[int, int], ...], constant: int) -> int:
+    def total(self, terms: tuple[tuple[int, int], ...], constant: int) -> int:
+        """The sum of *terms* (values with their factors) and a constant."""
         if not terms:
             return self.constant(constant)
         if constant == 0 and len(terms) == 1 and terms[0][1] == 1:
@@ -567,23 +564,23 @@ class Values:
         ta, ca = self._terms(a)
         tb, cb = self._terms(b)
         if not tb:
-            return self._sum(ta, _signed(ca + cb, width))
+            return self.total(ta, _signed(ca + cb, width))
         if not ta:
-            return self._sum(tb, _signed(ca + cb, width))
+            return self.total(tb, _signed(ca + cb, width))
         total = dict(ta)
         for term, factor in tb:
             total[term] = total.get(term, 0) + factor
         if len(total) > 12:
             return self._node("op", "add", *sorted((a, b)))
         terms = tuple(sorted((t, f) for t, f in total.items() if f))
-        return self._sum(terms, _signed(ca + cb, width))
+        return self.total(terms, _signed(ca + cb, width))
 
     def times(self, a: int, factor: int, width: int = 64) -> int:
         """a times a constant."""
         if factor == 0:
             return self.constant(0)
         terms, constant = self._terms(a)
-        return self._sum(
+        return self.total(
             tuple((t, _signed(f * factor, 64)) for t, f in terms), _signed(constant * factor, width)
         )
 
@@ -688,7 +685,7 @@ class Values:
                     return self.constant(int(first))
             if y is not None and node[0] == "sum" and node[2]:
                 # Equality survives moving the constant across; order does not (wrap-around).
-                return self.compare("eq", self._sum(node[1], 0), self.constant(y - node[2]), signed, width)
+                return self.compare("eq", self.total(node[1], 0), self.constant(y - node[2]), signed, width)
             if y is None:
                 a, b = sorted((a, b))
             return self._node("compare", "eq", a, b, True, width)
@@ -991,7 +988,7 @@ class Values:
                 planes = self.planes(value)
                 if planes is not None:
                     return self._plane_level(planes)
-            arguments = self._parts(node)
+            arguments = self.parts(node)
             levels = [self._level(a, memo, assumed, depth) for a in arguments]
             worst = max(levels, default=Level.CTA)
             if worst < Level.DIVERGENT:
@@ -1043,7 +1040,8 @@ class Values:
                     found[c.predicate, cfg.blocks[c.source].end - 1] = None
         return list(found)
 
-    def _parts(self, node: Node) -> list[int]:
+    def parts(self, node: Node) -> list[int]:
+        """The values that an expression is made of."""
         kind = node[0]
         if kind == "sum":
             return [t for t, _ in node[1]]
@@ -1100,7 +1098,7 @@ class Values:
         elif kind == "load":
             result = frozenset((("site", node[1]),)) | self.volatile(node[3])
         else:
-            result = frozenset().union(*(self.volatile(p) for p in self._parts(node)))
+            result = frozenset().union(*(self.volatile(p) for p in self.parts(node)))
         self._volatile[value] = result
         return result
 

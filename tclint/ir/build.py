@@ -59,6 +59,12 @@ _RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
 _DIRECTIVE = re.compile(r"\.\w+")
 
 
+_VECTOR_SPECIALS = frozenset(
+    f"%{name}" for name in "tid ntid ctaid nctaid cluster_ctaid cluster_nctaid clusterid nclusterid".split()
+)
+"""Special registers of four elements when none is selected (10.1 and following)."""
+
+
 class _Scope:
     """One brace scope: the names declared in it, and what was looked up through it."""
 
@@ -91,6 +97,7 @@ class _Builder:
         self.uses: dict[tuple[str, str], Use] = {}
         self.calls: list[tuple[int, str]] = []
         self.plenty = (function.end - function.start) // 8  # more registers than any instructions could use
+        self.vectors: dict[int, int] = {}  # register declared with .v2 or .v4 -> its length
         self.constants: dict[str, tuple[Operand, str]] = {}  # operands that mean the same in every scope
         self.named = False  # whether the instruction being built names a symbol
         self.targets: dict[int, list[int]] = {}
@@ -147,6 +154,9 @@ class _Builder:
                 else:
                     self.scope.variables.add(name)
                     self.scope.absent.discard(name)
+                    length = variable.size // _SIZES.get(re.sub(r"\D", "", kind)[:3], 1)
+                    if length > 1:
+                        self.vectors[len(self.function.registers)] = length
                     self.scope.known[name] = len(self.function.registers)
                     self.function.registers.append(Register(name, kind))
             else:
@@ -313,6 +323,8 @@ class _Builder:
                     key += "r,"
         else:
             key = "r," * len(parts)
+        if self.vectors:
+            key = self.with_vectors(key, parts, operands)
         use = self.uses.get((opcode, key))
         if use is None:
             use = self.uses[opcode, key] = self.use(opcode, key)
@@ -360,12 +372,23 @@ class _Builder:
         operand = parse_operand(text, self.lookup)
         if isinstance(operand, int):
             return operand, "r,"
-        made = (operand, "S," if isinstance(operand, Special) else shape(operand) + ",")
+        if isinstance(operand, Special):
+            made: tuple[Operand, str] = operand, "v4," if operand.name in _VECTOR_SPECIALS else "S,"
+        else:
+            made = operand, shape(operand) + ","
         if isinstance(operand, Immediate | Special):
             self.constants[text] = made
         else:
             self.named = self.named or next(_symbols((operand,)), None) is not None
         return made
+
+    def with_vectors(self, key: str, parts: list[str], operands: list[Any]) -> str:
+        """*key* with registers declared as vectors (5.4.2) counted as such, unless one element is selected."""
+        kinds = key.split(",")
+        for at, (part, operand) in enumerate(zip(parts, operands, strict=True)):
+            if isinstance(operand, int) and operand in self.vectors and "." not in part:
+                kinds[at] = f"v{self.vectors[operand]}"
+        return ",".join(kinds)
 
     def use(self, opcode: str, key: str) -> Use:
         """The entry for an opcode over operands of one kind each."""
