@@ -711,12 +711,16 @@ def report(folder: Path, *, ptxas: bool, growth: bool, collector: bool, largest:
     notes += troubles
     start = watch.seconds["start"]
     if oracle is not None:
+        refused: dict[str, list[Path]] = {}
         for one in measured:
             _progress(f"ptxas {one.path.name}")
             try:
                 one.ptxas = ptxas_seconds(oracle, one.path)
             except ValueError as error:
-                notes.append(f"ptxas does not compile {one.path.relative_to(folder)}: {error}")
+                refused.setdefault(str(error), []).append(one.path)
+        for reason, paths in refused.items():
+            others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            notes.append(f"ptxas does not compile {paths[0].relative_to(folder)}{others}: {reason}")
     lines = _files_report(measured, start, largest, folder)
     lines += _stages_report(watch, sum(m.instructions for m in measured))
     lines += _ptxas_report(measured, start, largest) if oracle is not None else []

@@ -162,7 +162,10 @@ class Views:
         b = block
         while b in cfg.idom and cfg.idom[b] != b:
             up = cfg.idom[b]
-            incoming = [e for e in cfg.predecessors[b] if e.source in cfg.rank]
+            # A way back into a loop has been through its head before.
+            incoming = [
+                e for e in cfg.predecessors[b] if e.source in cfg.rank and not cfg.dominates(b, e.source)
+            ]
             if len(incoming) == 1 and incoming[0].predicate >= 0:
                 found.append(incoming[0])
             b = up

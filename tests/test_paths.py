@@ -377,3 +377,29 @@ def test_two_guards_agree() -> None:
         m = model(f"start: {START}\n@%p1 {STEP}\n{guard} {STOP}\nuse: {USE}\nret;")
         path = search(m, label(m.function, "start"), label(m.function, "use"), age=1)
         assert (path is not None) is expected, guard
+
+
+def test_what_holds_before_a_wait_loop_holds_behind_it() -> None:
+    """The head of a loop has a way in and a way back; only the way in says who comes."""
+    m = model(
+        """
+        mov.u32 %r1, %cluster_ctarank;
+        setp.eq.s32 %p1, %r1, 0;
+        @!%p1 bra end;
+    wait:
+        mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;
+        @!%p2 bra wait;
+        @!%p1 bra end;
+    use: add.u32 %r3, %r3, 1;
+    end: ret;
+        """
+    )
+    use = label(m.function, "use")
+    leader = m.values.before(register(m.function, "%p1"), use)
+    assert m.views.at(use).facts[leader] is True
+    (wait,) = m.sites("mbarrier-wait")
+    assert m.views.at(wait).facts[leader] is True
+    skipped = [
+        e for b in m.cfg.order for e in m.cfg.successors[b] if e.predicate == register(m.function, "%p1")
+    ]
+    assert [m.views.barred(e, {wait}) for e in skipped if not e.value] == [{wait}, {wait}]

@@ -7,6 +7,7 @@ thread names has been waited for, or a CTA barrier passes that news on.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 
 from tclint.analyses import threads as T
@@ -21,6 +22,9 @@ ISSUED = 0
 """Nothing has been done about it."""
 State = frozenset[tuple[int, int]]
 """``(site, status)``. The status of an MMA, copy or shift that a commit tracks is that commit's site plus one."""
+
+_COMMITS = 4
+"""Commits that an operation is followed through."""
 
 _COLUMNS = {".32x32b": 1, ".16x64b": 2, ".16x128b": 4, ".16x256b": 8, ".16x32bx2": 1}
 """Columns that one unit of .num covers (9.7.16.2.3)."""
@@ -102,8 +106,11 @@ class TensorMemory(Analysis[State]):
         if event == "commit" and group == "tcgen05":
             pair = self._pair[at]
             tracked = {s for s, _ in state if s in self.operations and self._pair[s] == pair}
-            left = frozenset(f for f in state if f[1] != ISSUED or f[0] not in tracked)
-            return left | {(s, at + 1) for s in tracked if s in self.compared}
+            # One that several commits cover is another role's to wait for: following them all is quadratic.
+            times = Counter(s for s, status in state if s in tracked and status != ISSUED)
+            known = {s for s in tracked if s in self.compared and times[s] < _COMMITS}
+            left = frozenset(f for f in state if f[0] not in tracked or (f[1] != ISSUED and f[0] in known))
+            return left | {(s, at + 1) for s in known}
         if event == "mbarrier-wait":
             committed = [f for f in state if f[0] in self.operations and f[1] != ISSUED]
             seen = {s for s, status in committed if self._observes(at, status - 1)}
