@@ -22,7 +22,7 @@ from tclint.analyses import threads as T
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import OPEN, OVERDUE, Depth, Groups
 from tclint.analyses.liveness import LoadLiveness
-from tclint.analyses.tensor_memory import ISSUED, TensorMemory
+from tclint.analyses.tensor_memory import COPIED, ISSUED, TensorMemory
 from tclint.cfg import Edge, call_graph
 from tclint.dataflow import Analysis, LimitExceeded, Results
 from tclint.ir.inline import inline
@@ -452,6 +452,8 @@ def _(analysis: WgmmaFences, state: Any, model: KernelModel) -> str:
 @describe.register
 def _(analysis: TensorMemory, state: Any, model: KernelModel) -> str:
     def word(site: int, status: int) -> str:
+        if status == COPIED:
+            return "in flight, registers moved"
         return "in flight" if status == ISSUED else f"committed by {status - 1}"
 
     return _by_status(state, word)

@@ -115,3 +115,31 @@ def test_two_groups_over_calls() -> None:
 def test_recursion_ends() -> None:
     loop = f".func again () {{ {REGISTERS} {TWO} call.uni again; ret; }}\n"
     assert mixed(loop, kernel(f"{ONE}\ncall.uni again;\nret;")) != []
+
+
+OTHER_ROLE = """
+    setp.lt.u32 %p5, %r0, 32;
+    @!%p5 bra load;
+    tcgen05.st.sync.aligned.32x32b.x8.b32 [%r10], {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37};
+    tcgen05.wait::st.sync.aligned;
+    bra done_here;
+load:
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "confidence"),
+    [
+        ("", "high"),
+        ("mov.b64 %rd2, {%r20, %r21};", "low"),
+        ("mov.b64 %rd2, {%r20, %r21};\nadd.s64 %rd3, %rd2, 1;", None),
+        ("add.s32 %r12, %r20, 1;", None),
+        (LD_DONE, None),
+    ],
+)
+def test_a_load_whose_registers_were_only_moved(between: str, confidence: str | None) -> None:
+    """ptxas may make nothing of a move, so it is no sure use; what reads the copy is one."""
+    arrive = "mbarrier.arrive.shared::cta.b64 _, [other];"
+    body = f"{OTHER_ROLE}\n{LOAD}\n{between}\n{arrive}\n{USE}\n{LD_DONE}\ndone_here: mov.u32 %r1, 0;"
+    findings = by_rule(lint(text(body)), "TC002")
+    assert [f.confidence.label for f in findings] == ([confidence] if confidence else [])

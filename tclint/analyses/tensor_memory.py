@@ -16,10 +16,12 @@ from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
 from tclint.model import KernelModel
 
-__all__ = ["ISSUED", "Range", "TensorMemory"]
+__all__ = ["COPIED", "ISSUED", "Range", "TensorMemory"]
 
 ISSUED = 0
 """Nothing has been done about it."""
+COPIED = -1
+"""A load whose registers were moved or packed, and not used otherwise: ptxas may have made nothing of the move."""
 State = frozenset[tuple[int, int]]
 """``(site, status)``. The status of an MMA, copy or shift that a commit tracks is that commit's site plus one."""
 
@@ -50,15 +52,39 @@ class TensorMemory(Analysis[State]):
         self.stores = frozenset(model.sites("issue", "tcgen05.st"))
         self.operations = frozenset(model.sites("issue", "tcgen05"))
         self.filled: dict[int, set[int]] = {}
-        """Register -> the loads that write it."""
+        """Register -> the loads that write it, or a register that it is copied from."""
         for site in self.loads:
             operand = model.instruction(site).role("destination")
             for register in registers(operand) if operand is not None else ():
                 self.filled.setdefault(register, set()).add(site)
+        self._copy()
         self._ranges: dict[tuple[int, str], Range | None] = {}
         self._same: dict[tuple[int, int], bool] = {}
         self._waited: dict[int, bool] = {}
         self._pair = {i: self._cta_group(i) for i in (*self.operations, *model.sites("commit", "tcgen05"))}
+
+    def _copy(self) -> None:
+        """A ``mov`` of a loaded register, packing included, is renaming: a use of the copy is the use."""
+        if not self.filled:
+            return
+        moves = [
+            self.model.function.instructions[i]
+            for use in self.model.function.uses
+            if use.opcode.startswith("mov.")
+            for i in use.sites
+        ]
+        grown = True
+        while grown:
+            grown = False
+            for move in moves:
+                sites = {s for r in move.reads for s in self.filled.get(r, ())}
+                for register in move.writes:
+                    known = (
+                        self.filled.setdefault(register, set()) if sites else self.filled.get(register, set())
+                    )
+                    if not sites <= known:
+                        known |= sites
+                        grown = True
 
     def _cta_group(self, site: int) -> str:
         match = self.model.instruction(site).match
@@ -94,9 +120,13 @@ class TensorMemory(Analysis[State]):
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if state and self.filled and instruction.group != "tcgen05.ld":
-            # A use waits for the load in hardware; what the ISA says of it is one note (9.7.16.6.4.5).
-            used = {(s, ISSUED) for r in instruction.reads for s in self.filled.get(r, ())}
-            state = state - used if used else state
+            touched = {s for r in instruction.reads for s in self.filled.get(r, ())}
+            if touched:
+                # A use waits for the load in hardware; what the ISA says of it is one note (9.7.16.6.4.5).
+                ended = {f for f in state if f[0] in touched}
+                state -= ended
+                if instruction.opcode.startswith("mov."):
+                    state |= {(s, COPIED) for s, _ in ended}
         event, group = instruction.event, instruction.group
         if event == "issue" and group in ("tcgen05", "tcgen05.ld", "tcgen05.st"):
             return frozenset(f for f in state if f[0] != at or group == "tcgen05") | {(at, ISSUED)}

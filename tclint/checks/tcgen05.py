@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tclint.analyses import threads as T
 from tclint.analyses.liveness import LoadLiveness
-from tclint.analyses.tensor_memory import ISSUED, State, TensorMemory
+from tclint.analyses.tensor_memory import COPIED, ISSUED, State, TensorMemory
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path, Results
 from tclint.finding import Confidence
@@ -196,8 +196,8 @@ def _signalled(tmem: TensorMemory, state: State, i: int) -> Iterator[tuple[int, 
 
 def _doubtful(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: int, path: Path) -> bool:
     """Whether the finding rests on a guess about what the signal is for, or harms nobody."""
-    if candidate.what == "ld" and not _live(model, site, candidate.site):
-        return True  # nobody will read what it loads
+    if candidate.what == "ld" and ((site, COPIED) in path.state or not _live(model, site, candidate.site)):
+        return True  # the move may have been a use, or nobody will read what it loads
     if candidate.rule != "TC002":
         return False
     # A barrier that protects something else makes a load late, not wrong; an arrival releases the tensor memory itself.
