@@ -61,9 +61,10 @@ def _callee(function: Function, site: int, bodies: dict[str, Function]) -> Funct
     instruction = function.instructions[site]
     if instruction.flow != "call":
         return None
-    names = [o.name for o in instruction.operands if isinstance(o, Symbol)]
-    # `call f;`, `call f, (a);` or `call (r), f, (a);`: the first name outside the lists is the callee.
-    return bodies.get(names[0]) if names else None
+    # `call f;`, `call f, (a);` or `call (r), f, (a);`: the callee is the first operand that is no list. In an indirect
+    # call that is a register, and the name behind it is a prototype.
+    callee = next((o for o in instruction.operands if not isinstance(o, Vector)), None)
+    return bodies.get(callee.name) if isinstance(callee, Symbol) else None
 
 
 class _Inliner:

@@ -1,0 +1,81 @@
+"""Callees inside their callers: registers, labels, guards, returns, recursion, and calls that stay calls."""
+
+from __future__ import annotations
+
+import pytest
+from support import built
+
+from tclint.ir.inline import inline
+from tclint.model import KernelModel
+
+HELPERS = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.func fence() { wgmma.fence.sync.aligned; ret; }
+.func early(.reg .b32 n) { .reg .pred %p<2>; setp.eq.s32 %p1, n, 0; @%p1 ret; wgmma.wait_group.sync.aligned 0; ret; }
+.func outer() { call fence; ret; }
+.func again() { wgmma.commit_group.sync.aligned; call again; ret; }
+.func plain() { .reg .b32 %r<2>; mov.u32 %r1, 1; ret; }
+"""
+
+
+def inlined(body: str) -> KernelModel:
+    text = (
+        HELPERS
+        + ".visible .entry k(.param .u64 to)\n{\n.reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %rd<3>;\n"
+        + body
+        + "\nret;\n}\n"
+    )
+    module = built(text)
+    kernel = module.function("k")
+    assert kernel is not None
+    return KernelModel(inline(kernel, module), module)
+
+
+def opcodes(model: KernelModel) -> list[str]:
+    return [i.opcode for i in model.function.instructions]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("call fence;", ["wgmma.fence.sync.aligned", "bra", "ret"]),
+        ("call outer;", ["wgmma.fence.sync.aligned", "bra", "bra", "ret"]),
+        ("@%p1 call fence;", ["bra", "wgmma.fence.sync.aligned", "bra", "ret"]),
+        ("call plain;", ["call", "ret"]),
+        ("proto: .callprototype _ ();\ncall %rd1, (), proto;", ["call", "ret"]),
+        ("fence: .callprototype _ ();\ncall %rd1, (), fence;", ["call", "ret"]),
+    ],
+)
+def test_what_is_inlined(body: str, expected: list[str]) -> None:
+    assert opcodes(inlined(body)) == expected
+
+
+def test_a_guarded_call_is_branched_around() -> None:
+    model = inlined("@!%p1 call fence;\nmov.u32 %r1, 2;")
+    skip = model.function.instructions[0]
+    assert (skip.negated, skip.targets) == (False, (3,))
+    assert model.function.instructions[3].opcode == "mov.u32"
+
+
+def test_a_predicated_return_leaves_the_callee_only() -> None:
+    model = inlined("call early, (%r1);\nmov.u32 %r2, 3;")
+    assert opcodes(model)[:4] == ["setp.eq.s32", "bra", "wgmma.wait_group.sync.aligned", "bra"]
+    early, late = model.function.instructions[1], model.function.instructions[3]
+    assert early.guard >= 0
+    assert early.targets == late.targets == (4,)
+    assert model.function.registers[early.guard].name == "%p1"
+    assert early.guard != model.function.instructions[4].writes[0]
+
+
+def test_recursion_stays_a_call() -> None:
+    model = inlined("call again;")
+    assert opcodes(model) == ["wgmma.commit_group.sync.aligned", "call", "bra", "ret"]
+
+
+def test_two_calls_have_registers_of_their_own() -> None:
+    model = inlined("call early, (%r1);\ncall early, (%r2);")
+    first, second = (i for i in model.function.instructions if i.opcode == "setp.eq.s32")
+    assert first.writes != second.writes
+    assert first.start == second.start
