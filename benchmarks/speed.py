@@ -718,9 +718,9 @@ def report(folder: Path, *, ptxas: bool, growth: bool, collector: bool, largest:
                 one.ptxas = ptxas_seconds(oracle, one.path)
             except ValueError as error:
                 refused.setdefault(str(error), []).append(one.path)
-        for reason, paths in refused.items():
-            others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-            notes.append(f"ptxas does not compile {paths[0].relative_to(folder)}{others}: {reason}")
+        for reason, left_out in refused.items():
+            others = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+            notes.append(f"ptxas does not compile {left_out[0].relative_to(folder)}{others}: {reason}")
     lines = _files_report(measured, start, largest, folder)
     lines += _stages_report(watch, sum(m.instructions for m in measured))
     lines += _ptxas_report(measured, start, largest) if oracle is not None else []
