@@ -44,6 +44,7 @@ class Views:
         self.cfg = cfg
         self.values = values
         self._views: dict[int, View] = {}
+        self._facts: dict[int, Facts] = {}
         self._barred: dict[Edge, tuple[set[int], set[int]]] = {}
         self._executes: dict[tuple[int, int], bool | None] = {}
 
@@ -143,11 +144,7 @@ class Views:
             return View(T.full(values.threads))
         block = cfg.block_of[site]
         threads = self.reach.get(block, 0)
-        facts = Facts()
-        for edge in self.dominating(block):
-            p = self.edge_value(edge)
-            if p is not None and not values.volatile(p):
-                facts = values.assume(p, edge.value, facts)
+        facts = self._decided(block)
         instruction = cfg.function.instructions[site]
         if instruction.guard >= 0:
             p = values.before(instruction.guard, site)
@@ -155,18 +152,23 @@ class Views:
             facts = values.assume(p, not instruction.negated, facts)
         return View(threads, facts)
 
-    def dominating(self, block: int) -> list[Edge]:
-        """The branch edges that every way from the entry to *block* takes, nearest first."""
-        cfg = self.cfg
-        found = []
+    def _decided(self, block: int) -> Facts:
+        """What the branches decide that every way from the entry to *block* takes."""
+        cfg, values = self.cfg, self.values
+        chain = []
         b = block
-        while b in cfg.idom and cfg.idom[b] != b:
-            up = cfg.idom[b]
+        while b not in self._facts and cfg.idom.get(b, b) != b:
+            chain.append(b)
+            b = cfg.idom[b]
+        facts = self._facts.get(b, Facts())
+        for b in reversed(chain):
             # A way back into a loop has been through its head before.
             incoming = [
                 e for e in cfg.predecessors[b] if e.source in cfg.rank and not cfg.dominates(b, e.source)
             ]
-            if len(incoming) == 1 and incoming[0].predicate >= 0:
-                found.append(incoming[0])
-            b = up
-        return found
+            if len(incoming) == 1:
+                p = self.edge_value(incoming[0])
+                if p is not None and not values.volatile(p):
+                    facts = values.assume(p, incoming[0].value, facts)
+            self._facts[b] = facts
+        return facts

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support import label, model, register, value
 
 from tclint.analyses import threads as T
+from tclint.cfg import CFG
 from tclint.dataflow import Analysis
 from tclint.dataflow.paths import EXIT, Path
 from tclint.ir import Immediate, Instruction
@@ -403,3 +405,26 @@ def test_what_holds_before_a_wait_loop_holds_behind_it() -> None:
         e for b in m.cfg.order for e in m.cfg.successors[b] if e.predicate == register(m.function, "%p1")
     ]
     assert [m.views.barred(e, {wait}) for e in skipped if not e.value] == [{wait}, {wait}]
+
+
+def test_many_wait_loops_in_a_row_are_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds at each of n places behind one another is found in n steps, not in n for each."""
+    asked = 0
+    dominates = CFG.dominates
+
+    def counted(self: CFG, a: int, b: int) -> bool:
+        nonlocal asked
+        asked += 1
+        return dominates(self, a, b)
+
+    loops = (
+        f"wait{n}: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], {n % 2};\n@!%p2 bra wait{n};"
+        for n in range(200)
+    )
+    m = model("\n".join(loops) + "\nret;")
+    sites = m.sites("mbarrier-wait")
+    m.views.reach  # noqa: B018
+    monkeypatch.setattr(CFG, "dominates", counted)
+    assert {m.views.at(site).threads for site in sites} == {m.views.reach[0]}
+    assert len(sites) == 200
+    assert asked < 5 * len(m.cfg.blocks)
