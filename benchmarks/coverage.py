@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from tclint.ir.operands import split_operands
 from tclint.isa.table import Table, table
 
-__all__ = ["operands_of", "shape", "split", "statement", "statements"]
+__all__ = ["operands_of", "shape", "statement", "statements"]
 
 _INTEGER = re.compile(r"[-+~]*(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$|WARP_SZ$|\([-\d(\s]")
 _FLOAT = re.compile(
@@ -26,25 +27,6 @@ _FLOAT = re.compile(
 _STATEMENT = re.compile(r"\s*(?:@!?[\w$%]+\s+)?([^\s{\[(;]*)\s*(.*?)[\s;]*$", re.DOTALL)
 
 
-def split(text: str) -> list[str]:
-    """The parts of *text* between the commas that stand in no bracket.
-
-    >>> split("{%r1, %r2}, [%rd1], 3")
-    ['{%r1, %r2}', '[%rd1]', '3']
-    """
-    parts, depth, start = [], 0, 0
-    for index, char in enumerate(text):
-        if char in "[{(":
-            depth += 1
-        elif char in "]})":
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(text[start:index].strip())
-            start = index + 1
-    parts.append(text[start:].strip())
-    return parts if parts != [""] else []
-
-
 def shape(operand: str, registers: frozenset[str] = frozenset()) -> str:
     """The shape of one operand, in the letters of :func:`tclint.isa.table.fits`.
 
@@ -53,10 +35,10 @@ def shape(operand: str, registers: frozenset[str] = frozenset()) -> str:
     if "|" in operand:
         return "|".join(shape(part.strip(), registers) for part in operand.split("|"))
     if operand.startswith("["):
-        parts = len(split(operand[1:-1]))
+        parts = len(split_operands(operand[1:-1]))
         return "m" if parts == 1 else f"m{parts}"
     if operand.startswith("{"):
-        return f"v{len(split(operand[1:-1]))}"
+        return f"v{len(split_operands(operand[1:-1]))}"
     if operand == "_":
         return "_"
     if operand.startswith("!"):
@@ -75,12 +57,12 @@ def statement(text: str, registers: frozenset[str] = frozenset()) -> tuple[str, 
     ('ld.global.v2.b32', ('v2', 'm'))
     """
     opcode, operands = _cut(text)
-    return opcode, tuple(shape(operand, registers) for operand in split(operands))
+    return opcode, tuple(shape(operand, registers) for operand in split_operands(operands))
 
 
 def operands_of(text: str) -> list[str]:
     """The operands of one instruction, as written."""
-    return split(_cut(text)[1])
+    return split_operands(_cut(text)[1])
 
 
 def _cut(text: str) -> tuple[str, str]:

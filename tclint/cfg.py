@@ -328,13 +328,10 @@ def call_graph(functions: list[Function]) -> networkx.DiGraph[str]:
     """Who calls whom, by name; an indirect call adds an edge to ``?``."""
     import networkx
 
-    from tclint.ir.nodes import Symbol, Vector
-
     graph: networkx.DiGraph[str] = networkx.DiGraph()
     for function in functions:
         graph.add_node(function.name)
         for instruction in function.instructions:
             if instruction.flow == "call":
-                callee = next((o for o in instruction.operands if not isinstance(o, Vector)), None)
-                graph.add_edge(function.name, callee.name if isinstance(callee, Symbol) else "?")
+                graph.add_edge(function.name, instruction.callee or "?")
     return graph

@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Facts, Values
 from tclint.cfg import CFG, Edge
 
 __all__ = ["View", "Views"]
+
+Fact = TypeVar("Fact", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,18 @@ class Views:
             p = self.values.before(instruction.guard, at)
             self._executes[key] = self._holds(site, p, not instruction.negated)
         return self._executes[key]
+
+    def guarded(self, before: frozenset[Fact], after: frozenset[Fact], at: int) -> frozenset[Fact]:
+        """The facts after the guarded instruction *at*, given those *before* it and those *after* it when it executed.
+
+        What it ends goes on in threads that may skip it, and what it makes is
+        known of threads that may execute it. A fact starts with the operation
+        that it is about.
+        """
+        executes = self.executes
+        kept = {f for f in before if f in after or executes(f[0], at) is not True}
+        made = {f for f in after if f in before or f[0] == at or executes(f[0], at) is not False}
+        return frozenset(kept | made)
 
     def _holds(self, site: int, p: int, truth: bool) -> bool | None:
         """Whether *p* is *truth* in the threads that executed *site*, by what stays true of them."""

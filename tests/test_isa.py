@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tclint.ir.operands import split_operands
 from tclint.isa.table import EVENTS, Form, Match, Table, TableError, load, parse_operand, split_opcode, table
 from tclint.isa.target import FAMILIES, INTRODUCED, Availability, Target, Version, parse_version
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is not installed
 
-from benchmarks.coverage import shape, split, statement, statements
+from benchmarks.coverage import shape, statement, statements
 from benchmarks.ptxas import OLDEST, Ptxas, PtxasMissing, before, find
 
 ISA = table()
@@ -401,7 +402,7 @@ def test_statements_of_a_module() -> None:
 )  # fmt: skip
 def test_shapes(operand: str, letter: str) -> None:
     assert shape(operand) == letter
-    assert split(f"{operand}, {operand}") == [operand, operand]
+    assert split_operands(f"{operand}, {operand}") == [operand, operand]
 
 
 def test_opcodes_split() -> None:

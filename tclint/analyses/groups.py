@@ -140,10 +140,7 @@ class Groups(Analysis[State]):
         return (facts, kept) if kept != copies else state
 
     def guarded(self, state: State, after: State, at: int) -> State:
-        executes = self.model.views.executes
-        kept = {f for f in state[0] if f in after[0] or executes(f[0], at) is not True}
-        made = {f for f in after[0] if f in state[0] or f[0] == at or executes(f[0], at) is not False}
-        return frozenset(kept | made), state[1] | after[1]
+        return self.model.views.guarded(state[0], after[0], at), state[1] | after[1]
 
     def edge(self, state: State, edge: Edge) -> State:
         facts, copies = state

@@ -178,11 +178,7 @@ class TensorMemory(Analysis[State]):
         return self._waited[commit]
 
     def guarded(self, state: State, after: State, at: int) -> State:
-        executes = self.model.views.executes
-        kept = {f for f in state if f in after or executes(f[0], at) is not True}
-        return frozenset(
-            kept | {f for f in after if f in state or f[0] == at or executes(f[0], at) is not False}
-        )
+        return self.model.views.guarded(state, after, at)
 
     def edge(self, state: State, edge: Edge) -> State:
         if not state:

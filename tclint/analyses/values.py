@@ -1200,7 +1200,7 @@ class Values:
 
     def known_bits(self, value: int, depth: int = 0) -> tuple[int, int]:
         """The bits of *value* known to be 0, and those known to be 1, of its low 64."""
-        every = (1 << 64) - 1
+        every = _EVERY
         node = self.nodes[self.find(value)]
         kind = node[0]
         if kind == "const":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tclint.checks import Hit, Mark, module_check
 from tclint.finding import Confidence, Severity
-from tclint.ir.nodes import Function, Module, Symbol
+from tclint.ir.nodes import Function, Module
 
 
 def _first_uses(function: Function) -> dict[str, int]:
@@ -21,14 +21,7 @@ def _first_uses(function: Function) -> dict[str, int]:
 
 
 def _callees(function: Function) -> set[str]:
-    return {
-        operand.name
-        for use in function.uses
-        if use.match is not None and use.match.form.flow == "call"
-        for i in use.sites
-        for operand in function.instructions[i].operands
-        if isinstance(operand, Symbol)
-    }
+    return {function.instructions[i].callee for use in function.uses if use.flow for i in use.sites} - {""}
 
 
 @module_check("TC006")

@@ -35,7 +35,7 @@ def inline(function: Function, module: Module) -> Function:
         return function
     bodies = {f.name: f for f in module.functions if f.instructions and not f.damaged and not f.entry}
     wanted = _with_events(bodies)
-    if not any(_callee(function, i, wanted) for use in function.uses for i in use.sites):
+    if not any(_callee(function, i, wanted) for use in function.uses if use.flow for i in use.sites):
         return function
     return _Inliner(function, wanted).run()
 
@@ -51,20 +51,16 @@ def _with_events(bodies: dict[str, Function]) -> dict[str, Function]:
     while grown:
         grown = False
         for name, f in bodies.items():
-            if name not in found and any(_callee(f, i, found) for use in f.uses for i in use.sites):
+            if name not in found and any(
+                _callee(f, i, found) for use in f.uses if use.flow for i in use.sites
+            ):
                 found[name] = f
                 grown = True
     return found
 
 
 def _callee(function: Function, site: int, bodies: dict[str, Function]) -> Function | None:
-    instruction = function.instructions[site]
-    if instruction.flow != "call":
-        return None
-    # `call f;`, `call f, (a);` or `call (r), f, (a);`: the callee is the first operand that is no list. In an indirect
-    # call that is a register, and the name behind it is a prototype.
-    callee = next((o for o in instruction.operands if not isinstance(o, Vector)), None)
-    return bodies.get(callee.name) if isinstance(callee, Symbol) else None
+    return bodies.get(function.instructions[site].callee)
 
 
 class _Inliner:

@@ -181,6 +181,16 @@ class Instruction:
     def flow(self) -> str:
         return self.match.form.flow if self.match else ""
 
+    @property
+    def callee(self) -> str:
+        """The function that a direct call names (9.7.13.5), or ""."""
+        if self.flow != "call":
+            return ""
+        # `call f;`, `call f, (a);` or `call (r), f, (a);`: the callee is the first operand that is no list. In an
+        # indirect call that is a register, and the name behind it is a prototype.
+        callee = next((o for o in self.operands if not isinstance(o, Vector)), None)
+        return callee.name if isinstance(callee, Symbol) else ""
+
     def role(self, name: str) -> Operand | None:
         """The operand that plays the part *name* (``mbarrier``, ``taddr``, ...), if there is one."""
         match = self.match
