@@ -16,3 +16,6 @@ class Config:
 
     pedantic: bool = False
     """Show findings of low confidence, and let them count for the exit code."""
+
+    toolkit: tuple[int, int] | None = None
+    """The CUDA toolkit whose ptxas will compile the code, ``(12, 8)``; None: not named."""

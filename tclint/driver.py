@@ -65,7 +65,7 @@ def check_source(
     a problem; the others are still checked.
     """
     with _without_collector():
-        return _check(source, config, clock)
+        return _check(source, config or Config(), clock)
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _check(source: Source, config: Config | None, clock: Callable[[str, float], None] | None) -> FileReport:
+def _check(source: Source, config: Config, clock: Callable[[str, float], None] | None) -> FileReport:
     rules = all_rules()
     began = perf_counter()
 
@@ -95,7 +95,7 @@ def _check(source: Source, config: Config | None, clock: Callable[[str, float], 
     found: list[tuple[Rule, Function | None, Hit]] = []
     if module.functions or module.version is not None:
         for names, module_check in module_checks():
-            for rule, hit in module_check(module):
+            for rule, hit in module_check(module, config):
                 if rule in rules and not (hit.function is not None and hit.function.damaged):
                     found.append((rules[rule], hit.function, hit))
             tick("check " + names[0])
@@ -107,7 +107,7 @@ def _check(source: Source, config: Config | None, clock: Callable[[str, float], 
         )
         if broken:
             continue
-        model = KernelModel(inline(function, module), module)
+        model = KernelModel(inline(function, module), module, config)
         roots = {use.opcode.partition(".")[0] for use in model.function.uses}
         for names, kernel_check, needs in kernel_checks():
             if needs and needs not in roots:

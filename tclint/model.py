@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from tclint.analyses.values import Values
 from tclint.cfg import CFG
+from tclint.config import Config
 from tclint.dataflow import Analysis, Path, Results, Survey, find_path, solve
 from tclint.finding import Confidence
 from tclint.ir.nodes import Function, Instruction, Module, Operand
@@ -37,9 +38,10 @@ class Event:
 class KernelModel:
     """Everything that is known about one function with a body."""
 
-    def __init__(self, function: Function, module: Module) -> None:
+    def __init__(self, function: Function, module: Module, config: Config | None = None) -> None:
         self.function = function
         self.module = module
+        self.config = config or Config()
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
 
     @cached_property

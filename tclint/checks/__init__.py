@@ -1,7 +1,7 @@
 """The checks: functions registered under a rule id, one file per family.
 
-A check takes a :class:`~tclint.model.KernelModel` (or a module) and yields
-:class:`Hit` objects; the driver makes findings of them. Files of this package
+A check takes a :class:`~tclint.model.KernelModel` (or a module and the
+configuration) and yields :class:`Hit` objects; the driver makes findings of them. Files of this package
 are found by discovery.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
+from tclint.config import Config
 from tclint.finding import Confidence, Severity
 from tclint.ir.nodes import Function, Module
 from tclint.model import KernelModel
@@ -52,7 +53,7 @@ class Hit:
 
 
 KernelCheck = Callable[[KernelModel], Iterable[tuple[str, Hit]]]
-ModuleCheck = Callable[[Module], Iterable[tuple[str, Hit]]]
+ModuleCheck = Callable[[Module, Config], Iterable[tuple[str, Hit]]]
 
 _kernel: dict[tuple[str, ...], KernelCheck] = {}
 _module: dict[tuple[str, ...], ModuleCheck] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.checks import Hit, module_check
+from tclint.config import Config
 from tclint.finding import Confidence
 from tclint.ir.nodes import Immediate, Instruction, Module
 from tclint.isa.table import Match, Table, split_opcode, table
@@ -17,7 +18,7 @@ _TROUBLES = {"undefined-register": "PX005", "undefined-guard": "PX005", "undefin
 
 
 @module_check("PX001", "PX002", "PX003", "PX004", "PX005", "PX006")
-def refused(module: Module) -> Iterator[tuple[str, Hit]]:
+def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
     """Instructions and names that no assembler would take."""
     isa = table()
     newer = module.version is not None and module.version > NEWEST
@@ -110,7 +111,7 @@ def _unknown(isa: Table, opcode: str) -> tuple[str, str, str]:
 
 
 @module_check("AV001", "AV002")
-def availability(module: Module) -> Iterator[tuple[str, Hit]]:
+def availability(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
     """Instructions and modifiers that .target or .version lack (11.1.1, 11.1.2, the notes of each instruction)."""
     if module.version is None or not module.targets:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.checks import Hit, Mark, module_check
+from tclint.config import Config
 from tclint.finding import Confidence, Severity
 from tclint.ir.nodes import Function, Module
 
@@ -25,7 +26,7 @@ def _callees(function: Function) -> set[str]:
 
 
 @module_check("TC006")
-def mixed_cta_group(module: Module) -> Iterator[tuple[str, Hit]]:
+def mixed_cta_group(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
     """Both ``.cta_group::1`` and ``::2`` in a kernel and what it calls."""
     bodies = {f.name: f for f in module.functions if not f.declared_only}
     uses = {name: _first_uses(function) for name, function in bodies.items()}
