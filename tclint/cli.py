@@ -1,7 +1,7 @@
 """The command line. Thin: it turns arguments into sources and a Config, and reports into text and an exit code.
 
-Exit codes: 0 clean; 1 findings at or above ``--fail-on``; 2 a usage error or an input that could not be analysed,
-whatever else was found; 130 interrupted. Modules that cost start-up time are imported where they are used.
+Exit codes: 0 clean; 1 findings at or above ``--fail-on``; 2 a usage error, an input that could not be analysed or one
+with a suppression that is wrong, whatever else was found; 130 interrupted. Modules that cost start-up time are imported where they are used.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tclint.output import formats
 if TYPE_CHECKING:
     from tclint.config import Config
     from tclint.finding import FileReport, Severity
+    from tclint.settings import Layer
     from tclint.source import Source, SourceError
 
 CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
@@ -50,8 +51,43 @@ def cli() -> None:
     """A linter for NVIDIA PTX: finds missing waits, fences and commits around asynchronous instructions."""
 
 
-@cli.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+class _Check(click.Command):
+    """``check``, with an option for each setting; those cost imports that ``--version`` does not need."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *own, helping = super().get_params(ctx)
+        return [*own, *_setting_options(), helping]
+
+
+def _setting_options() -> Iterator[click.Option]:
+    from tclint.config import settings
+
+    for setting in settings():
+        kind, flag = setting.kind, f"--{setting.key}"
+        default = "" if setting.default in (None, False, ()) else f" [default: {kind.write(setting.default)}]"
+        common: dict[str, Any] = {"help": setting.help + default, "default": None}
+        if kind.option == "flag":
+            yield click.Option([flag, setting.name], is_flag=True, **common)
+            off = f"--no-{setting.key}"
+            yield click.Option([off, setting.name], is_flag=True, flag_value=False, default=None, hidden=True)
+        elif kind.option == "choice":
+            yield click.Option([flag], type=_Choice(kind.schema["enum"]), **common)
+        elif kind.option == "list":
+            rules = _complete_rules if kind.metavar == "RULES" else None
+            yield click.Option([flag], multiple=True, metavar=kind.metavar, shell_complete=rules, **common)
+        elif kind.option == "value":
+            yield click.Option([flag], metavar=kind.metavar, **common)
+
+
+def _complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from tclint.rules import all_rules
+
+    words = [*all_rules(), *(rule.name for rule in all_rules().values())]
+    return [word for word in words if word.lower().startswith(incomplete.lower())]
+
+
+@cli.command(cls=_Check)
+@click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option("--stdin-filename", metavar="NAME", help="The name under which standard input (-) is shown.")
 @click.option(
     "--output-format",
@@ -61,47 +97,120 @@ def cli() -> None:
     help="How findings are written.",
 )
 @click.option(
-    "--fail-on",
-    type=_Choice(("error", "warning", "info", "never")),
-    default="warning",
-    show_default=True,
-    help="The lowest severity that makes the exit code 1.",
-)
-@click.option("--pedantic", is_flag=True, help="Show findings of low confidence too.")
-@click.option(
     "--color",
     type=_Choice(("auto", "always", "never")),
     default="auto",
     show_default=True,
     help="auto: on a terminal, unless NO_COLOR is set; FORCE_COLOR turns it on elsewhere.",
 )
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of showing them.")
+@click.option("--timings", is_flag=True, help="Say on standard error what the time was spent on.")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="FILE|KEY=VALUE",
+    help="A configuration file to use, or one setting as in a file.",
+)
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@click.option("--show-settings", is_flag=True, help="Show the settings and where each comes from, and stop.")
 def check(
     paths: tuple[str, ...],
     stdin_filename: str | None,
     output_format: str,
-    fail_on: str,
-    pedantic: bool,
     color: str,
+    statistics: bool,
+    timings: bool,
+    configs: tuple[str, ...],
+    isolated: bool,
+    show_settings: bool,
+    **options: Any,
 ) -> int:
     """Lint PTX files.
 
     A PATH is a file, a folder (all *.ptx below it), a pattern such as 'out/**/*.ptx', or - for standard input.
 
-    Exit code: 0 clean, 1 findings at or above --fail-on, 2 usage error or an input that could not be analysed.
-    """
-    from tclint.config import Config
-    from tclint.finding import Severity
-    from tclint.output import renderer
-    from tclint.report import Context, present
+    RULES are ids, names, families, beginnings of ids, or ALL, separated by commas.
 
+    Exit code: 0 clean, 1 findings at or above --fail-on, 2 usage error, an input that could not be analysed, or a
+    comment that suppresses nothing.
+    """
+    from tclint import settings
+    from tclint.output import renderer
+    from tclint.pool import reports
+    from tclint.progress import shown_on
+    from tclint.report import Context, present, statistics_of, timings_of
+
+    if statistics and output_format not in ("text", "concise"):
+        raise click.UsageError(f"--statistics is text; {output_format} has these numbers in its summary.")
+    try:
+        resolved = settings.resolve(_layers(configs, isolated, options))
+    except settings.SettingsError as error:
+        raise _usage(error) from None
+    config = resolved.config
+    if show_settings:
+        _write(settings.show(resolved))
+        return CLEAN
+    if not paths:
+        raise click.UsageError("Missing argument 'PATH...'.")
     if stdin_filename is not None and _STDIN not in paths:
         raise click.UsageError("--stdin-filename needs '-' among the paths.")
-    config = Config(fail_on=None if fail_on == "never" else Severity[fail_on.upper()], pedantic=pedantic)
-    reports = [_check(item, config) for item in _inputs(paths, stdin_filename or _STDIN_NAME)]
-    shown, summary = present(reports, pedantic=pedantic)
+    checked = list(shown_on(sys.stderr, reports(_inputs(paths, stdin_filename or _STDIN_NAME), config)))
+    _refuse_unmatched(config, [item.report for item in checked])
+    shown, summary = present([item.report for item in checked], config)
     context = Context(summary, color=_use_color(color), width=_width())
-    _write(renderer(output_format)(shown, context))
-    return _exit_code(shown, config.fail_on)
+    _write(statistics_of(shown, summary) if statistics else renderer(output_format)(shown, context))
+    if timings:
+        click.echo(timings_of(item.seconds for item in checked), err=True, nl=False)
+    return _exit_code(shown, config.failing)
+
+
+def _usage(message: object) -> click.UsageError:
+    text = str(message)
+    return click.UsageError(text if text.endswith("?") else f"{text}.")
+
+
+def _layers(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> Iterator[Layer]:
+    """Every place that says something about the settings, the weakest first."""
+    from pathlib import Path
+
+    from tclint import settings
+
+    inline = [text for text in configs if "=" in text and not os.path.exists(text)]
+    files = [text for text in configs if text not in inline]
+    if len(files) > 1:
+        raise settings.SettingsError(f"--config names two files: {files[0]} and {files[1]}")
+    if files and isolated:
+        raise settings.SettingsError(f"--isolated and --config {files[0]} contradict each other")
+    if files:
+        layer = settings.load(Path(files[0]))
+        if layer is None:
+            raise settings.SettingsError(f"{files[0]}: there is no table [tool.{settings.TABLE}] in it")
+        yield layer
+    elif not isolated and (found := settings.discover(Path.cwd())) is not None:
+        yield found
+    yield from map(settings.inline, inline)
+    given = {name.replace("_", "-"): _as_in_a_file(value) for name, value in options.items()}
+    values = {key: value for key, value in given.items() if value not in (None, [])}
+    yield settings.Layer(settings.COMMAND_LINE, values, Path.cwd())
+
+
+def _as_in_a_file(value: Any) -> Any:
+    """What a file would have for the value of an option."""
+    if isinstance(value, tuple):
+        return [word.strip() for text in value for word in text.split(",") if word.strip()]
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
+    """That nothing is called as ``--entry`` says must not look clean."""
+    from tclint.rules import nearest
+    from tclint.select import wants_entry
+
+    names = {name: None for report in reports for name in report.entries}
+    if names and not any(wants_entry(config, name) for name in names):
+        patterns = ", ".join(config.entry)
+        raise _usage(f"no function is called {patterns}{nearest(config.entry[0], names)}")
 
 
 @cli.command()
@@ -125,39 +234,74 @@ def dump(stage: str, file: str, dot: bool, entry: str | None) -> int:
 
 
 @cli.command()
-def rules() -> int:
-    """List all rules."""
-    from tclint.rules import all_rules
+@click.argument("selectors", nargs=-1, metavar="[RULES]...", shell_complete=_complete_rules)
+def rules(selectors: tuple[str, ...]) -> int:
+    """List all rules, or those of a family or a prefix."""
+    from tclint.explain import rule_list
+    from tclint.rules import UnknownRule, all_rules
+    from tclint.select import meant
 
-    rows = list(all_rules().values())
-    widths = [
-        max((len(text) for text in column), default=0) for column in zip(*map(_columns, rows), strict=True)
-    ]
-    for rule in rows:
-        columns = (text.ljust(width) for text, width in zip(_columns(rule), widths, strict=True))
-        _write(f"{'  '.join(columns)}  {rule.summary}\n")
+    try:
+        wanted = frozenset().union(*(meant(selector)[0] for selector in selectors or ("ALL",)))
+    except UnknownRule as error:
+        raise _usage(error) from None
+    _write(rule_list([rule for id, rule in all_rules().items() if id in wanted]))
     return CLEAN
 
 
-def _columns(rule: Any) -> tuple[str, str, str]:
-    return rule.id, rule.severity.label, rule.name
+@cli.command()
+@click.argument("rules", nargs=-1, metavar="RULE...", shell_complete=_complete_rules)
+@click.option("--all", "every", is_flag=True, help="The pages of all rules.")
+@click.option(
+    "--output-format",
+    type=_Choice(("markdown", "json")),
+    default="markdown",
+    show_default=True,
+    help="Their form.",
+)
+def explain(rules: tuple[str, ...], every: bool, output_format: str) -> int:
+    """Show the page of RULE, an id such as WG001 or a name."""
+    from tclint import explain as texts
+    from tclint.rules import UnknownRule, all_rules, find
+
+    if every == bool(rules):
+        raise click.UsageError(
+            "Name rules, or give --all." if not every else "--all contradicts naming rules."
+        )
+    try:
+        found = list(all_rules().values()) if every else [find(rule) for rule in rules]
+    except UnknownRule as error:
+        raise _usage(error) from None
+    _write(texts.rules_json(found) if output_format == "json" else texts.rules_markdown(found))
+    return CLEAN
+
+
+def _complete_opcodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from tclint.isa.table import table
+
+    return [name for name in table().forms if name.startswith(incomplete)]
 
 
 @cli.command()
-@click.argument("rule")
-def explain(rule: str) -> int:
-    """Show the page of RULE, an id such as WG001 or a name."""
-    from tclint.rules import UnknownRule, find
+@click.argument("opcode", shell_complete=_complete_opcodes)
+def isa(opcode: str) -> int:
+    """Describe an instruction: a whole OPCODE, its first words, or the name of a form."""
+    from tclint import explain as texts
+    from tclint.isa.table import table
 
     try:
-        found = find(rule)
-    except UnknownRule as error:
-        raise click.UsageError(f"{error}.") from None
-    _write(
-        f"# {found.id} {found.name}\n\n"
-        f"Severity {found.severity.label}, confidence {found.confidence.label}, "
-        f"PTX ISA {', '.join(found.manual)}, since tclint {found.since}.\n\n{found.body}"
-    )
+        _write(texts.isa(table(), opcode))
+    except texts.UnknownOpcode as error:
+        raise _usage(error) from None
+    return CLEAN
+
+
+@cli.command()
+def schema() -> int:
+    """Print the JSON schema of the configuration."""
+    from tclint.settings import schema
+
+    _write(schema())
     return CLEAN
 
 
@@ -171,9 +315,11 @@ def main(args: Sequence[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except Exception as error:
-        if _debug():
+        from tclint.pool import debug, internal_error
+
+        if debug():
             raise
-        click.echo(f"Error: {_internal_error(error)}", err=True)
+        click.echo(f"Error: {internal_error(error)}", err=True)
         code = FAILURE
     sys.exit(code)
 
@@ -233,34 +379,11 @@ def _read(path: str, name: str) -> Source:
     return Source.read(path)
 
 
-def _check(item: tuple[str, Source | SourceError], config: Config) -> FileReport:
-    """The report for one input, whatever happens to it."""
-    from dataclasses import replace
-
-    from tclint.finding import FileReport
-    from tclint.source import SourceError
-
-    path, source = item
-    if isinstance(source, SourceError):
-        return FileReport.failed(path, str(source), source.line)
-    try:
-        from tclint.driver import check_source
-
-        report = check_source(source, config)
-    except SourceError as error:
-        return FileReport.failed(path, str(error), error.line)
-    except Exception as error:
-        if _debug():
-            raise
-        return FileReport.failed(path, _internal_error(error))
-    # Without findings nothing will be shown of the text: let it go before the next one is read.
-    return report if report.findings else replace(report, source=None)
-
-
 def _exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
     code = CLEAN
     for report in reports:
-        if report.problems:
+        # A comment that is wrong about what it hides is no defect to be forgiven: the input cannot be trusted.
+        if report.problems or any(finding.rule.family == "suppression" for finding in report.findings):
             return FAILURE
         if fail_on is not None and any(finding.severity >= fail_on for finding in report.findings):
             code = FINDINGS
@@ -300,13 +423,3 @@ def _write(text: str) -> None:
 
 def _at(path: str, error: SourceError) -> str:
     return f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}"
-
-
-def _debug() -> bool:
-    return os.environ.get("TCLINT_DEBUG", "") not in ("", "0")
-
-
-def _internal_error(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    name = type(error).__name__
-    return f"internal error: {name}{f': {text}' if text else ''} (TCLINT_DEBUG=1 shows where)"

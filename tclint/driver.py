@@ -18,7 +18,9 @@ from tclint.ir.nodes import Function, Location, Module
 from tclint.isa.target import Target
 from tclint.model import KernelModel
 from tclint.rules import Rule, all_rules
+from tclint.select import wants_entry
 from tclint.source import Source
+from tclint.suppress import apply
 
 __all__ = ["analyse", "check_source"]
 
@@ -80,7 +82,7 @@ def _without_collector() -> Iterator[None]:
 
 
 def _check(source: Source, config: Config, clock: Callable[[str, float], None] | None) -> FileReport:
-    rules = all_rules()
+    rules = {id: rule for id, rule in all_rules().items() if config.rules is None or id in config.rules}
     began = perf_counter()
 
     def tick(stage: str) -> None:
@@ -95,22 +97,24 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
     found: list[tuple[Rule, Function | None, Hit]] = []
     if module.functions or module.version is not None:
         for names, module_check in module_checks():
+            if rules.keys().isdisjoint(names):
+                continue
             for rule, hit in module_check(module, config):
-                if rule in rules and not (hit.function is not None and hit.function.damaged):
-                    found.append((rules[rule], hit.function, hit))
+                about = hit.function
+                if rule in rules and (about is None or _wanted(about, config)):
+                    found.append((rules[rule], about, hit))
             tick("check " + names[0])
     for function in module.functions:
-        if function.declared_only or not function.instructions:
+        if not function.instructions or function.declared_only or not _wanted(function, config):
             continue
-        broken = function.damaged or any(
+        if any(
             t.kind in ("undefined-guard", "undefined-label", "duplicate-label") for t in function.troubles
-        )
-        if broken:
+        ):
             continue
         model = KernelModel(inline(function, module), module, config)
         roots = {use.opcode.partition(".")[0] for use in model.function.uses}
         for names, kernel_check, needs in kernel_checks():
-            if needs and needs not in roots:
+            if (needs and needs not in roots) or rules.keys().isdisjoint(names):
                 continue
             try:
                 for rule, hit in kernel_check(model):
@@ -120,7 +124,7 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
                 problems.append(Problem(source.position(function.start).line, str(error)))
             tick("check " + names[0])
         model.release()
-    findings = _findings(source, module, found)
+    findings = apply(source, module, _findings(source, module, found), config, complete=not problems)
     tick("findings")
     status = "analysed" if not problems else "partial" if module.functions else "failed"
     return FileReport(
@@ -130,7 +134,13 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
         problems=tuple(problems),
         findings=findings,
         source=source,
+        entries=tuple(function.name for function in module.functions if function.instructions),
     )
+
+
+def _wanted(function: Function, config: Config) -> bool:
+    """Whether findings about a function can be trusted, and are asked for."""
+    return not function.damaged and wants_entry(config, function.name)
 
 
 def _findings(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from tclint import __version__
+from tclint import __version__, select
+from tclint.config import Config
 from tclint.finding import Confidence, FileReport, Finding, Severity, Span
+from tclint.rules import all_rules
 from tclint.source import Position
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run found, in numbers. Hidden findings are in ``hidden`` only."""
+    """What a run found, in numbers: first what is shown, then what is hidden, by rule id and by the reason."""
 
     files: int
     partial: int
@@ -24,8 +26,16 @@ class Summary:
     by_rule: dict[str, int]
     """By rule id, in the order of the ids; only rules that found something."""
     hidden: dict[str, int]
-    """Findings of low confidence that are not shown, by rule id."""
+    """Below ``min-confidence``."""
     version: str = __version__
+    below_severity: dict[str, int] = field(default_factory=dict)
+    """Below ``min-severity``."""
+    ignored: dict[str, int] = field(default_factory=dict)
+    """By ``per-file-ignores`` or ``per-entry-ignores``. A rule that is off finds nothing and is not counted."""
+    suppressed: dict[str, int] = field(default_factory=dict)
+    """By a comment in the source."""
+    min_confidence: Confidence = Confidence.MEDIUM
+    """The lowest one that is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +48,43 @@ class Context:
     """Columns of the terminal; where there is none, a width that reads well."""
 
 
-def present(reports: Iterable[FileReport], *, pedantic: bool) -> tuple[list[FileReport], Summary]:
+def present(reports: Iterable[FileReport], config: Config) -> tuple[list[FileReport], Summary]:
     """The reports as they are to be shown, and what there is in numbers."""
     shown: list[FileReport] = []
     by_severity = dict.fromkeys(sorted(Severity, reverse=True), 0)
     by_rule: Counter[str] = Counter()
-    hidden: Counter[str] = Counter()
+    out: dict[str, Counter[str]] = {}
     for report in reports:
         visible: list[Finding] = []
+        suppressed: list[Finding] = []
         for finding in sorted(report.findings, key=lambda f: (f.span.start, f.span.end, f.rule.id)):
-            if finding.confidence > Confidence.LOW or pedantic:
+            if reason := select.hidden(config, report, finding):
+                out.setdefault(reason, Counter())[finding.rule.id] += 1
+                if reason == select.SUPPRESSED:
+                    suppressed.append(finding)
+            else:
                 visible.append(finding)
                 by_severity[finding.severity] += 1
                 by_rule[finding.rule.id] += 1
-            else:
-                hidden[finding.rule.id] += 1
-        shown.append(replace(report, findings=tuple(visible)))
+        shown.append(replace(report, findings=tuple(visible), suppressed=tuple(suppressed)))
     summary = Summary(
         files=len(shown),
         partial=sum(report.status == "partial" for report in shown),
         failed=sum(report.status == "failed" for report in shown),
         files_with_findings=sum(bool(report.findings) for report in shown),
         by_severity=by_severity,
-        by_rule=dict(sorted(by_rule.items())),
-        hidden=dict(sorted(hidden.items())),
+        by_rule=_in_order(by_rule),
+        hidden=_in_order(out.get(select.LOW_CONFIDENCE)),
+        below_severity=_in_order(out.get(select.LOW_SEVERITY)),
+        ignored=_in_order(out.get(select.IGNORED)),
+        suppressed=_in_order(out.get(select.SUPPRESSED)),
+        min_confidence=config.confidence,
     )
     return shown, summary
+
+
+def _in_order(counts: Mapping[str, int] | None) -> dict[str, int]:
+    return dict(sorted((counts or {}).items()))
 
 
 def region(report: FileReport, span: Span) -> tuple[Position, Position]:
@@ -91,13 +112,51 @@ def tally(summary: Summary) -> str:
         parts = [f"Found {', '.join(found)} in {where}"]
     else:
         parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
-    if hidden := sum(summary.hidden.values()):
-        parts.append(f"{count(hidden, 'low-confidence finding')} hidden (--pedantic shows them)")
+    parts += _hidden(summary)
     if summary.failed:
         parts.append(f"{count(summary.failed, 'input')} could not be analysed")
     if summary.partial:
         parts.append(f"{count(summary.partial, 'input')} analysed only in part")
     return "; ".join(parts) + "."
+
+
+def statistics_of(reports: Iterable[FileReport], summary: Summary) -> str:
+    """How often each rule found something, the most frequent first; what could not be analysed; the tally."""
+    problems = [
+        f"{place(report)}{f':{problem.line}' if problem.line else ''}: problem: {problem.message}"
+        for report in reports
+        for problem in report.problems
+    ]
+    rules = all_rules()
+    width = len(str(max(summary.by_rule.values(), default=0)))
+    counted = sorted(summary.by_rule.items(), key=lambda item: (-item[1], item[0]))
+    rows = [f"{number:>{width}}  {id}  {rules[id].name}" for id, number in counted]
+    return "\n".join([*problems, *rows, tally(summary)]) + "\n"
+
+
+def timings_of(seconds: Iterable[Mapping[str, float]]) -> str:
+    """The seconds of every stage over all inputs, the longest first."""
+    total: Counter[str] = Counter()
+    for stages in seconds:
+        total.update(stages)
+    whole = sum(total.values())
+    rows = [f"{took:8.3f} s  {took / whole:4.0%}  {stage}" for stage, took in total.most_common()]
+    return "\n".join([*rows, f"{whole:8.3f} s        all stages"]) + "\n"
+
+
+def _hidden(summary: Summary) -> Iterator[str]:
+    """How many findings are hidden, for each reason."""
+    if hidden := sum(summary.hidden.values()):
+        if summary.min_confidence > Confidence.MEDIUM:
+            yield f"{count(hidden, 'finding')} below {summary.min_confidence.label} confidence hidden"
+        else:
+            yield f"{count(hidden, 'low-confidence finding')} hidden (--pedantic shows them)"
+    if below := sum(summary.below_severity.values()):
+        yield f"{count(below, 'finding')} below --min-severity hidden"
+    if ignored := sum(summary.ignored.values()):
+        yield f"{count(ignored, 'finding')} ignored by the configuration"
+    if suppressed := sum(summary.suppressed.values()):
+        yield f"{count(suppressed, 'finding')} suppressed by comments"
 
 
 def count(number: int, noun: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -80,6 +80,10 @@ class Rule:
     corrections: tuple[CodeBlock, ...]
     """Modules in which no rule finds anything."""
 
+    def __reduce__(self) -> tuple[Callable[[str], Rule], tuple[str]]:
+        """Findings travel between processes: a rule travels as its id."""
+        return find, (self.id,)
+
 
 @cache
 def all_rules() -> Mapping[str, Rule]:
@@ -107,11 +111,16 @@ def find(text: str) -> Rule:
     by_name = {rule.name: rule for rule in rules.values()}
     if (rule := by_name.get(text.lower())) is not None:
         return rule
+    raise UnknownRule(f"there is no rule {text}{nearest(text, [*by_name, *rules])}")
+
+
+def nearest(text: str, words: Iterable[str]) -> str:
+    """``; did you mean WG001?`` when one of *words* is near *text*, whatever its case; else nothing."""
     from difflib import get_close_matches
 
-    near = get_close_matches(text.lower(), [*by_name, *(id.lower() for id in rules)], n=1)
-    suggestion = f"; did you mean {near[0] if near[0] in by_name else near[0].upper()}?" if near else ""
-    raise UnknownRule(f"there is no rule {text}{suggestion}")
+    by_case = {word.lower(): word for word in words}
+    near = get_close_matches(text.strip().lower(), by_case, n=1)
+    return f"; did you mean {by_case[near[0]]}?" if near else ""
 
 
 def parse_page(rule_id: str, text: str) -> Rule:

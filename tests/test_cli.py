@@ -21,7 +21,7 @@ from tclint.source import Source, SourceError
 Run = Callable[..., tuple[int, str, str]]
 
 
-def fake_check(source: Source, config: Config) -> FileReport:
+def fake_check(source: Source, config: Config, clock: object = None) -> FileReport:
     """A driver that reports the words that it sees."""
     text = source.text
     if "crash" in text:
@@ -34,6 +34,10 @@ def fake_check(source: Source, config: Config) -> FileReport:
         "info": {"severity": Severity.INFO},
         "doubt": {"confidence": Confidence.LOW},
     }
+    if "kept" in text:
+        words = {"error": {"suppressed": "because"}}
+    if "stale" in text:
+        words = {"stale": {"rule": rules.all_rules()["SU001"]}}
     found = tuple(finding(source, word, **changes) for word, changes in words.items() if word in text)
     broken = (Problem(1, "unbalanced {"),) if "broken" in text else ()
     return FileReport(
@@ -42,6 +46,7 @@ def fake_check(source: Source, config: Config) -> FileReport:
         problems=broken,
         findings=found,
         source=source,
+        entries=("gemm",),
     )
 
 
@@ -181,17 +186,100 @@ def test_standard_input(run: Run) -> None:
     [
         (["check"], "Missing argument"),
         (["chekc", "a"], "Did you mean 'check'"),
-        (["check", "a", "--pedantik"], "Did you mean '--pedantic'"),
+        (["check", "a", "--pedantik"], "'--pedantic'?"),
         (["check", "a", "--output-format", "jason"], "Did you mean 'json'"),
         (["check", "a", "--fail-on", "warn"], "Did you mean 'warning'"),
         (["explain", "WG999"], "there is no rule WG999"),
         (["dump", "tre", "a"], "Did you mean 'tree'"),
+        (["check", "a", "--select", "wgma"], "--select: 'wgma' names no rule; did you mean wgmma?"),
+        (
+            ["check", "a", "--pedantic", "--min-confidence", "high"],
+            "--pedantic and min-confidence contradict",
+        ),
+        (["check", "a", "--exit-zero", "--fail-on", "error"], "--exit-zero and fail-on contradict"),
+        (["check", "a", "--ignore", "ALL"], "leave no rule to check"),
+        (["check", "a", "--toolkit", "12"], "--toolkit must be a CUDA version"),
+        (["check", "a", "--jobs", "x"], "--jobs must be a number"),
+        (["check", "a", "--config", "b.toml"], "b.toml: cannot be read: No such file"),
+        (["check", "a", "--config", "x.toml", "--config", "y.toml"], "two files: x.toml and y.toml"),
+        (["check", "a", "--config", "x.toml", "--isolated"], "--isolated and --config x.toml contradict"),
+        (["check", "a", "--config", "fail-on=error"], "needs quotes"),
+        (["check", "a", "--statistics", "--output-format", "json"], "--statistics is text"),
+        (["explain"], "Name rules, or give --all"),
+        (["explain", "--all", "WG001"], "--all contradicts naming rules"),
+        (["rules", "WX"], "'WX' names no rule"),
+        (["isa", "wgma"], "there is no instruction wgma; did you mean wgmma?"),
     ],
 )
 def test_usage_errors_suggest(run: Run, args: list[str], message: str) -> None:
     code, out, err = run(*args)
     assert (code, out) == (2, "")
     assert message in err
+
+
+def test_settings_come_from_a_file_and_options_override(run: Run) -> None:
+    write(a="warning doubt")
+    assert run("check", "a.ptx")[0] == 1
+    Path("tclint-ptx.toml").write_text('fail-on = "error"\npedantic = true\n')
+    code, out, _ = run("check", "a.ptx", "--output-format", "concise")
+    assert (code, len(out.splitlines())) == (1, 3)  # the doubt is an error, too
+    assert run("check", "a.ptx", "--no-pedantic")[0] == 0
+    assert run("check", "a.ptx", "--no-pedantic", "--fail-on", "warning")[0] == 1
+    assert run("check", "a.ptx", "--isolated")[0] == 1
+    assert run("check", "a.ptx", "--config", "pedantic = false")[0] == 0
+    Path("other.toml").write_text('per-file-ignores = { "a.ptx" = ["WG"] }\n')
+    code, out, _ = run("check", "a.ptx", "--config", "other.toml")
+    assert (code, out) == (0, "No findings in 1 file; 2 findings ignored by the configuration.\n")
+    Path("pyproject.toml").write_text("[tool.tclint-ptx]\nfail-no = 1\n")
+    code, _, err = run("check", "a.ptx", "--config", "pyproject.toml")
+    assert (code, "there is no setting fail-no; did you mean fail-on?" in err) == (2, True)
+
+
+def test_settings_are_shown_without_a_path(run: Run) -> None:
+    Path("tclint-ptx.toml").write_text("jobs = 1\n")
+    code, out, _ = run("check", "--show-settings", "--min-severity", "error")
+    assert code == 0
+    assert f"jobs = 1  # {Path.cwd() / 'tclint-ptx.toml'}\n" in out
+    assert 'min-severity = "error"  # the command line\n' in out
+
+
+def test_lists_are_split_and_added_up(run: Run) -> None:
+    _, out, _ = run("check", "--show-settings", "--entry", "a*, b", "--entry", "c", "--select", "WG001,WG002")
+    assert 'entry = ["a*", "b", "c"]' in out
+    assert out.count("WG00") == 2
+
+
+def test_statistics_and_timings(run: Run) -> None:
+    write(a="error warning", b="broken")
+    code, out, err = run("check", "a.ptx", "b.ptx", "--statistics", "--timings")
+    assert (code, out.splitlines()) == (
+        2,
+        [
+            "b.ptx:1: problem: unbalanced {",
+            "2  WG001  wgmma-unwaited-accumulator-read",
+            "Found 1 error, 1 warning in 1 of 2 files; 1 input analysed only in part.",
+        ],
+    )
+    assert err == "   0.000 s        all stages\n"
+    write(a="fine")
+    assert run("check", "a.ptx", "--statistics")[1] == "No findings in 1 file.\n"
+
+
+def test_what_a_comment_says_wrongly_cannot_be_forgiven(run: Run) -> None:
+    """The input told the linter something untrue: 2, whatever else is asked for."""
+    write(a="stale", b="kept error")
+    assert run("check", "a.ptx", "--exit-zero")[0] == 2
+    assert run("check", "a.ptx", "--fail-on", "never")[0] == 2
+    code, out, _ = run("check", "b.ptx")
+    assert (code, out) == (0, "No findings in 1 file; 1 finding suppressed by comments.\n")
+
+
+def test_an_entry_that_nothing_is_called_is_an_error(run: Run) -> None:
+    write(a="fine")
+    assert run("check", "a.ptx", "--entry", "ge*")[0] == 0
+    code, out, err = run("check", "a.ptx", "--entry", "gem")
+    assert (code, out) == (2, "")
+    assert err.endswith("Error: no function is called gem; did you mean gemm?\n")
 
 
 def test_color(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,6 +339,14 @@ def test_an_unexpected_error_outside_a_file_is_no_traceback(
     assert (code, err) == (2, "Error: internal error: RuntimeError: no page (TCLINT_DEBUG=1 shows where)\n")
 
 
+def test_rules_of_a_family_and_all_pages(run: Run) -> None:
+    assert [line[:5] for line in run("rules", "suppression")[1].splitlines()] == ["SU001", "SU002"]
+    code, out, _ = run("explain", "--all", "--output-format", "json")
+    assert (code, [document["id"] for document in json.loads(out)]) == (0, list(rules.all_rules()))
+    assert run("isa", "wgmma.wait_group")[1].startswith("wgmma.wait_group: Waits")
+    assert json.loads(run("schema")[1])["title"] == "Configuration of tclint-ptx"
+
+
 Process = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -258,6 +354,26 @@ def test_the_module_runs_as_a_command(run_tclint: Process) -> None:
     done = run_tclint("--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("tclint ")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("tclint expl", "explain"),
+        ("tclint explain WG00", "WG001"),
+        ("tclint check --sel", "--select"),
+        ("tclint check --select wgmma-m", "wgmma-missing-fence"),
+        ("tclint check --fail-on w", "warning"),
+        ("tclint isa wgmma.wait", "wgmma.wait_group"),
+    ],
+)
+def test_the_shell_completes(run_tclint: Process, words: str, expected: str) -> None:
+    env = {"_TCLINT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    assert f"plain,{expected}" in run_tclint(env=env).stdout.splitlines()
+
+
+def test_the_script_for_a_shell(run_tclint: Process) -> None:
+    assert "_TCLINT_COMPLETE=zsh_complete" in run_tclint(env={"_TCLINT_COMPLETE": "zsh_source"}).stdout
 
 
 def test_names_that_the_terminal_cannot_show_are_no_crash(run_tclint: Process) -> None:

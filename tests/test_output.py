@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from conftest import finding, report, span, step
 
+from tclint.config import Config
 from tclint.finding import Confidence, Edit, FileReport, Fix, Problem, Severity, SourceLocation
 from tclint.output import formats, renderer
 from tclint.report import Context, present
@@ -41,7 +42,7 @@ FULL = finding(
 
 
 def render(name: str, reports: Sequence[FileReport], *, pedantic: bool = False, **context: Any) -> str:
-    shown, summary = present(reports, pedantic=pedantic)
+    shown, summary = present(reports, Config(pedantic=pedantic))
     return renderer(name)(shown, Context(summary, **context))
 
 
@@ -195,6 +196,7 @@ def test_json_is_schema_1() -> None:
         "status": "failed",
         "problems": [{"line": None, "message": "absent"}],
         "findings": [],
+        "suppressed": [],
     }
     assert (good["path"], good["status"], good["problems"]) == ("gemm.ptx", "analysed", [])
     (found,) = good["findings"]
@@ -253,4 +255,7 @@ def test_json_is_schema_1() -> None:
         "severities": {"error": 1, "warning": 0, "info": 0},
         "rules": {"WG001": 1},
         "hidden": {"total": 1, "rules": {"WG001": 1}},
+        "below_severity": {"total": 0, "rules": {}},
+        "ignored": {"total": 0, "rules": {}},
+        "suppressed": {"total": 0, "rules": {}},
     }

@@ -106,7 +106,12 @@ def module_checks() -> Iterator[tuple[tuple[str, ...], ModuleCheck]]:
 
 def registered() -> Mapping[str, Callable[..., object]]:
     """Every rule id that has a check, and that check."""
+    from tclint import suppress  # works on findings, not on hits, after all others
+
     _discover()
-    return {
-        rule: function for table in (_kernel, _module) for rules, function in table.items() for rule in rules
+    by_names: dict[tuple[str, ...], Callable[..., object]] = {
+        **_kernel,
+        **_module,
+        suppress.RULES: suppress.apply,
     }
+    return {rule: function for rules, function in by_names.items() for rule in rules}

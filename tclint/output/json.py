@@ -35,6 +35,7 @@ def _file(report: FileReport) -> dict[str, Any]:
             {"line": problem.line or None, "message": problem.message} for problem in report.problems
         ],
         "findings": [_finding(report, finding) for finding in report.findings],
+        "suppressed": [_finding(report, finding) for finding in report.suppressed],
     }
 
 
@@ -105,5 +106,12 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "failed": summary.failed,
         "severities": {severity.label: number for severity, number in summary.by_severity.items()},
         "rules": summary.by_rule,
-        "hidden": {"total": sum(summary.hidden.values()), "rules": summary.hidden},
+        "hidden": _total(summary.hidden),
+        "below_severity": _total(summary.below_severity),
+        "ignored": _total(summary.ignored),
+        "suppressed": _total(summary.suppressed),
     }
+
+
+def _total(by_rule: dict[str, int]) -> dict[str, Any]:
+    return {"total": sum(by_rule.values()), "rules": by_rule}

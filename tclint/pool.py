@@ -1,0 +1,175 @@
+"""One report for each input, in the order of the inputs: made in this process, or by several."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from tclint.config import Config
+from tclint.finding import FileReport
+from tclint.source import Source, SourceError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
+__all__ = ["Checked", "Input", "check", "debug", "internal_error", "reports"]
+
+Input = tuple[str, Source | SourceError]
+"""The name under which an input is shown, and its text or why there is none."""
+
+WORTH_IT = 1_000_000
+"""Bytes of input from which on other processes pay for being started, about a second of work."""
+_AHEAD = 4
+"""Inputs that are read ahead for each process; not all, which would hold every text in memory."""
+_DIED = "the process that analysed it died (out of memory?)"
+
+
+class Checked(NamedTuple):
+    """What became of one input."""
+
+    report: FileReport
+    seconds: Counter[str]
+    """By stage, for ``--timings``."""
+
+
+def reports(inputs: Iterable[Input], config: Config) -> Iterator[Checked]:
+    """What became of each input; the order does not depend on ``config.jobs``."""
+    jobs = config.jobs or cores()
+    left = iter(inputs)
+    first: list[Input] = []
+    if jobs > 1:
+        size = 0
+        for item in left:
+            first.append(item)
+            size += len(item[1].data) if isinstance(item[1], Source) else 0
+            if len(first) > 1 and (config.jobs or size > WORTH_IT):
+                yield from _in_processes(chain(first, left), config, jobs)
+                return
+    for item in chain(first, left):
+        yield check(item, config)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def check(item: Input, config: Config) -> Checked:
+    """What becomes of one input, whatever happens to it."""
+    from dataclasses import replace
+
+    path, source = item
+    seconds: Counter[str] = Counter()
+    if isinstance(source, SourceError):
+        return Checked(FileReport.failed(path, str(source), source.line), seconds)
+    try:
+        from tclint.driver import check_source
+
+        report = check_source(source, config, lambda stage, took: seconds.update({stage: took}))
+    except SourceError as error:
+        return Checked(FileReport.failed(path, str(error), error.line), seconds)
+    except Exception as error:
+        if debug():
+            raise
+        return Checked(FileReport.failed(path, internal_error(error)), seconds)
+    # Without findings nothing will be shown of the text: let it go before the next one is read.
+    return Checked(report if report.findings else replace(report, source=None), seconds)
+
+
+def debug() -> bool:
+    """Whether an internal error shall show its traceback."""
+    return os.environ.get("TCLINT_DEBUG", "") not in ("", "0")
+
+
+def internal_error(error: Exception) -> str:
+    """What to say of an exception that should not have happened."""
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    return f"internal error: {name}{f': {text}' if text else ''} (TCLINT_DEBUG=1 shows where)"
+
+
+# ---------------------------------------------------------------- several processes
+
+
+def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterator[Checked]:
+    from concurrent.futures import Future
+    from concurrent.futures.process import BrokenProcessPool
+
+    waiting: deque[tuple[Input, Future[Checked]]] = deque()
+    pool = _pool(jobs)
+
+    def result() -> Checked:
+        nonlocal pool
+        item, future = waiting.popleft()
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            # It does not say which input it was: this one goes again alone, the others to new processes.
+            pool.shutdown(wait=False)
+            pool = _pool(jobs)
+            again = [(other, submit(other)) for other, _ in waiting]
+            waiting.clear()
+            waiting.extend(again)
+            return _alone(item, config)
+
+    def submit(item: Input) -> Future[Checked]:
+        try:
+            return pool.submit(check, item, config)
+        except BrokenProcessPool as error:
+            failed: Future[Checked] = Future()
+            failed.set_exception(error)
+            return failed
+
+    try:
+        for item in inputs:
+            waiting.append((item, submit(item)))
+            if len(waiting) > jobs * _AHEAD:
+                yield result()
+        while waiting:
+            yield result()
+    except BaseException:
+        _kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _alone(item: Input, config: Config) -> Checked:
+    from concurrent.futures.process import BrokenProcessPool
+
+    with _pool(1) as pool:
+        try:
+            return pool.submit(check, item, config).result()
+        except BrokenProcessPool:
+            return Checked(FileReport.failed(item[0], _DIED), Counter())
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    import tclint.driver  # noqa: F401  # once, not in each process
+
+    # A forked process has the ISA table and the rules already; elsewhere forking is unsafe or impossible.
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
+    return ProcessPoolExecutor(jobs, context, _ignore_interrupts)
+
+
+def _ignore_interrupts() -> None:
+    """The parent is interrupted too, and ends its processes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _kill() -> None:
+    """Nobody waits for what the processes are still at."""
+    from multiprocessing import active_children
+
+    for process in active_children():
+        process.terminate()

@@ -1,0 +1,227 @@
+"""Comments that hide findings: ``// tclint: ignore[WG001] reason`` and ``// tclint: ignore-entry[WG001] reason``.
+
+The first is about the statement on its line or, when it has a line of its own, the next one; the second about the
+function that it stands before or in. One that hides nothing is a finding of SU001, one that cannot be understood a
+finding of SU002. A text without ``tclint:`` costs one search for these bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from tclint.config import Config
+from tclint.finding import Finding, Fingerprints, Span
+from tclint.ir.nodes import Function, Module
+from tclint.rules import Rule, UnknownRule, all_rules, nearest
+from tclint.select import meant, wants_entry
+from tclint.source import Source
+
+__all__ = ["RULES", "apply"]
+
+UNUSED, INVALID = RULES = ("SU001", "SU002")
+
+_MARK = b"tclint:"
+_LEXICAL = re.compile(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
+_DIRECTIVE = re.compile(r"(?:^|//)\s*tclint:\s*")
+"""At the start of a comment, or of one inside it; a reason may hold the ``//`` of an address."""
+_FORM = re.compile(
+    r"(?P<verb>[\w-]*)\s*(?:\[(?P<rules>[^\]]*)(?P<closed>\]?))?[\s:-]*(?P<reason>.*)", re.DOTALL
+)
+_VERBS = ("ignore", "ignore-entry")
+_NO_STATEMENT = re.compile(rb"\s*(?:\.loc\b.*|[\w$%]+:\s*)?")
+"""A line between a comment and its statement: blank, a label, or the position in the user's source."""
+
+
+@dataclass(slots=True)
+class _Suppression:
+    """One directive; ``unused`` starts with all of its selectors."""
+
+    span: Span
+    reason: str
+    rules: dict[str, frozenset[str]]
+    line: int
+    """The line that it is about; 0: it is about ``function``."""
+    function: Function | None
+    unused: set[str] = field(default_factory=set)
+
+    def hides(self, rule: str) -> bool:
+        hit = {selector for selector, ids in self.rules.items() if rule in ids}
+        self.unused -= hit
+        return bool(hit)
+
+
+def apply(
+    source: Source, module: Module, findings: tuple[Finding, ...], config: Config, *, complete: bool
+) -> tuple[Finding, ...]:
+    """The findings with those marked that a comment suppresses, and what is wrong with the comments.
+
+    A comment is never called unused when the input was not analysed as a whole.
+    """
+    if _MARK not in source.data:
+        return findings
+    return _Audit(source, module, config).run(findings, complete)
+
+
+class _Audit:
+    def __init__(self, source: Source, module: Module, config: Config) -> None:
+        self.source = source
+        self.module = module
+        self.config = config
+        self.functions = sorted(module.functions, key=lambda function: function.start)
+        self.code = _LEXICAL.sub(_without_comment, source.data)
+        self.prints = Fingerprints()
+        self.wrong: list[Finding] = []
+
+    def run(self, findings: tuple[Finding, ...], complete: bool) -> tuple[Finding, ...]:
+        suppressions = [s for comment in self._comments() for s in self._read(comment)]
+        marked = tuple(self._marked(finding, suppressions) for finding in findings)
+        if complete:
+            self._report_unused(suppressions)
+        return tuple(sorted((*marked, *self.wrong), key=lambda f: (f.span.start, f.rule.id)))
+
+    # ---------------------------------------------------------------- reading
+
+    def _comments(self) -> list[Span]:
+        found = _LEXICAL.finditer(self.source.data)
+        return [Span(*m.span()) for m in found if m["comment"] and _MARK in m["comment"]]
+
+    def _read(self, comment: Span) -> Iterator[_Suppression]:
+        text = self.source.data[comment.start : comment.end].decode()
+        text = text[2:].removesuffix("*/") if text.startswith("/*") else text[2:]
+        for directive in _DIRECTIVE.split(text)[1:]:
+            form = _FORM.match(directive.strip())
+            assert form is not None  # every part of it may be empty
+            if trouble := _malformed(form):
+                self._found(INVALID, comment, trouble, "write // tclint: ignore[WG001] and the reason")
+                continue
+            rules = self._rules(comment, form["rules"])
+            if rules:
+                yield from self._placed(comment, form["verb"], rules, " ".join(form["reason"].split()))
+
+    def _rules(self, comment: Span, text: str) -> dict[str, frozenset[str]]:
+        rules: dict[str, frozenset[str]] = {}
+        for selector in (word.strip() for word in text.split(",")):
+            try:
+                ids = meant(selector)[0] - set(RULES) if selector else frozenset()
+            except UnknownRule as error:
+                self._found(INVALID, comment, str(error), "correct it, or remove it from the list")
+                continue
+            if ids:
+                rules[selector] = ids
+            elif selector:
+                message = f"{selector} cannot be ignored by a comment"
+                self._found(
+                    INVALID, comment, message, "remove it from the list, or turn it off with --ignore"
+                )
+        return rules
+
+    def _placed(
+        self, comment: Span, verb: str, rules: dict[str, frozenset[str]], reason: str
+    ) -> Iterator[_Suppression]:
+        function = self._function(comment.start)
+        line = 0
+        if verb == "ignore":
+            line = self._line(comment)
+        else:
+            function = function or next((f for f in self.functions if f.start >= comment.end), None)
+            if function is None:
+                self._found(
+                    INVALID, comment, "no function follows", "put it before the function that it is about"
+                )
+                return
+        yield _Suppression(comment, reason, rules, line, function, set(rules))
+
+    def _line(self, comment: Span) -> int:
+        """The line of the code that a comment stands beside, or of the next code."""
+        start = self.code.rfind(b"\n", 0, comment.start) + 1
+        for line in self.code[start:].split(b"\n"):
+            if not _NO_STATEMENT.fullmatch(line):
+                break
+            start += len(line) + 1
+        return self.source.position(min(start, len(self.code))).line
+
+    def _function(self, offset: int) -> Function | None:
+        at = bisect_right(self.functions, offset, key=lambda function: function.start) - 1
+        return self.functions[at] if at >= 0 and offset < self.functions[at].end else None
+
+    # ---------------------------------------------------------------- matching
+
+    def _marked(self, finding: Finding, suppressions: Iterable[_Suppression]) -> Finding:
+        first, last = self._lines(finding)
+        owner = self._function(finding.span.start)
+        reason: str | None = None
+        for s in suppressions:
+            if s.line:
+                covers = first <= s.line <= last
+            else:
+                assert s.function is not None  # see _placed
+                covers = s.function is owner or s.function.name == finding.entry
+            # All that match are used, so that none of them is called unused.
+            if covers and s.hides(finding.rule.id) and reason is None:
+                reason = s.reason
+        return finding if reason is None else replace(finding, suppressed=reason)
+
+    def _lines(self, finding: Finding) -> tuple[int, int]:
+        """The first and the last line of the statement that a finding is in."""
+        start, end = finding.span.start, finding.span.end
+        function = self._function(start)
+        if function is not None and function.instructions:
+            at = bisect_right(function.instructions, start - function.start, key=lambda i: i.start) - 1
+            ins = function.instructions[max(at, 0)]
+            if ins.start <= start - function.start < ins.end:
+                start, end = function.start + ins.start, max(end, function.start + ins.end)
+        return self.source.position(start).line, self.source.position(max(start, end - 1)).line
+
+    def _report_unused(self, suppressions: Iterable[_Suppression]) -> None:
+        on = frozenset(all_rules()) if self.config.rules is None else self.config.rules
+        for s in suppressions:
+            if s.function is not None and not wants_entry(self.config, s.function.name):
+                continue  # nobody looked
+            unused = [selector for selector in s.rules if selector in s.unused and s.rules[selector] <= on]
+            if unused:
+                verb = "ignore" if s.line else "ignore-entry"
+                message = f"{verb}[{', '.join(unused)}] hides nothing"
+                remedy = "remove the comment" if len(unused) == len(s.rules) else "remove this from the list"
+                self._found(UNUSED, s.span, message, remedy, s.function)
+
+    def _found(
+        self, rule_id: str, comment: Span, message: str, remedy: str, function: Function | None = None
+    ) -> None:
+        if self.config.rules is not None and rule_id not in self.config.rules:
+            return
+        rule: Rule = all_rules()[rule_id]
+        function = function or self._function(comment.start)
+        entry = function.name if function is not None else None
+        text = self.source.data[comment.start : comment.end].decode()
+        self.wrong.append(
+            Finding(
+                rule=rule,
+                severity=rule.severity,
+                confidence=rule.confidence,
+                span=comment,
+                message=message,
+                help=remedy,
+                entry=entry,
+                fingerprint=self.prints.make(rule_id, entry, [" ".join(text.split())]),
+            )
+        )
+
+
+def _without_comment(match: re.Match[bytes]) -> bytes:
+    """Blanks for a comment, so that offsets and lines stay; a string as it is."""
+    return re.sub(rb"[^\n]", b" ", match[0]) if match["comment"] else match[0]
+
+
+def _malformed(form: re.Match[str]) -> str:
+    """What is wrong with a directive; empty: nothing."""
+    verb, rules = form["verb"], form["rules"]
+    if verb not in _VERBS:
+        return f"there is no directive {verb}{nearest(verb, _VERBS)}" if verb else "a directive is missing"
+    if rules is None:
+        return f"{verb} names no rule"
+    if not form["closed"]:
+        return f"the list of rules after {verb} has no ]"
+    return "" if rules.strip(" ,") else f"{verb}[] names no rule"

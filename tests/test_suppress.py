@@ -1,0 +1,221 @@
+"""Comments that hide findings: what they are about, and what is said of those that are wrong."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support import kernel, module
+
+from tclint.config import Config, Selection
+from tclint.driver import check_source
+from tclint.finding import Confidence, FileReport, Severity
+from tclint.report import present
+from tclint.select import enabled
+from tclint.source import Source
+
+HOPPER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+WG = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 1, 1, 0, 0;"
+
+
+def wrong(use: str, name: str = "k") -> str:
+    """A kernel that reads an accumulator in flight in *use*."""
+    return kernel(
+        f"""
+    setp.ne.b32 %p0, 0, 0;
+    wgmma.fence.sync.aligned;
+    {WG}
+    wgmma.commit_group.sync.aligned;
+{use}
+    wgmma.wait_group.sync.aligned 0;
+    ret;
+    """,
+        name,
+    )
+
+
+ADD = "    add.f32 %f5, %f0, %f1;"
+
+
+def run(text: str, config: Config = Config(), header: str = HOPPER) -> FileReport:  # noqa: B008
+    return check_source(Source.from_bytes(module(text, header=header).encode(), "t.ptx"), config)
+
+
+def told(report: FileReport) -> list[str]:
+    """Rules of the findings, with the reason of those that are suppressed."""
+    return [
+        f.rule.id if f.suppressed is None else f"{f.rule.id} suppressed: {f.suppressed}".rstrip()
+        for f in report.findings
+    ]
+
+
+HIDDEN = ["WG001 suppressed: because"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        f"{ADD} // tclint: ignore[WG001] because",
+        f"// tclint: ignore[WG001] because\n{ADD}",
+        f"  //tclint:ignore [ WG001 ] -- because\r\n{ADD}\r",
+        f"/* tclint: ignore[WG001]\n because */\n{ADD}",
+        f"    /* tclint: ignore[WG001] because */ {ADD}",
+        f"// tclint: ignore[WG001] because\n\n// more\n\t.loc 1 2 3\n$L_1:\n{ADD}",
+        "// tclint: ignore[WG001] because\n    add.f32 %f5,\n        %f0, // two\n        %f1;",
+        "    add.f32 %f5,\n        %f0, // tclint: ignore[WG001] because\n        %f1;",
+        "    add.f32 %f5,\n        // tclint: ignore[WG001] because\n        %f0, %f1;",
+        "    add.f32 %f5,\n        %f0,\n        %f1; // tclint: ignore[WG001] because",
+        f"    mov.b32 %r1, 0; {ADD} // late // tclint: ignore[WG001] because",
+        f"// tclint: ignore[wgmma-unwaited-accumulator-read] because\n{ADD}",
+        f"// tclint: ignore[wgmma] because\n{ADD}",
+        f"// tclint: ignore[wg] because\n{ADD}",
+        f"// tclint: ignore[ALL] because\n{ADD}",
+        f"// tclint: ignore-entry[WG001] because\n{ADD}",
+        f"// tclint: ignore[WG001] because\n// tclint: ignore[WG] and\n{ADD}",
+    ],
+)  # fmt: skip
+def test_a_comment_hides_the_finding_of_its_statement(use: str) -> None:
+    report = run(wrong(use))
+    assert report.status == "analysed", report.problems
+    assert told(report) == HIDDEN
+
+
+def test_a_reason_may_be_empty_or_hold_an_address() -> None:
+    assert told(run(wrong(f"{ADD} // tclint: ignore[WG001]"))) == ["WG001 suppressed:"]
+    (found,) = run(wrong(f"{ADD} // tclint: ignore[WG001]: see https://x.y/z")).findings
+    assert found.suppressed == "see https://x.y/z"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        f"    mov.b32 %r1, 0; // tclint: ignore[WG001] the line above\n{ADD}",
+        f"{ADD}\n// tclint: ignore[WG001] below",
+        f"// tclint: ignore[WG001] not the next statement\n    mov.b32 %r1, 0;\n{ADD}",
+        f"// tclint: ignore[WG005] another rule\n{ADD}",
+    ],
+)
+def test_a_comment_about_something_else_hides_nothing(use: str) -> None:
+    assert sorted(told(run(wrong(use)))) == ["SU001", "WG001"]
+
+
+def test_a_word_in_a_string_or_in_prose_is_no_comment() -> None:
+    text = f'    .pragma "// tclint: ignore[WG001]";\n    // as tclint: ignore[WG001] would\n{ADD}'
+    assert told(run(wrong(text))) == ["WG001"]
+
+
+def test_entry_comments_are_about_the_function_that_follows() -> None:
+    text = (
+        wrong(ADD, "a")
+        + "// tclint: ignore-entry[WG001, WG005] b\n// more\n"
+        + wrong(ADD, "b")
+        + wrong(ADD, "c")
+    )
+    report = run(text)
+    assert told(report) == ["WG001", "SU001", "WG001 suppressed: b", "WG001"]
+    (unused,) = (f for f in report.findings if f.rule.id == "SU001")
+    assert (unused.message, unused.entry) == ("ignore-entry[WG005] hides nothing", "b")
+    assert unused.help == "remove this from the list"
+
+
+@pytest.mark.parametrize(
+    "comment", ["{}// tclint: ignore[AV002] tried", "// tclint: ignore[AV002] tried\n{}"]
+)
+def test_a_finding_of_the_module_is_hidden_at_its_line(comment: str) -> None:
+    header = comment.format(".version 8.0 ") + "\n.target sm_100a\n.address_size 64\n"
+    assert told(run(kernel("ret;"), header=header)) == ["AV002 suppressed: tried"]
+
+
+@pytest.mark.parametrize(
+    ("comment", "message"),
+    [
+        ("ignroe[WG001]", "there is no directive ignroe; did you mean ignore?"),
+        ("[WG001]", "a directive is missing"),
+        ("ignore", "ignore names no rule"),
+        ("ignore this", "ignore names no rule"),
+        ("ignore[]", "ignore[] names no rule"),
+        ("ignore[ , ]", "ignore[] names no rule"),
+        ("ignore[WG001", "the list of rules after ignore has no ]"),
+        ("ignore[WG0001] x", "'WG0001' names no rule; did you mean WG001?"),
+        ("ignore[SU001] x", "SU001 cannot be ignored by a comment"),
+    ],
+)
+def test_what_cannot_be_understood_is_a_finding(comment: str, message: str) -> None:
+    report = run(kernel(f"mov.b32 %r1, 0; // tclint: {comment}\nret;"))
+    (found,) = report.findings
+    assert (found.rule.id, found.message, found.entry) == ("SU002", message, "k")
+    assert found.help
+
+
+def test_an_entry_comment_at_the_end_is_about_nothing() -> None:
+    report = run(kernel("ret;") + "// tclint: ignore-entry[WG001]\n")
+    assert [(f.rule.id, f.message) for f in report.findings] == [("SU002", "no function follows")]
+
+
+def test_the_known_rules_of_a_list_count() -> None:
+    assert told(run(wrong(f"{ADD} // tclint: ignore[WG999, WG001] because"))) == [*HIDDEN, "SU002"]
+
+
+# ---------------------------------------------------------------- unused, or nobody looked
+
+
+STALE = "mov.b32 %r1, 0; // tclint: ignore[WG001] once\nret;"
+
+
+def on(**words: tuple[str, ...]) -> frozenset[str]:
+    return enabled([Selection(**words)])  # type: ignore[arg-type]
+
+
+def test_a_comment_that_hides_nothing_is_a_finding() -> None:
+    (found,) = run(kernel(STALE)).findings
+    assert (found.rule.id, found.message) == ("SU001", "ignore[WG001] hides nothing")
+    assert (found.severity, found.confidence, found.entry) == (Severity.WARNING, Confidence.HIGH, "k")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(rules=on(ignore=("WG001",))),
+        Config(rules=on(ignore=("SU001",))),
+        Config(rules=on(select=("TC", "SU"))),
+        Config(entry=("other",)),
+    ],
+)
+def test_it_is_not_unused_when_nobody_looked(config: Config) -> None:
+    assert told(run(kernel(STALE), config)) == []
+
+
+def test_a_family_is_unused_only_when_all_of_it_was_looked_for() -> None:
+    text = kernel("ret; // tclint: ignore[wgmma]")
+    assert told(run(text)) == ["SU001"]
+    assert told(run(text, Config(rules=on(ignore=("WG003",))))) == []
+
+
+def test_it_is_not_unused_in_an_input_that_was_analysed_in_part() -> None:
+    report = run(kernel(STALE) + kernel("bra nowhere;\nret;", "broken"))
+    assert report.status == "partial"
+    assert "SU001" not in told(report)
+
+
+def test_it_is_not_unused_when_it_hides_what_would_not_be_shown() -> None:
+    report = run(wrong(f"{ADD} // tclint: ignore[WG001] because"), Config(min_confidence=Confidence.HIGH))
+    _, summary = present(
+        [report], Config(min_severity=Severity.ERROR, per_entry_ignores=(("k", ("WG001",)),))
+    )
+    assert (summary.suppressed, summary.ignored, summary.by_rule) == ({"WG001": 1}, {}, {})
+
+
+def test_suppressed_findings_leave_the_shown_ones() -> None:
+    shown, summary = present([run(wrong(f"{ADD} // tclint: ignore[WG001] because"))], Config())
+    assert [f.suppressed for f in shown[0].suppressed] == ["because"]
+    assert (shown[0].findings, summary.files_with_findings, summary.by_rule) == ((), 0, {})
+
+
+def test_fingerprints_of_two_comments_differ() -> None:
+    report = run(kernel(STALE.replace("ret;", "") + STALE))
+    assert len({f.fingerprint for f in report.findings}) == 2
+
+
+def test_nothing_is_searched_without_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tclint.suppress._LEXICAL", re.compile("never"))  # would fail on bytes
+    assert told(run(wrong(ADD))) == ["WG001"]
