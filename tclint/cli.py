@@ -7,7 +7,6 @@ with a suppression that is wrong, whatever else was found; 130 interrupted. Modu
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -382,10 +381,11 @@ def _read(path: str, name: str) -> Source:
 def _exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
     code = CLEAN
     for report in reports:
+        shown = [finding for finding in report.findings if finding.suppressed is None]
         # A comment that is wrong about what it hides is no defect to be forgiven: the input cannot be trusted.
-        if report.problems or any(finding.rule.family == "suppression" for finding in report.findings):
+        if report.problems or any(finding.rule.family == "suppression" for finding in shown):
             return FAILURE
-        if fail_on is not None and any(finding.severity >= fail_on for finding in report.findings):
+        if fail_on is not None and any(finding.severity >= fail_on for finding in shown):
             code = FINDINGS
     return code
 
@@ -402,7 +402,11 @@ def _use_color(choice: str) -> bool:
 
 def _width() -> int:
     """The width of the terminal or of COLUMNS; elsewhere one that reads well in a log."""
-    return shutil.get_terminal_size((_TEXT_WIDTH, 24)).columns if sys.stdout.isatty() else _TEXT_WIDTH
+    if not sys.stdout.isatty():
+        return _TEXT_WIDTH
+    from shutil import get_terminal_size
+
+    return get_terminal_size((_TEXT_WIDTH, 24)).columns
 
 
 def _write(text: str) -> None:

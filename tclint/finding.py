@@ -153,8 +153,6 @@ class FileReport:
     source: Source | None = None
     entries: tuple[str, ...] = ()
     """The functions that have a body, asked for or not."""
-    suppressed: tuple[Finding, ...] = ()
-    """Where reports are shown (:func:`tclint.report.present`): the findings that a comment hides."""
 
     def __post_init__(self) -> None:
         if (self.status == "analysed") == bool(self.problems):

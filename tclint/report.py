@@ -49,29 +49,31 @@ class Context:
 
 
 def present(reports: Iterable[FileReport], config: Config) -> tuple[list[FileReport], Summary]:
-    """The reports as they are to be shown, and what there is in numbers."""
+    """The reports as they are to be shown, and what there is in numbers.
+
+    Findings that a comment suppresses stay: some formats show them as such.
+    """
     shown: list[FileReport] = []
     by_severity = dict.fromkeys(sorted(Severity, reverse=True), 0)
     by_rule: Counter[str] = Counter()
     out: dict[str, Counter[str]] = {}
     for report in reports:
         visible: list[Finding] = []
-        suppressed: list[Finding] = []
         for finding in sorted(report.findings, key=lambda f: (f.span.start, f.span.end, f.rule.id)):
-            if reason := select.hidden(config, report, finding):
+            reason = select.hidden(config, report, finding)
+            if reason:
                 out.setdefault(reason, Counter())[finding.rule.id] += 1
-                if reason == select.SUPPRESSED:
-                    suppressed.append(finding)
             else:
-                visible.append(finding)
                 by_severity[finding.severity] += 1
                 by_rule[finding.rule.id] += 1
-        shown.append(replace(report, findings=tuple(visible), suppressed=tuple(suppressed)))
+            if reason in ("", select.SUPPRESSED):
+                visible.append(finding)
+        shown.append(replace(report, findings=tuple(visible)))
     summary = Summary(
         files=len(shown),
         partial=sum(report.status == "partial" for report in shown),
         failed=sum(report.status == "failed" for report in shown),
-        files_with_findings=sum(bool(report.findings) for report in shown),
+        files_with_findings=sum(any(f.suppressed is None for f in report.findings) for report in shown),
         by_severity=by_severity,
         by_rule=_in_order(by_rule),
         hidden=_in_order(out.get(select.LOW_CONFIDENCE)),

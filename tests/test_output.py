@@ -196,7 +196,6 @@ def test_json_is_schema_1() -> None:
         "status": "failed",
         "problems": [{"line": None, "message": "absent"}],
         "findings": [],
-        "suppressed": [],
     }
     assert (good["path"], good["status"], good["problems"]) == ("gemm.ptx", "analysed", [])
     (found,) = good["findings"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -10,7 +11,8 @@ from support import kernel, module
 from tclint.config import Config, Selection
 from tclint.driver import check_source
 from tclint.finding import Confidence, FileReport, Severity
-from tclint.report import present
+from tclint.output import renderer
+from tclint.report import Context, present
 from tclint.select import enabled
 from tclint.source import Source
 
@@ -205,10 +207,17 @@ def test_it_is_not_unused_when_it_hides_what_would_not_be_shown() -> None:
     assert (summary.suppressed, summary.ignored, summary.by_rule) == ({"WG001": 1}, {}, {})
 
 
-def test_suppressed_findings_leave_the_shown_ones() -> None:
+def test_suppressed_findings_are_shown_by_the_formats_that_mark_them() -> None:
     shown, summary = present([run(wrong(f"{ADD} // tclint: ignore[WG001] because"))], Config())
-    assert [f.suppressed for f in shown[0].suppressed] == ["because"]
-    assert (shown[0].findings, summary.files_with_findings, summary.by_rule) == ((), 0, {})
+    assert [f.suppressed for f in shown[0].findings] == ["because"]
+    assert (summary.files_with_findings, summary.by_rule, summary.suppressed) == (0, {}, {"WG001": 1})
+    assert (
+        renderer("concise")(shown, Context(summary))
+        == "No findings in 1 file; 1 finding suppressed by comments.\n"
+    )
+    document = json.loads(renderer("json")(shown, Context(summary)))
+    assert document["files"][0]["findings"][0]["suppressed"] == "because"
+    assert document["summary"]["suppressed"] == {"total": 1, "rules": {"WG001": 1}}
 
 
 def test_fingerprints_of_two_comments_differ() -> None:

@@ -14,6 +14,7 @@ from tclint.finding import FileReport, Finding, Fix, SourceLocation, Span
 from tclint.report import Context, Summary, region
 
 SCHEMA = 1
+SUPPRESSED = True
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
@@ -35,7 +36,6 @@ def _file(report: FileReport) -> dict[str, Any]:
             {"line": problem.line or None, "message": problem.message} for problem in report.problems
         ],
         "findings": [_finding(report, finding) for finding in report.findings],
-        "suppressed": [_finding(report, finding) for finding in report.suppressed],
     }
 
 
