@@ -111,13 +111,15 @@ def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterato
         try:
             return future.result()
         except BrokenProcessPool:
-            # It does not say which input it was: this one goes again alone, the others to new processes.
-            pool.shutdown(wait=False)
+            # It does not say which input it was: this one goes again alone, the others to new processes afterwards,
+            # so that a process never forks while another pool has threads.
+            pool.shutdown()
+            alone = _alone(item, config)
             pool = _pool(jobs)
             again = [(other, submit(other)) for other, _ in waiting]
             waiting.clear()
             waiting.extend(again)
-            return _alone(item, config)
+            return alone
 
     def submit(item: Input) -> Future[Checked]:
         try:

@@ -70,6 +70,7 @@ class _Audit:
         self.source = source
         self.module = module
         self.config = config
+        self.on = frozenset(all_rules()) if config.rules is None else config.rules
         self.functions = sorted(module.functions, key=lambda function: function.start)
         self.code = _LEXICAL.sub(_without_comment, source.data)
         self.prints = Fingerprints()
@@ -176,11 +177,10 @@ class _Audit:
         return self.source.position(start).line, self.source.position(max(start, end - 1)).line
 
     def _report_unused(self, suppressions: Iterable[_Suppression]) -> None:
-        on = frozenset(all_rules()) if self.config.rules is None else self.config.rules
         for s in suppressions:
-            if s.function is not None and not wants_entry(self.config, s.function.name):
-                continue  # nobody looked
-            unused = [selector for selector in s.rules if selector in s.unused and s.rules[selector] <= on]
+            unused = [
+                selector for selector in s.rules if selector in s.unused and s.rules[selector] <= self.on
+            ]
             if unused:
                 verb = "ignore" if s.line else "ignore-entry"
                 message = f"{verb}[{', '.join(unused)}] hides nothing"
@@ -190,11 +190,11 @@ class _Audit:
     def _found(
         self, rule_id: str, comment: Span, message: str, remedy: str, function: Function | None = None
     ) -> None:
-        if self.config.rules is not None and rule_id not in self.config.rules:
-            return
-        rule: Rule = all_rules()[rule_id]
         function = function or self._function(comment.start)
         entry = function.name if function is not None else None
+        if rule_id not in self.on or (entry is not None and not wants_entry(self.config, entry)):
+            return
+        rule: Rule = all_rules()[rule_id]
         text = self.source.data[comment.start : comment.end].decode()
         self.wrong.append(
             Finding(

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from support import HEADER, by_rule, found, kernel, line_of, lint, module
 
 from tclint.cli import cli
+from tclint.config import Config
+from tclint.driver import check_source
 from tclint.finding import FileReport
+from tclint.source import Source
 
 WG = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 1, 1, 0, 0;"
 HOPPER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -366,3 +369,30 @@ def test_a_declaration_without_a_body_is_no_problem() -> None:
     )
     assert report.status == "analysed"
     assert not report.findings
+
+
+# ---------------------------------------------------------------- what the configuration leaves out
+
+
+def ran(text: str, config: Config) -> set[str]:
+    """The checks that ran, by the first rule of each."""
+    stages: list[str] = []
+    check_source(Source.from_bytes(text.encode(), "t.ptx"), config, lambda stage, _: stages.append(stage))
+    return {stage.removeprefix("check ") for stage in stages if stage.startswith("check ")}
+
+
+def test_a_check_runs_only_when_one_of_its_rules_is_on() -> None:
+    text = hopper(wrong())
+    assert {"WG001", "PX001"} <= ran(text, Config())
+    assert ran(text, Config(rules=frozenset({"WG001"}))) == {"WG001"}
+    assert ran(text, Config(rules=frozenset({"PX006"}))) == {"PX001"}
+    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), Config(rules=frozenset({"WG004"})))
+    assert report.findings == ()
+
+
+def test_only_the_functions_that_are_asked_for_are_checked() -> None:
+    text = hopper(wrong("first"), wrong("second"), kernel("addd.s32 %r1, %r1, 1;\nret;", "third"))
+    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), Config(entry=("sec*", "x")))
+    assert [f.entry for f in report.findings] == ["second"]
+    assert report.entries == ("first", "second", "third")
+    assert "WG001" not in ran(text, Config(entry=("none",)))

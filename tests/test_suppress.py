@@ -187,6 +187,12 @@ def test_it_is_not_unused_when_nobody_looked(config: Config) -> None:
     assert told(run(kernel(STALE), config)) == []
 
 
+def test_a_comment_in_a_function_that_is_left_out_is_not_judged() -> None:
+    text = kernel("ret; // tclint: ignore")
+    assert told(run(text)) == ["SU002"]
+    assert told(run(text, Config(entry=("other",)))) == []
+
+
 def test_a_family_is_unused_only_when_all_of_it_was_looked_for() -> None:
     text = kernel("ret; // tclint: ignore[wgmma]")
     assert told(run(text)) == ["SU001"]
