@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 from tclint.source import Source
@@ -179,6 +178,10 @@ class Fingerprints:
 
     def make(self, rule_id: str, entry: str | None, parts: Iterable[str]) -> str:
         """The next fingerprint for these; ask in the order of the text, so that ordinals are stable."""
+        from hashlib import (
+            sha256,  # a clean run needs none, and loading it takes as long as linting a small file
+        )
+
         digest = sha256()
         for part in (rule_id, entry or "", *parts):
             encoded = part.encode(errors="surrogateescape")

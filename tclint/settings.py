@@ -7,8 +7,6 @@ data only: nothing in it can name code to load.
 
 from __future__ import annotations
 
-import glob
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -146,7 +144,7 @@ def _read(layer: Layer, setting: Setting, raw: Any) -> Any:
     try:
         value = setting.kind.read(raw)
     except (TypeError, ValueError, KeyError, AttributeError):
-        shown = json.dumps(raw, default=str)
+        shown = _spelled(raw)
         choices = setting.kind.schema.get("enum", ())
         suggestion = nearest(raw, choices) if isinstance(raw, str) else ""
         raise SettingsError(
@@ -166,7 +164,9 @@ def _anchored(pattern: str, folder: Path) -> str:
     """A pattern for whole paths; one without a slash is about names."""
     if "/" not in pattern or pattern.startswith("**/") or Path(pattern).is_absolute():
         return pattern
-    return f"{glob.escape(folder.as_posix())}/{pattern}"
+    from glob import escape
+
+    return f"{escape(folder.as_posix())}/{pattern}"
 
 
 def _selectors(setting: Setting, value: Any) -> Iterator[str]:
@@ -207,20 +207,24 @@ def show(found: Settings) -> str:
     chosen = [found.origins[key] for key in ("select", "extend-select", "ignore") if key in found.origins]
     rules = enabled(()) if found.config.rules is None else found.config.rules
     lines.append(f"\n# rules: {', '.join(dict.fromkeys(chosen)) or 'default'}")
-    lines += ["select = [", *(f"    {json.dumps(id)}," for id in sorted(rules)), "]"]
+    lines += ["select = [", *(f"    {_spelled(id)}," for id in sorted(rules)), "]"]
     return "\n".join(lines) + "\n"
 
 
 def _spelled(value: Any) -> str:
     """A value as TOML, on one line."""
+    import json
+
     if isinstance(value, dict):
-        pairs = (f"{json.dumps(key)} = {_spelled(item)}" for key, item in value.items())
+        pairs = (f"{_spelled(key)} = {_spelled(item)}" for key, item in value.items())
         return f"{{ {', '.join(pairs)} }}" if value else "{}"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def schema() -> str:
     """The JSON schema of a ``tclint-ptx.toml`` and of ``[tool.tclint-ptx]``."""
+    import json
+
     properties: dict[str, Any] = {}
     for setting in settings():
         properties[setting.key] = {"description": setting.help, **setting.kind.schema}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from conftest import finding, report
 
+from tclint.config import Config
 from tclint.finding import Confidence, FileReport, Fingerprints, Problem, Severity
 from tclint.report import present, tally
 from tclint.source import Source
@@ -53,7 +54,7 @@ def test_low_confidence_is_counted_and_hidden_unless_pedantic() -> None:
     high = finding(SOURCE, "third", severity=Severity.WARNING)
     reports = [report(SOURCE, high, low)]
 
-    shown, summary = present(reports, pedantic=False)
+    shown, summary = present(reports, Config(pedantic=False))
     assert shown[0].findings == (high,)
     assert summary.hidden == {"WG001": 1}
     assert summary.by_rule == {"WG001": 1}
@@ -62,7 +63,7 @@ def test_low_confidence_is_counted_and_hidden_unless_pedantic() -> None:
         == "Found 1 warning in 1 file; 1 low-confidence finding hidden (--pedantic shows them)."
     )
 
-    shown, summary = present(reports, pedantic=True)
+    shown, summary = present(reports, Config(pedantic=True))
     assert shown[0].findings == (low, high), "in the order of the text"
     assert summary.hidden == {}
     assert tally(summary) == "Found 1 error, 1 warning in 1 file."
@@ -70,7 +71,7 @@ def test_low_confidence_is_counted_and_hidden_unless_pedantic() -> None:
 
 def test_the_tally_never_makes_a_failure_look_clean() -> None:
     def tally_of(*reports: FileReport) -> str:
-        return tally(present(reports, pedantic=False)[1])
+        return tally(present(reports, Config(pedantic=False))[1])
 
     clean = report(SOURCE)
     failed = FileReport.failed("b.ptx", "no")

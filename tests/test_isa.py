@@ -6,9 +6,11 @@ import re
 import sys
 from collections import defaultdict
 from pathlib import Path
+from random import Random
 
 import pytest
 
+import tclint
 from tclint.ir.operands import split_operands
 from tclint.isa.table import EVENTS, Form, Match, Table, TableError, load, parse_operand, split_opcode, table
 from tclint.isa.target import FAMILIES, INTRODUCED, Availability, Target, Version, parse_version
@@ -255,6 +257,22 @@ manual = "9.7.1.1"
 summary = "Adds."
 examples = ["add.u32 %r1, %r2, 3;"]
 """
+
+
+def test_families_are_read_when_asked_for_and_end_up_in_the_same_order() -> None:
+    eager = load()
+    for shuffle in map(Random, range(3)):
+        lazy = Table((), unread=sorted((Path(tclint.__file__).parent / "isa").glob("*.toml")))
+        assert lazy.candidates("bra")
+        assert 0 < len(lazy._forms) < len(eager.forms)
+        for root in shuffle.sample(list(eager.roots), len(eager.roots)):
+            assert [(f.name, s.text) for f, s, _ in lazy.candidates(root)] == [
+                (f.name, s.text) for f, s, _ in eager.candidates(root)
+            ]
+        assert list(lazy.forms) == list(eager.forms)
+        assert {root: [s.text for _, s in lines] for root, lines in lazy.roots.items()} == {
+            root: [s.text for _, s in lines] for root, lines in eager.roots.items()
+        }
 
 
 def _load(folder: Path, text: str) -> Table:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 
 __all__ = ["NotationError", "Operand", "Slot", "Syntax", "expand", "parse_syntax"]
@@ -32,6 +32,7 @@ _TYPE = re.compile(r"\.(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:x\d)?|s
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
+@cache
 def expand(spellings: str) -> tuple[str, ...]:
     """All spellings that *spellings* (separated by blanks) stands for, in order.
 
@@ -125,18 +126,19 @@ class Syntax:
 
 
 _OPCODE = re.compile(r"[A-Za-z_][\w:]*|\{\.[\w:]+\}|\.[\w:]+")
+_OPERAND = re.compile(
+    r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<comma>,)|(?P<memory>\[[^\]]*\])|(?P<name>[A-Za-z][\w-]*(?:\|[A-Za-z][\w-]*)?))"
+)
 
 
+@cache
 def _parse_operands(text: str) -> tuple[Operand, ...]:
     operands: list[Operand] = []
     depth, position = 0, 0
-    word = re.compile(
-        r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<comma>,)|(?P<memory>\[[^\]]*\])|(?P<name>[A-Za-z][\w-]*(?:\|[A-Za-z][\w-]*)?))"
-    )
     while position < len(text):
         if not text[position:].strip():
             break
-        match = word.match(text, position)
+        match = _OPERAND.match(text, position)
         if not match:
             raise NotationError(f"cannot read the operands {text!r} at {text[position:]!r}")
         position = match.end()

@@ -240,27 +240,57 @@ _KINDS = {
 
 
 class Table:
-    """All forms, indexed by the first word of the opcode."""
+    """All forms, indexed by the first word of the opcode.
 
-    def __init__(self, forms: Iterable[Form]) -> None:
-        self.forms: dict[str, Form] = {}
-        self.roots: dict[str, list[tuple[Form, Syntax]]] = {}
-        for form in forms:
-            if form.name in self.forms:
-                raise TableError(f"two forms are called {form.name}")
-            self.forms[form.name] = form
-            for syntax in form.syntax:
-                self.roots.setdefault(syntax.root, []).append((form, syntax))
+    The forms of *unread* files are made when one of their opcodes is asked for: most kernels use few of the families.
+    """
+
+    def __init__(self, forms: Iterable[Form], unread: Iterable[Path] = ()) -> None:
+        self._forms: dict[str, Form] = {}
+        self._roots: dict[str, list[tuple[Form, Syntax]]] = {}
+        self._unread = {path: frozenset(_QUOTED.findall(path.read_text("utf-8"))) for path in unread}
+        """Each file with every word that starts a text in it, those of syntax lines among them."""
+        self._add(forms)
         self._candidates: dict[str, list[tuple[Form, Syntax, dict[str, str]]]] = {}
         self._matches: dict[tuple[str, tuple[str, ...]], Match | None] = {}
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """All forms by name, in the order of their families."""
+        self._read(list(self._unread))
+        return self._forms
+
+    @property
+    def roots(self) -> Mapping[str, list[tuple[Form, Syntax]]]:
+        """The forms and their syntax lines by the first word of the opcode."""
+        self._read(list(self._unread))
+        return self._roots
+
+    def _read(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            del self._unread[path]
+            self._add(_forms_of(path))
+
+    def _add(self, forms: Iterable[Form]) -> None:
+        """Takes in forms; the order of those that are there does not depend on when they came."""
+        for form in forms:
+            if form.name in self._forms:
+                raise TableError(f"two forms are called {form.name}")
+            self._forms[form.name] = form
+            for syntax in form.syntax:
+                self._roots.setdefault(syntax.root, []).append((form, syntax))
+        self._forms = dict(sorted(self._forms.items(), key=lambda item: item[1].family))
+        for lines in self._roots.values():
+            lines.sort(key=lambda line: line[0].family)
 
     def candidates(self, opcode: str) -> list[tuple[Form, Syntax, dict[str, str]]]:
         """The forms whose modifiers fit *opcode*, each with the modifiers it bound."""
         found = self._candidates.get(opcode)
         if found is None:
             root, modifiers = split_opcode(opcode)
+            self._read([path for path, words in self._unread.items() if root in words])
             found = self._candidates[opcode] = []
-            for form, syntax in self.roots.get(root, ()):
+            for form, syntax in self._roots.get(root, ()):
                 binding = syntax.bind(modifiers)
                 if binding is not None and self._combines(form, frozenset(modifiers)):
                     found.append((form, syntax, binding))
@@ -376,10 +406,12 @@ _FORM_KEYS = frozenset(
     """name syntax where since targets requires combinations operands numbers manual examples summary event group
     flow compute scope scope_when issued_by completion proxy space memory async roles""".split()
 )
+_QUOTED = re.compile(r"""["']\s*([A-Za-z_]\w*)""")
 _SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
 _SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn", "sink": "_"}
 
 
+@cache
 def parse_operand(text: str) -> OperandSpec:
     """Read an operand description: ``"write reg"``, ``"read vec(shape*num)"``, ``"imm(0..15, 31)"``.
 
@@ -480,10 +512,12 @@ def _form(raw: Mapping[str, Any], family: str, shared: Mapping[str, str]) -> For
     )  # fmt: skip
 
 
+@cache
 def _set(text: str) -> frozenset[str]:
     return frozenset(expand(text))
 
 
+@cache
 def _alternatives(text: str) -> list[list[str]]:
     """``".a .b, .c{1,2}"`` as ``[[".a", ".b"], [".c1"], [".c2"]]``: a comma outside braces means or."""
     found: list[list[str]] = []
@@ -495,8 +529,8 @@ def _alternatives(text: str) -> list[list[str]]:
     return found
 
 
-def load(folder: Path | None = None) -> Table:
-    """Read every ``*.toml`` of *folder* (this package's by default). Raises :class:`TableError`."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """The document in *path*. Raises :class:`TableError`."""
     import sys
 
     if sys.version_info >= (3, 11):
@@ -504,18 +538,29 @@ def load(folder: Path | None = None) -> Table:
     else:
         import tomli as tomllib
 
-    forms: list[Form] = []
-    for path in sorted((folder or Path(__file__).parent).glob("*.toml")):
-        try:
-            document = tomllib.loads(path.read_text("utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise TableError(f"{path.name}: {error}") from error
-        shared = document.get("where", {})
-        forms.extend(_form(raw, path.stem, shared) for raw in document.get("form", ()))
-    return Table(forms)
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise TableError(f"{path.name}: {error}") from error
+
+
+def _forms_of(path: Path) -> list[Form]:
+    document = read_toml(path)
+    shared = document.get("where", {})
+    return [_form(raw, path.stem, shared) for raw in document.get("form", ())]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.toml"))
+
+
+def load(folder: Path | None = None) -> Table:
+    """Read every ``*.toml`` of *folder* (this package's by default). Raises :class:`TableError`."""
+    paths = _files(folder or Path(__file__).parent)
+    return Table(form for path in paths for form in _forms_of(path))
 
 
 @cache
 def table() -> Table:
-    """The table of this package, read once."""
-    return load()
+    """The table of this package."""
+    return Table((), unread=_files(Path(__file__).parent))
