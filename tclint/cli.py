@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,19 +85,21 @@ def check(
 ) -> int:
     """Lint PTX files.
 
-    A PATH is a file, a folder (all *.ptx below it), a pattern such as 'out/**/*.ptx', or - for standard input.
+    A PATH is a file, a folder (all *.ptx, *.ptx.gz and *.ptx.zst below it), a pattern such as 'out/**/*.ptx', or - for
+    standard input. A fatbin, cubin, object, library or executable is opened with NVIDIA's cuobjdump.
 
     Exit code: 0 clean, 1 findings at or above --fail-on, 2 usage error or an input that could not be analysed.
     """
     from tclint.config import Config
     from tclint.finding import Severity
+    from tclint.inputs import inputs
     from tclint.output import renderer
     from tclint.report import Context, present
 
     if stdin_filename is not None and _STDIN not in paths:
         raise click.UsageError("--stdin-filename needs '-' among the paths.")
     config = Config(fail_on=None if fail_on == "never" else Severity[fail_on.upper()], pedantic=pedantic)
-    reports = [_check(item, config) for item in _inputs(paths, stdin_filename or _STDIN_NAME)]
+    reports = [_check(item, config) for item in inputs(paths, stdin_filename or _STDIN_NAME)]
     shown, summary = present(reports, pedantic=pedantic)
     context = Context(summary, color=_use_color(color), width=_width())
     _write(renderer(output_format)(shown, context))
@@ -112,12 +114,16 @@ def check(
 def dump(stage: str, file: str, dot: bool, entry: str | None) -> int:
     """Show what a stage of the analysis made of FILE (- for standard input)."""
     from tclint import dump as stages
+    from tclint.inputs import read_sources
     from tclint.source import SourceError
 
     name = _STDIN_NAME if file == _STDIN else file
     try:
-        source = _read(file, name)
-        text: str = getattr(stages, stage)(source, dot=dot, entry=entry)
+        sources = list(read_sources(file, name))
+        if len(sources) > 1:
+            members = ", ".join(str(source.member) for source in sources)
+            raise SourceError(f"holds several modules ({members}): take one out with cuobjdump -xptx")
+        text: str = getattr(stages, stage)(sources[0], dot=dot, entry=entry)
     except SourceError as error:
         raise click.ClickException(_at(name, error)) from None
     _write(text if text.endswith("\n") else text + "\n")
@@ -178,66 +184,12 @@ def main(args: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _inputs(paths: Iterable[str], stdin_name: str) -> Iterator[tuple[str, Source | SourceError]]:
-    """The inputs that the arguments name, each once and under its name: a source, or why there is none."""
-    from tclint.source import SourceError
-
-    seen: set[str] = set()
-    for argument in paths:
-        for path in _expand(argument):
-            key = path if path == _STDIN else os.path.normpath(path)
-            if key in seen:
-                continue
-            seen.add(key)
-            name = stdin_name if path == _STDIN else path
-            try:
-                yield name, _read(path, name)
-            except SourceError as error:
-                yield name, error
-
-
-def _expand(argument: str) -> Iterable[str]:
-    """The files an argument stands for, sorted, or the argument itself where reading it will say what is wrong."""
-    from glob import glob, has_magic
-
-    if argument == _STDIN or not (has_magic(argument) or os.path.isdir(argument)):
-        return [argument]
-    matches = [argument] if os.path.lexists(argument) else sorted(glob(argument, recursive=True))
-    files: list[str] = []
-    for match in matches:
-        found = list(_walk(match)) if os.path.isdir(match) else [match]
-        # A folder that a pattern matches along with files need not hold PTX; one that was named must.
-        files += found or ([] if len(matches) > 1 else [match])
-    return files or [argument]
-
-
-def _walk(folder: str) -> Iterator[str]:
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != ".git")
-        paths = (os.path.join(parent, name) for name in sorted(names) if name.lower().endswith(".ptx"))
-        yield from filter(os.path.isfile, paths)  # not a FIFO, which would block
-
-
-def _read(path: str, name: str) -> Source:
-    """The source at ``path``, shown as ``name``. Raises SourceError."""
-    from glob import has_magic
-
-    from tclint.source import Source, SourceError
-
-    if path == _STDIN:
-        return Source.from_bytes(sys.stdin.buffer.read(), name)
-    if os.path.isdir(path):
-        raise SourceError("there is no .ptx file in this folder")
-    if has_magic(path) and not os.path.lexists(path):
-        raise SourceError("no file matches this pattern")
-    return Source.read(path)
-
-
 def _check(item: tuple[str, Source | SourceError], config: Config) -> FileReport:
     """The report for one input, whatever happens to it."""
     from dataclasses import replace
 
     from tclint.finding import FileReport
+    from tclint.inputs import origin
     from tclint.source import SourceError
 
     path, source = item
@@ -248,13 +200,15 @@ def _check(item: tuple[str, Source | SourceError], config: Config) -> FileReport
 
         report = check_source(source, config)
     except SourceError as error:
-        return FileReport.failed(path, str(error), error.line)
+        return replace(FileReport.failed(path, str(error), error.line), member=source.member)
     except Exception as error:
         if _debug():
             raise
-        return FileReport.failed(path, _internal_error(error))
-    # Without findings nothing will be shown of the text: let it go before the next one is read.
-    return report if report.findings else replace(report, source=None)
+        return replace(FileReport.failed(path, _internal_error(error)), member=source.member)
+    if not report.findings:
+        # Nothing will be shown of the text: let it go before the next one is read.
+        return replace(report, source=None)
+    return replace(report, origin=origin(path))
 
 
 def _exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:

@@ -147,6 +147,8 @@ class FileReport:
     path: str
     member: str | None = None
     """The name inside a container such as a fatbin."""
+    origin: str | None = None
+    """What the compiler's metadata beside the file says of it: ``matmul_kernel, Triton 3.9.0, 8 warps``."""
     status: Status = "analysed"
     problems: tuple[Problem, ...] = ()
     findings: tuple[Finding, ...] = ()
