@@ -20,6 +20,7 @@ from tclint.output import formats
 if TYPE_CHECKING:
     from tclint.config import Config
     from tclint.finding import FileReport, Severity
+    from tclint.locate import Mode
     from tclint.source import Source, SourceError
 
 CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
@@ -58,7 +59,15 @@ def cli() -> None:
     type=_Choice(formats()),
     default="text",
     show_default=True,
-    help="How findings are written.",
+    help="How findings are written to standard output.",
+)
+@click.option(
+    "--locate",
+    type=_Choice(("auto", "ptx", "source")),
+    default="auto",
+    show_default=True,
+    help="Where findings point: to the PTX or to the line of CUDA or Python that it was made from. "
+    "auto: to the PTX where git tracks it.",
 )
 @click.option(
     "--fail-on",
@@ -79,6 +88,7 @@ def check(
     paths: tuple[str, ...],
     stdin_filename: str | None,
     output_format: str,
+    locate: Mode,
     fail_on: str,
     pedantic: bool,
     color: str,
@@ -90,9 +100,13 @@ def check(
 
     Exit code: 0 clean, 1 findings at or above --fail-on, 2 usage error or an input that could not be analysed.
     """
+    from dataclasses import replace
+
     from tclint.config import Config
     from tclint.finding import Severity
+    from tclint.fold import fold
     from tclint.inputs import inputs
+    from tclint.locate import Locator
     from tclint.output import renderer
     from tclint.report import Context, present
 
@@ -100,9 +114,10 @@ def check(
         raise click.UsageError("--stdin-filename needs '-' among the paths.")
     config = Config(fail_on=None if fail_on == "never" else Severity[fail_on.upper()], pedantic=pedantic)
     reports = [_check(item, config) for item in inputs(paths, stdin_filename or _STDIN_NAME)]
-    shown, summary = present(reports, pedantic=pedantic)
-    context = Context(summary, color=_use_color(color), width=_width())
-    _write(renderer(output_format)(shown, context))
+    shown, summary = fold(*present(reports, pedantic=pedantic))
+    context = Context(summary, locate=Locator.of(locate, shown), fail_on=config.fail_on)
+    terminal = replace(context, color=_use_color(color), width=_width(), links=_use_links())
+    _write(renderer(output_format)(shown, terminal))
     return _exit_code(shown, config.fail_on)
 
 
@@ -228,6 +243,13 @@ def _use_color(choice: str) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _use_links() -> bool:
+    """Terminals that know no hyperlinks leave them out, except for very old ones; logs are no terminals."""
+    if (forced := os.environ.get("FORCE_HYPERLINK")) is not None:
+        return forced not in ("", "0")
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 

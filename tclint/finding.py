@@ -58,6 +58,17 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """The place in CUDA or Python that ``.loc`` (PTX ISA 11.5.4) gives; line and column are 1-based, column 0 unknown."""
+
+    file: str
+    line: int
+    column: int = 0
+    inlined_at: tuple[SourceLocation, ...] = ()
+    """The calls through which it was inlined, innermost first; the last one is in the kernel itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One step of the path that leads to a finding, in the order of execution."""
 
@@ -67,17 +78,19 @@ class Step:
     """The function in which the step happens."""
     role: str | None = None
     """Which threads take it: ``warps 4-7``, ``elected lane``; None: all of them."""
+    source_location: SourceLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLocation:
-    """The place in CUDA or Python that ``.loc`` (PTX ISA 11.5.4) gives; line and column are 1-based, column 0 unknown."""
+class Variant:
+    """Where else one defect was found: the same cause in the same kernel, or the same source line compiled once more."""
 
-    file: str
+    path: str
+    member: str | None
+    entry: str | None
     line: int
-    column: int = 0
-    inlined_at: tuple[SourceLocation, ...] = ()
-    """The calls through which it was inlined, innermost first; the last one is in the user's own function."""
+    column: int
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,8 @@ class Finding:
     fingerprint: str = ""
     """See :class:`Fingerprints`."""
     source_location: SourceLocation | None = None
+    variants: tuple[Variant, ...] = ()
+    """The findings that were folded into this one (:mod:`tclint.fold`)."""
     fixes: tuple[Fix, ...] = ()
     suppressed: str | None = None
     """The reason given where it was suppressed; None: it was not."""

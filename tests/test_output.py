@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from conftest import finding, report, span, step
 
-from tclint.finding import Confidence, Edit, FileReport, Fix, Problem, Severity, SourceLocation
+from tclint.finding import Confidence, Edit, FileReport, Fix, Problem, Severity, SourceLocation, Variant
+from tclint.locate import Locator
 from tclint.output import formats, renderer
 from tclint.report import Context, present
 from tclint.source import Source
@@ -40,13 +44,21 @@ FULL = finding(
 )
 
 
+VARIANTS = (
+    Variant("gemm.ptx", None, "gemm", 4, 2, "1111111111111111:1"),
+    *(Variant(f"v{n}.ptx", "m" if n == 2 else None, "gemm", n, 1, f"{n:016x}:1") for n in range(1, 8)),
+)
+ODD = "a%25:,b\udcff é𝄞\x01].ptx"
+"""A file name with what some format has to escape: a byte that is not UTF-8, a control character, marks of its own."""
+
+
 def render(name: str, reports: Sequence[FileReport], *, pedantic: bool = False, **context: Any) -> str:
     shown, summary = present(reports, pedantic=pedantic)
     return renderer(name)(shown, Context(summary, **context))
 
 
 def test_the_formats_are_found_by_discovery() -> None:
-    assert set(formats()) >= {"text", "concise", "json"}
+    assert formats() == ["concise", "json", "text"]
     assert not any(name.startswith("_") for name in formats())
 
 
@@ -68,6 +80,81 @@ def test_every_format_writes_every_kind_of_report(name: str, reports: list[FileR
     for item in reports:
         for problem in item.problems:
             assert problem.message in text
+
+
+@pytest.mark.parametrize("name", formats())
+def test_every_format_copes_with_odd_names_line_ends_and_characters(name: str) -> None:
+    source = Source.from_bytes("// é𝄞 \t\x0c\r\n\tbad𝄞 é;\r\n".encode(), ODD)
+    odd = finding(
+        source,
+        "bad𝄞 é;",
+        message="50% of [x](1)\r\n<b>&\x00\ud800",
+        entry="k\udcff",
+        help="a, b: c",
+        suppressed=None,
+        steps=(step(source, "bad", "{0} [1](2)"),),
+        source_location=SourceLocation("d\udcffir/é x.cu", 3, 2),
+    )
+    text = render(name, [report(source, odd, origin="Triton")])
+    text.encode("utf-8", "replace").decode()
+    assert "\x00" not in text
+    assert "\x0c" not in text
+    if name in ("json", "sarif", "gitlab"):
+        json.loads(text)
+    if name == "junit":
+        ElementTree.fromstring(text.encode())
+
+
+@pytest.mark.parametrize("name", formats())
+@pytest.mark.parametrize("reports", [[], [report(KERNEL)]], ids=["nothing", "clean"])
+def test_a_run_without_findings_is_whole(name: str, reports: list[FileReport]) -> None:
+    text = render(name, reports)
+    if name in ("json", "sarif", "gitlab"):
+        json.loads(text)
+    if name == "junit":
+        suites = ElementTree.fromstring(text)
+        assert [suite.get("tests") for suite in suites] == ["1"] * len(reports)
+    if name == "github":
+        assert text == ""
+    if name == "gitlab":
+        assert text == "[]\n"
+
+
+@pytest.mark.parametrize("name", formats())
+def test_a_suppressed_finding_is_marked_or_left_out(name: str) -> None:
+    hushed = finding(KERNEL, "mov.b32", message="hushed words", suppressed="known: issue 7")
+    text = render(name, [report(KERNEL, hushed)])
+    if name == "json":
+        assert json.loads(text)["files"][0]["findings"][0]["suppressed"] == "known: issue 7"
+    elif name == "sarif":
+        (result,) = json.loads(text)["runs"][0]["results"]
+        assert result["suppressions"] == [{"kind": "inSource", "justification": "known: issue 7"}]
+    else:
+        assert "hushed" not in text
+
+
+@pytest.mark.parametrize("name", formats())
+def test_every_format_names_or_counts_the_variants(name: str) -> None:
+    text = render(name, [report(KERNEL, replace(FULL, variants=VARIANTS))])
+    assert ("8 more places" if name == "concise" else "v1.ptx") in text
+    if name not in ("json", "concise"):
+        assert "in 7 other compiled variants" in " ".join(text.split()).lower()
+
+
+@pytest.mark.parametrize("name", formats())
+def test_every_format_points_where_it_is_told(name: str) -> None:
+    text = render(name, [report(KERNEL, FULL)], locate=Locator("source", root=os.getcwd()))
+    assert "gemm.cu" in text
+    line = {
+        "concise": r"^gemm\.cu:50: error",
+        "github": r"file=gemm\.cu,line=50,title",
+        "gitlab": r'"path": "gemm\.cu",\s+"lines": {\s+"begin": 50',
+        "json": r'"kind": "source",\s+"path": "gemm\.cu",\s+"line": 50,\s+"column": null',
+        "junit": r">gemm\.cu:50: %f0",
+        "sarif": r'"uri": "gemm\.cu",\s+"uriBaseId": "%SRCROOT%"\s+},\s+"region": {\s+"startLine": 50\s+}',
+        "text": r"--> gemm\.cu:50\n ::: gemm\.ptx:6:24 in gemm\n",
+    }[name]
+    assert re.search(line, text), text
 
 
 def test_text_shows_the_path_in_one_frame() -> None:
@@ -192,6 +279,7 @@ def test_json_is_schema_1() -> None:
     assert bad == {
         "path": "b.ptx",
         "member": None,
+        "origin": None,
         "status": "failed",
         "problems": [{"line": None, "message": "absent"}],
         "findings": [],
@@ -209,6 +297,7 @@ def test_json_is_schema_1() -> None:
         "column": 24,
         "end_line": 6,
         "end_column": 28,
+        "shown_at": {"kind": "ptx", "path": "gemm.ptx", "line": 6, "column": 24},
         "message": "%f0 is read too early",
         "help": "wait before it",
         "manual": ["9.7.15.7.3"],
@@ -220,6 +309,7 @@ def test_json_is_schema_1() -> None:
             "column": 3,
             "inlined_at": [{"file": "gemm.cu", "line": 50, "column": None, "inlined_at": []}],
         },
+        "variants": [],
         "fixes": [
             {
                 "message": "insert a wait",
@@ -252,5 +342,29 @@ def test_json_is_schema_1() -> None:
         "failed": 1,
         "severities": {"error": 1, "warning": 0, "info": 0},
         "rules": {"WG001": 1},
+        "folded": 0,
         "hidden": {"total": 1, "rules": {"WG001": 1}},
     }
+
+
+def test_text_says_what_was_folded_where_it_came_from_and_that_a_line_is_not_known() -> None:
+    made = report(
+        KERNEL, replace(FULL, variants=VARIANTS), replace(FULL, source_location=None), origin="Triton 3.9"
+    )
+    text = render("text", [made], locate=Locator("source", root=os.getcwd()))
+    assert "  = note: the same cause also shows at line 4\n" in text
+    assert (
+        "  = note: also in 7 other compiled variants: v1.ptx:1, v2.ptx(m):2, v3.ptx:3, v4.ptx:4, v5.ptx:5 and 2 more\n"
+        in text
+    )
+    assert " ::: gemm.ptx:6:24 in gemm (Triton 3.9)\n" in text
+    assert text.count("no .loc names its source line") == 1
+
+
+def test_text_with_links_only_adds_escapes() -> None:
+    odd = Source.from_bytes(KERNEL.data, "a b\x1b\\\udcff.ptx")
+    reports = [report(KERNEL, FULL), report(odd, finding(odd, "mov.b32"))]
+    linked = render("text", reports, links=True)
+    assert re.sub("\x1b]8;;[^\x1b]*\x1b\\\\", "", linked) == render("text", reports)
+    urls = re.findall("\x1b]8;;([^\x1b]+)\x1b", linked)
+    assert [url.rsplit("/")[-1] for url in urls] == ["WG001.md", "gemm.ptx", "WG001.md", "a%20b%1B%5C%FF.ptx"]

@@ -2,6 +2,7 @@
 
 A format is a module ``tclint/output/<format>.py`` with a function ``render(reports, context) -> str``. It gets the
 reports as they are to be shown: what is hidden is left out already, and ``context.summary`` says how much that was.
+Suppressed findings are left out too, unless the module sets ``SUPPRESSED = True`` and marks them itself.
 """
 
 from __future__ import annotations
@@ -28,5 +29,15 @@ def formats() -> list[str]:
 
 
 def renderer(name: str) -> Renderer:
-    """The render function of a format that ``formats`` names."""
-    return cast(Renderer, import_module(f"{__name__}.{name}").render)
+    """What writes the format that ``formats`` names."""
+    module = import_module(f"{__name__}.{name}")
+    render = cast(Renderer, module.render)
+    if getattr(module, "SUPPRESSED", False):
+        return render
+    return lambda reports, context: render([_without_suppressed(report) for report in reports], context)
+
+
+def _without_suppressed(report: FileReport) -> FileReport:
+    from dataclasses import replace
+
+    return replace(report, findings=tuple(f for f in report.findings if f.suppressed is None))

@@ -21,9 +21,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tclint.finding import FileReport, Finding, Severity, SourceLocation, Span
-from tclint.output._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, printable
+from tclint.finding import FileReport, Finding, Severity, Span
+from tclint.locate import Target
+from tclint.output._details import chain, variant_notes, where
+from tclint.output._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable
 from tclint.report import Context, count, place, region, tally
+from tclint.rules import Rule, page
 from tclint.source import Source
 
 _COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
@@ -44,7 +47,7 @@ class _Mark(NamedTuple):
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
     """All problems and findings, and the tally as the last line."""
-    frames = _Frames(Style(context.color), max(context.width, _MIN_WIDTH))
+    frames = _Frames(context)
     blocks: list[str] = []
     for report in reports:
         if report.problems:
@@ -54,9 +57,10 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
 
 
 class _Frames:
-    def __init__(self, style: Style, width: int) -> None:
-        self._style = style
-        self._width = width
+    def __init__(self, context: Context) -> None:
+        self._style = Style(context.color, context.links)
+        self._width = max(context.width, _MIN_WIDTH)
+        self._locate = context.locate
 
     def problems(self, report: FileReport) -> Iterator[str]:
         path = place(report)
@@ -70,19 +74,39 @@ class _Frames:
         lines = [point.line for mark in marks for point in region(report, mark.span)]
         gutter = " " * len(str(max(lines)))
         bar = style(BLUE, f"{gutter} |")
-        line, column = region(report, finding.span)[0]
-        kernel = f" in {finding.entry}" if finding.entry else ""
         yield (
-            style(color, f"{finding.severity.label}[{finding.rule.id}]")
+            style(color, f"{finding.severity.label}[{self._rule(finding.rule)}]")
             + style(BOLD, printable(f" {finding.rule.name}: {finding.message}"))
         )
-        yield f"{gutter}{style(BLUE, '-->')} {printable(f'{place(report)}:{line}:{column}{kernel}')}"
+        yield from self._head(report, finding, gutter)
         yield bar
         assert report.source is not None  # FileReport makes sure
         yield from self._excerpt(report.source, marks, gutter, color)
         yield bar
-        for title, text in _footers(finding):
+        for title, text in _footers(report, finding):
             yield from self._footer(gutter, title, printable(text))
+        if self._locate.mode == "source" and finding.source_location is None:
+            text = "no .loc names its source line: compile with line information (nvcc -lineinfo)"
+            yield from self._footer(gutter, "note", text)
+
+    def _head(self, report: FileReport, finding: Finding, gutter: str) -> Iterator[str]:
+        """Where it is: the line of the source, if that is asked for and known, and the one of the PTX."""
+        style = self._style
+        target = self._locate(report, finding)
+        start, _ = region(report, finding.span)
+        kernel = f" in {finding.entry}" if finding.entry else ""
+        origin = f" ({report.origin})" if report.origin else ""
+        arrow = "-->"
+        if target.source is not None:
+            named = style.link(file_url(target.path), printable(where(target)))
+            yield f"{gutter}{style(BLUE, arrow)} {named}"
+            arrow = ":::"
+        spot = printable(where(Target(place(report), start.line, start.column, None, None)))
+        named = style.link(file_url(report.path), spot)
+        yield f"{gutter}{style(BLUE, arrow)} {named}{printable(kernel + origin)}"
+
+    def _rule(self, rule: Rule) -> str:
+        return self._style.link(file_url(str(page(rule))), rule.id)
 
     def _excerpt(self, source: Source, marks: list[_Mark], gutter: str, color: str) -> Iterator[str]:
         """The marked lines in the order of the marks, a line of dots wherever the next is not the following line."""
@@ -109,13 +133,15 @@ class _Frames:
                 label = printable(mark.label) if line == end.line else ""
                 room = self._width - len(gutter) - 4 - offset - length
                 if len(label) <= room or room >= _MIN_LABEL:
-                    first_line, *rest = textwrap.wrap(label, max(room, 1)) or [""]
+                    first_line, *rest = textwrap.wrap(label, max(room, 1), break_on_hyphens=False) or [""]
                     yield f"{bar} {carets} {style(paint, first_line)}".rstrip()
                     indent = " " * (offset + length + 1)
                 else:
                     yield f"{bar} {carets}"
                     indent = " " * min(offset, _TAB)
-                    rest = textwrap.wrap(label, self._width - len(gutter) - 3 - len(indent))
+                    rest = textwrap.wrap(
+                        label, self._width - len(gutter) - 3 - len(indent), break_on_hyphens=False
+                    )
                 yield from (f"{bar} {indent}{style(paint, more)}" for more in rest)
 
     def _trim(self, text: str, first: int, last: int, used: int) -> tuple[str, int, int]:
@@ -134,7 +160,9 @@ class _Frames:
 
     def _footer(self, gutter: str, title: str, text: str) -> Iterator[str]:
         head = f"{gutter} = {title}: "
-        first, *rest = textwrap.wrap(text, max(self._width - len(head), _MIN_LABEL)) or [""]
+        first, *rest = textwrap.wrap(
+            text, max(self._width - len(head), _MIN_LABEL), break_on_hyphens=False, break_long_words=False
+        ) or [""]
         yield f"{gutter} {self._style(BLUE, '=')} {self._style(BOLD, title)}: {first}"
         yield from (" " * len(head) + more for more in rest)
 
@@ -160,11 +188,12 @@ def _marks(finding: Finding) -> Iterator[_Mark]:
         yield _Mark(finding.span, "", primary=True)
 
 
-def _footers(finding: Finding) -> Iterator[tuple[str, str]]:
+def _footers(report: FileReport, finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.help:
         yield "help", finding.help
     if finding.count > 1:
         yield "note", f"{count(finding.count, 'use')} with this cause; the first is shown"
+    yield from (("note", text) for text in variant_notes(report, finding))
     notes = [f"PTX ISA {', '.join(finding.rule.manual)}"]
     if finding.confidence.label != "high":
         notes.append(f"confidence: {finding.confidence.label}")
@@ -172,12 +201,4 @@ def _footers(finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.confirmation:
         yield "note", f"confirmed: {finding.confirmation}"
     if finding.source_location:
-        yield "source", _where(finding.source_location)
-
-
-def _where(location: SourceLocation) -> str:
-    """``a.cuh:10:3, inlined at gemm.cu:50:1``."""
-    calls = [location, *location.inlined_at]
-    return ", inlined at ".join(
-        f"{call.file}:{call.line}{f':{call.column}' if call.column else ''}" for call in calls
-    )
+        yield "source", chain(finding)
