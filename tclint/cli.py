@@ -62,6 +62,13 @@ def cli() -> None:
     help="How findings are written to standard output.",
 )
 @click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="FORMAT=FILE",
+    help="Write a report to a file as well, such as sarif=tclint.sarif; may be repeated.",
+)
+@click.option(
     "--locate",
     type=_Choice(("auto", "ptx", "source")),
     default="auto",
@@ -88,6 +95,7 @@ def check(
     paths: tuple[str, ...],
     stdin_filename: str | None,
     output_format: str,
+    outputs: tuple[str, ...],
     locate: Mode,
     fail_on: str,
     pedantic: bool,
@@ -108,14 +116,24 @@ def check(
     from tclint.inputs import inputs
     from tclint.locate import Locator
     from tclint.output import renderer
+    from tclint.output._files import OutputError, parse, refuse_inputs, write
     from tclint.report import Context, present
 
     if stdin_filename is not None and _STDIN not in paths:
         raise click.UsageError("--stdin-filename needs '-' among the paths.")
     config = Config(fail_on=None if fail_on == "never" else Severity[fail_on.upper()], pedantic=pedantic)
+    try:
+        files = parse(outputs)
+    except OutputError as error:
+        raise click.UsageError(f"--output: {error}.") from None
     reports = [_check(item, config) for item in inputs(paths, stdin_filename or _STDIN_NAME)]
     shown, summary = fold(*present(reports, pedantic=pedantic))
     context = Context(summary, locate=Locator.of(locate, shown), fail_on=config.fail_on)
+    try:
+        refuse_inputs(files, [report.path for report in shown])
+        write({path: renderer(name)(shown, context) for path, name in files.items()})
+    except OutputError as error:
+        raise click.ClickException(str(error)) from None
     terminal = replace(context, color=_use_color(color), width=_width(), links=_use_links())
     _write(renderer(output_format)(shown, terminal))
     return _exit_code(shown, config.fail_on)

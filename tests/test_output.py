@@ -44,6 +44,7 @@ FULL = finding(
 )
 
 
+FORMATS = ["concise", "github", "gitlab", "json", "junit", "sarif", "text"]
 VARIANTS = (
     Variant("gemm.ptx", None, "gemm", 4, 2, "1111111111111111:1"),
     *(Variant(f"v{n}.ptx", "m" if n == 2 else None, "gemm", n, 1, f"{n:016x}:1") for n in range(1, 8)),
@@ -58,7 +59,7 @@ def render(name: str, reports: Sequence[FileReport], *, pedantic: bool = False, 
 
 
 def test_the_formats_are_found_by_discovery() -> None:
-    assert formats() == ["concise", "json", "text"]
+    assert set(formats()) >= set(FORMATS)
     assert not any(name.startswith("_") for name in formats())
 
 
@@ -82,7 +83,7 @@ def test_every_format_writes_every_kind_of_report(name: str, reports: list[FileR
             assert problem.message in text
 
 
-@pytest.mark.parametrize("name", formats())
+@pytest.mark.parametrize("name", FORMATS)
 def test_every_format_copes_with_odd_names_line_ends_and_characters(name: str) -> None:
     source = Source.from_bytes("// é𝄞 \t\x0c\r\n\tbad𝄞 é;\r\n".encode(), ODD)
     odd = finding(
@@ -105,7 +106,7 @@ def test_every_format_copes_with_odd_names_line_ends_and_characters(name: str) -
         ElementTree.fromstring(text.encode())
 
 
-@pytest.mark.parametrize("name", formats())
+@pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("reports", [[], [report(KERNEL)]], ids=["nothing", "clean"])
 def test_a_run_without_findings_is_whole(name: str, reports: list[FileReport]) -> None:
     text = render(name, reports)
@@ -120,7 +121,7 @@ def test_a_run_without_findings_is_whole(name: str, reports: list[FileReport]) -
         assert text == "[]\n"
 
 
-@pytest.mark.parametrize("name", formats())
+@pytest.mark.parametrize("name", FORMATS)
 def test_a_suppressed_finding_is_marked_or_left_out(name: str) -> None:
     hushed = finding(KERNEL, "mov.b32", message="hushed words", suppressed="known: issue 7")
     text = render(name, [report(KERNEL, hushed)])
@@ -133,7 +134,7 @@ def test_a_suppressed_finding_is_marked_or_left_out(name: str) -> None:
         assert "hushed" not in text
 
 
-@pytest.mark.parametrize("name", formats())
+@pytest.mark.parametrize("name", FORMATS)
 def test_every_format_names_or_counts_the_variants(name: str) -> None:
     text = render(name, [report(KERNEL, replace(FULL, variants=VARIANTS))])
     assert ("8 more places" if name == "concise" else "v1.ptx") in text
@@ -141,7 +142,7 @@ def test_every_format_names_or_counts_the_variants(name: str) -> None:
         assert "in 7 other compiled variants" in " ".join(text.split()).lower()
 
 
-@pytest.mark.parametrize("name", formats())
+@pytest.mark.parametrize("name", FORMATS)
 def test_every_format_points_where_it_is_told(name: str) -> None:
     text = render(name, [report(KERNEL, FULL)], locate=Locator("source", root=os.getcwd()))
     assert "gemm.cu" in text
@@ -368,3 +369,99 @@ def test_text_with_links_only_adds_escapes() -> None:
     assert re.sub("\x1b]8;;[^\x1b]*\x1b\\\\", "", linked) == render("text", reports)
     urls = re.findall("\x1b]8;;([^\x1b]+)\x1b", linked)
     assert [url.rsplit("/")[-1] for url in urls] == ["WG001.md", "gemm.ptx", "WG001.md", "a%20b%1B%5C%FF.ptx"]
+
+
+def test_github_escapes_data_and_properties_and_sorts_by_severity() -> None:
+    source = Source.from_bytes(b"a\nbc\nd", "a%,:b.ptx")
+    text = render(
+        "github",
+        [
+            report(source, finding(source, "a", severity=Severity.INFO, message="i")),
+            report(
+                source,
+                finding(source, "bc\nd", severity=Severity.WARNING, message="100%\r\nx:,y", entry=None),
+            ),
+            FileReport.failed("c.ptx", "no\nPTX", 3),
+            FileReport.failed("d.ptx", "absent"),
+        ],
+    )
+    end = "%0APTX: a%25,:b.ptx:{}%0Arule: wgmma-unwaited-accumulator-read, PTX ISA 9.7.15.7.3"
+    assert text.splitlines() == [
+        "::error file=c.ptx,line=3,title=tclint::c.ptx: no%0APTX",
+        "::error file=d.ptx,title=tclint::d.ptx: absent",
+        "::warning file=a%25%2C%3Ab.ptx,line=2,endLine=3,title=tclint (WG001)::100%25%0D%0Ax:,y"
+        + end.format("2:1"),
+        "::notice file=a%25%2C%3Ab.ptx,line=1,endLine=1,col=1,endColumn=2,title=tclint (WG001)::i"
+        + end.format("1:1 in gemm"),
+    ]
+
+
+def test_gitlab_has_one_fingerprint_for_each_finding() -> None:
+    other = Source.from_bytes(KERNEL.data, "other.ptx")
+    reports = [
+        report(KERNEL, FULL, replace(FULL, severity=Severity.WARNING)),
+        report(KERNEL, replace(FULL, severity=Severity.INFO), member="m"),
+        report(
+            other, FULL, status="partial", problems=(Problem(2, "unbalanced {"), Problem(0, "unbalanced {"))
+        ),
+    ]
+    entries = json.loads(render("gitlab", reports))
+    assert entries == json.loads(render("gitlab", reports))
+    assert len({entry["fingerprint"] for entry in entries}) == 6
+    assert [entry["severity"] for entry in entries] == [
+        "critical",
+        "major",
+        "info",
+        "blocker",
+        "blocker",
+        "critical",
+    ]
+    assert {frozenset(entry) for entry in entries} == {
+        frozenset(("description", "check_name", "fingerprint", "severity", "location"))
+    }
+    assert entries[0]["location"] == {"path": "gemm.ptx", "lines": {"begin": 6}}
+    assert entries[0]["description"] == "%f0 is read too early; help: wait before it"
+    assert entries[4]["location"] == {"path": "other.ptx", "lines": {"begin": 1}}
+    moved = Source.from_bytes(b"\n\n" + KERNEL.data, "gemm.ptx")
+    (entry,) = json.loads(render("gitlab", [report(moved, finding(moved, "%f0;"))]))
+    assert (entry["fingerprint"], entry["location"]["lines"]["begin"]) == (entries[0]["fingerprint"], 8)
+
+
+def test_junit_has_a_suite_for_each_file_and_fails_what_fails_the_run() -> None:
+    low = finding(KERNEL, "mov.b32", severity=Severity.INFO, message='a <b> & "c"', fingerprint="2:1")
+    reports = [report(KERNEL, FULL, low), report(KERNEL, member="m"), FileReport.failed("b.ptx", "absent")]
+    suites = ElementTree.fromstring(render("junit", reports))
+    assert [
+        [suite.get(key) for key in ("name", "tests", "failures", "errors", "skipped", "id")]
+        for suite in suites
+    ] == [
+        ["gemm.ptx", "2", "1", "0", "1", "0"],
+        ["gemm.ptx(m)", "1", "0", "0", "0", "1"],
+        ["b.ptx", "1", "0", "1", "0", "2"],
+    ]
+    cases = suites.findall("*/testcase")
+    assert [case.get("name") for case in cases] == [
+        "WG001 wgmma-unwaited-accumulator-read [2:1]",
+        "WG001 wgmma-unwaited-accumulator-read [0123456789abcdef:1]",
+        "tclint",
+        "problem 1",
+    ]
+    outcomes = [(part.tag, part.get("type"), part.get("message")) for case in cases for part in case]
+    assert outcomes == [
+        ("skipped", None, 'a <b> & "c"'),
+        ("failure", "error", "%f0 is read too early"),
+        ("error", "problem", "absent"),
+    ]
+    assert cases[1][0].text == (
+        "gemm.ptx:6:24: %f0 is read too early\n"
+        "1. line 3: [warps 4-7] starts to write %f0\n"
+        "2. line 5: commits it\n"
+        "3. line 6: reads it, and no wait lies on this path\n"
+        "help: wait before it\n"
+        "note: 3 uses with this cause\n"
+        "PTX: gemm.ptx:6:24 in gemm\n"
+        "source: mma.cuh:10:3, inlined at gemm.cu:50\n"
+        "rule: wgmma-unwaited-accumulator-read, PTX ISA 9.7.15.7.3"
+    )
+    never = ElementTree.fromstring(render("junit", reports, fail_on=None))
+    assert [suite.get("failures") for suite in never] == ["0", "0", "0"]

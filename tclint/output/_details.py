@@ -12,6 +12,8 @@ from tclint.report import Context, count, place, region
 SHOWN_VARIANTS = 5
 """More places than this are only counted."""
 
+NO_LINE = "no .loc names its source line: compile with line information (nvcc -lineinfo)"
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -34,6 +36,8 @@ def details(report: FileReport, finding: Finding, context: Context) -> Iterator[
     yield f"PTX: {place(report)}:{line}:{column}{f' in {finding.entry}' if finding.entry else ''}"
     if finding.source_location is not None:
         yield f"source: {chain(finding)}"
+    elif context.locate.mode == "source":
+        yield f"note: {NO_LINE}"
     yield f"rule: {finding.rule.name}, PTX ISA {', '.join(finding.rule.manual)}"
 
 

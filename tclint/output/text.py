@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from tclint.finding import FileReport, Finding, Severity, Span
 from tclint.locate import Target
-from tclint.output._details import chain, variant_notes, where
+from tclint.output._details import NO_LINE, chain, variant_notes, where
 from tclint.output._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable
 from tclint.report import Context, count, place, region, tally
 from tclint.rules import Rule, page
@@ -86,8 +86,7 @@ class _Frames:
         for title, text in _footers(report, finding):
             yield from self._footer(gutter, title, printable(text))
         if self._locate.mode == "source" and finding.source_location is None:
-            text = "no .loc names its source line: compile with line information (nvcc -lineinfo)"
-            yield from self._footer(gutter, "note", text)
+            yield from self._footer(gutter, "note", NO_LINE)
 
     def _head(self, report: FileReport, finding: Finding, gutter: str) -> Iterator[str]:
         """Where it is: the line of the source, if that is asked for and known, and the one of the PTX."""
