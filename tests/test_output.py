@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -176,7 +177,8 @@ error[WG001] wgmma-unwaited-accumulator-read: %f0 is read too early
   = help: wait before it
   = note: 3 uses with this cause; the first is shown
   = note: PTX ISA 9.7.15.7.3
-  = source: mma.cuh:10:3, inlined at gemm.cu:50
+  = source: mma.cuh:10:3
+            inlined at gemm.cu:50
 
 Found 1 error in 1 file.
 """
@@ -362,13 +364,42 @@ def test_text_says_what_was_folded_where_it_came_from_and_that_a_line_is_not_kno
     assert text.count("no .loc names its source line") == 1
 
 
-def test_text_with_links_only_adds_escapes() -> None:
+def test_text_with_links_only_adds_escapes_and_only_for_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     odd = Source.from_bytes(KERNEL.data, "a b\x1b\\\udcff.ptx")
-    reports = [report(KERNEL, FULL), report(odd, finding(odd, "mov.b32"))]
+    stdin = Source.from_bytes(KERNEL.data, "<stdin>")
+    for name in ("gemm.ptx", odd.path):
+        Path(name).touch()
+    reports = [report(of, finding(of, "mov.b32")) for of in (KERNEL, odd, stdin)]
     linked = render("text", reports, links=True)
     assert re.sub("\x1b]8;;[^\x1b]*\x1b\\\\", "", linked) == render("text", reports)
     urls = re.findall("\x1b]8;;([^\x1b]+)\x1b", linked)
-    assert [url.rsplit("/")[-1] for url in urls] == ["WG001.md", "gemm.ptx", "WG001.md", "a%20b%1B%5C%FF.ptx"]
+    assert [url.rsplit("/")[-1] for url in urls] == [
+        "WG001.md",
+        "gemm.ptx",
+        "WG001.md",
+        "a%20b%1B%5C%FF.ptx",
+        "WG001.md",
+    ]
+
+
+def test_text_shortens_mangled_names_and_long_chains() -> None:
+    calls = tuple(SourceLocation(f"c{n}.cuh", n) for n in range(2, 20))
+    long = replace(
+        FULL, entry="_Z" + "N7cutlass" * 300, source_location=SourceLocation("c1.cuh", 1, 0, calls)
+    )
+    text = render("text", [report(KERNEL, replace(long, steps=()))], width=80)
+    assert max(map(len, text.splitlines())) <= 120
+    assert " in _ZN7cutlassN7cutlass" in text
+    assert text.partition("= source: ")[2].split("\n\n")[0].split("\n            ") == [
+        "c1.cuh:1",
+        "inlined at c2.cuh:2",
+        "inlined at c3.cuh:3",
+        "… 12 more calls",
+        *(f"inlined at c{n}.cuh:{n}" for n in range(16, 20)),
+    ]
 
 
 def test_github_escapes_data_and_properties_and_sorts_by_severity() -> None:

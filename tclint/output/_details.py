@@ -35,19 +35,20 @@ def details(report: FileReport, finding: Finding, context: Context) -> Iterator[
     line, column = region(report, finding.span)[0]
     yield f"PTX: {place(report)}:{line}:{column}{f' in {finding.entry}' if finding.entry else ''}"
     if finding.source_location is not None:
-        yield f"source: {chain(finding)}"
+        yield f"source: {', '.join(chain(finding))}"
     elif context.locate.mode == "source":
         yield f"note: {NO_LINE}"
     yield f"rule: {finding.rule.name}, PTX ISA {', '.join(finding.rule.manual)}"
 
 
-def chain(finding: Finding) -> str:
-    """``a.cuh:10:3, inlined at gemm.cu:50:1``."""
+def chain(finding: Finding) -> list[str]:
+    """``a.cuh:10:3`` and, for each call through which it was inlined, ``inlined at gemm.cu:50:1``."""
     assert finding.source_location is not None
-    return ", inlined at ".join(
+    first, *rest = (
         f"{call.file}:{call.line}{f':{call.column}' if call.column else ''}"
         for call in calls(finding.source_location)
     )
+    return [first, *(f"inlined at {call}" for call in rest)]
 
 
 def variant_notes(report: FileReport, finding: Finding) -> Iterator[str]:

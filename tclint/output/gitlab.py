@@ -40,10 +40,10 @@ def _entries(report: FileReport, context: Context) -> Iterator[dict[str, Any]]:
         )
     for finding in report.findings:
         target = context.locate(report, finding)
-        help = [f"help: {finding.help}"] if finding.help else []
+        advice = [f"help: {finding.help}"] if finding.help else []
         yield _entry(
             finding.rule.id,
-            "; ".join([finding.message, *help, *variant_notes(report, finding)]),
+            "; ".join([finding.message, *advice, *variant_notes(report, finding)]),
             _SEVERITIES[finding.severity],
             _fingerprint(path, report.member or "", finding.fingerprint),
             context.locate.relative(target.path),

@@ -59,8 +59,8 @@ def _suite(number: int, report: FileReport, now: str, context: Context) -> Itera
     for case in cases:
         yield _tag("testcase", {"name": case.name, "classname": path, "time": "0"})
         if case.outcome:
-            type = {"type": case.type} if case.type else {}
-            tag = _tag(case.outcome, type | {"message": case.message})
+            kind = {"type": case.type} if case.type else {}
+            tag = _tag(case.outcome, kind | {"message": case.message})
             yield f"{tag}{escape(_legal(case.text))}</{case.outcome}>"
         yield "</testcase>"
     yield "<system-out/>"

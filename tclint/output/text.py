@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -26,7 +27,7 @@ from tclint.locate import Target
 from tclint.output._details import NO_LINE, chain, variant_notes, where
 from tclint.output._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable
 from tclint.report import Context, count, place, region, tally
-from tclint.rules import Rule, page
+from tclint.rules import page
 from tclint.source import Source
 
 _COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
@@ -35,6 +36,11 @@ _MIN_WIDTH = 60
 _MIN_LABEL = 30
 _WHOLE_SPAN = 4
 """A span of more lines than this is shown by its first and its last line."""
+
+
+_MOST_NAME = 80
+_MOST_CALLS, _FIRST_CALLS = 6, 2
+"""Of a longer chain of inlined calls, the innermost ones and those that end in the kernel are shown."""
 
 
 class _Mark(NamedTuple):
@@ -75,7 +81,7 @@ class _Frames:
         gutter = " " * len(str(max(lines)))
         bar = style(BLUE, f"{gutter} |")
         yield (
-            style(color, f"{finding.severity.label}[{self._rule(finding.rule)}]")
+            style(color, f"{finding.severity.label}[{self._link(str(page(finding.rule)), finding.rule.id)}]")
             + style(BOLD, printable(f" {finding.rule.name}: {finding.message}"))
         )
         yield from self._head(report, finding, gutter)
@@ -84,7 +90,7 @@ class _Frames:
         yield from self._excerpt(report.source, marks, gutter, color)
         yield bar
         for title, text in _footers(report, finding):
-            yield from self._footer(gutter, title, printable(text))
+            yield from self._footer(gutter, title, text)
         if self._locate.mode == "source" and finding.source_location is None:
             yield from self._footer(gutter, "note", NO_LINE)
 
@@ -93,19 +99,19 @@ class _Frames:
         style = self._style
         target = self._locate(report, finding)
         start, _ = region(report, finding.span)
-        kernel = f" in {finding.entry}" if finding.entry else ""
+        kernel = f" in {_short(finding.entry)}" if finding.entry else ""
         origin = f" ({report.origin})" if report.origin else ""
         arrow = "-->"
         if target.source is not None:
-            named = style.link(file_url(target.path), printable(where(target)))
+            named = self._link(target.path, where(target))
             yield f"{gutter}{style(BLUE, arrow)} {named}"
             arrow = ":::"
-        spot = printable(where(Target(place(report), start.line, start.column, None, None)))
-        named = style.link(file_url(report.path), spot)
+        named = self._link(report.path, where(Target(place(report), start.line, start.column, None, None)))
         yield f"{gutter}{style(BLUE, arrow)} {named}{printable(kernel + origin)}"
 
-    def _rule(self, rule: Rule) -> str:
-        return self._style.link(file_url(str(page(rule))), rule.id)
+    def _link(self, path: str, text: str) -> str:
+        """The text, which leads to the file if there is one: standard input and a line of a library are none."""
+        return self._style.link(file_url(path), printable(text)) if os.path.exists(path) else printable(text)
 
     def _excerpt(self, source: Source, marks: list[_Mark], gutter: str, color: str) -> Iterator[str]:
         """The marked lines in the order of the marks, a line of dots wherever the next is not the following line."""
@@ -159,15 +165,23 @@ class _Frames:
 
     def _footer(self, gutter: str, title: str, text: str) -> Iterator[str]:
         head = f"{gutter} = {title}: "
-        first, *rest = textwrap.wrap(
-            text, max(self._width - len(head), _MIN_LABEL), break_on_hyphens=False, break_long_words=False
-        ) or [""]
+        room = max(self._width - len(head), _MIN_LABEL)
+        first, *rest = [
+            line
+            for part in text.split("\n")
+            for line in textwrap.wrap(printable(part), room, break_on_hyphens=False, break_long_words=False)
+        ] or [""]
         yield f"{gutter} {self._style(BLUE, '=')} {self._style(BOLD, title)}: {first}"
         yield from (" " * len(head) + more for more in rest)
 
 
 def _cut(text: str, room: int) -> str:
     return text if len(text) <= room else text[: room - 1] + "…" if room else ""
+
+
+def _short(name: str) -> str:
+    """A name without its middle; a mangled one may have thousands of characters."""
+    return name if len(name) <= _MOST_NAME else f"{name[: _MOST_NAME - 21]}…{name[-20:]}"
 
 
 def _marks(finding: Finding) -> Iterator[_Mark]:
@@ -180,7 +194,7 @@ def _marks(finding: Finding) -> Iterator[_Mark]:
     primary = at_primary[-1] if at_primary else len(steps)
     for index, step in enumerate(steps):
         role = f"[{step.role}] " if step.role else ""
-        where = f" (in {step.entry})" if step.entry and step.entry != finding.entry else ""
+        where = f" (in {_short(step.entry)})" if step.entry and step.entry != finding.entry else ""
         number = f"{index + 1}. " if len(steps) > 1 or not at_primary else ""
         yield _Mark(step.span, f"{number}{role}{step.message}{where}", index == primary)
     if not at_primary:
@@ -200,4 +214,8 @@ def _footers(report: FileReport, finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.confirmation:
         yield "note", f"confirmed: {finding.confirmation}"
     if finding.source_location:
-        yield "source", chain(finding)
+        first, *calls = chain(finding)
+        if len(calls) > _MOST_CALLS:
+            middle = len(calls) - _MOST_CALLS
+            calls[_FIRST_CALLS : _FIRST_CALLS + middle] = [f"… {count(middle, 'more call')}"]
+        yield "source", "\n".join([first, *calls])
