@@ -3,7 +3,8 @@
 The finding that is kept says in ``variants`` where the others are. Findings of one kernel are one where the rule, its
 advice and the last step before the bad use are the same: the commit that nobody waits for, not each register that is
 read too early. Findings of several kernels are one where the rule, the source line and all calls through which it was
-inlined are the same; the second defect of a kernel at that line folds only with the second one of another.
+inlined are the same, and the file has a folder or the kernel the same name; the second defect of a kernel at that line
+folds only with the second one of another.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from tclint.finding import FileReport, Finding, Span, Variant
+from tclint.finding import FileReport, Finding, SourceLocation, Span, Variant
+from tclint.locate import calls
 from tclint.report import Summary, by_place, recount, region
 
 
@@ -25,7 +27,7 @@ def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileRepo
         for index, finding in enumerate(_causes(report)):
             key: Hashable = (number, index)
             if finding.source_location is not None:
-                line = (finding.rule.id, finding.source_location, finding.suppressed is None)
+                line = _line(finding, finding.source_location)
                 seen[line, finding.entry] += 1
                 key = (line, seen[line, finding.entry])
             same_line.setdefault(key, []).append((number, finding))
@@ -39,6 +41,16 @@ def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileRepo
         for report, findings in zip(reports, kept, strict=True)
     ]
     return folded, recount(folded, summary)
+
+
+def _line(finding: Finding, location: SourceLocation) -> Hashable:
+    """What findings at one source line have in common.
+
+    A bare file name does not tell two kernels apart: what NVRTC compiles is called ``default_program`` by everybody.
+    """
+    name = calls(location)[-1].file
+    kernel = None if "/" in name or "\\" in name else finding.entry
+    return finding.rule.id, location, kernel, finding.suppressed is None
 
 
 def _causes(report: FileReport) -> Iterable[Finding]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from conftest import finding, report, span, step
 
 from tclint.finding import Confidence, FileReport, Finding, Severity, SourceLocation
@@ -10,7 +11,7 @@ from tclint.report import Summary, present, tally
 from tclint.source import Source
 
 TEXT = b"start commit other use1 use2 use3"
-LINE = SourceLocation("mma.cuh", 10, 3, (SourceLocation("gemm.cu", 50),))
+LINE = SourceLocation("mma.cuh", 10, 3, (SourceLocation("/src/gemm.cu", 50),))
 
 
 def source(path: str) -> Source:
@@ -82,6 +83,18 @@ def test_what_is_not_known_to_be_one_line_is_not_folded() -> None:
         for s, location in zip(map(source, "abcd"), locations, strict=True)
     ]
     assert [len(r.findings) for r in folded(*reports)[0]] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("file", "other", "kept"),
+    [("default_program", "gemm", 1), ("default_program", "attention", 2), ("src/gemm.cu", "attention", 1)],
+)
+def test_a_bare_file_name_needs_the_same_kernel(file: str, other: str, kept: int) -> None:
+    reports = [
+        report(s, finding(s, "use1", entry=entry, source_location=SourceLocation(file, 12)))
+        for s, entry in zip(map(source, "ab"), ("gemm", other), strict=True)
+    ]
+    assert sum(len(r.findings) for r in folded(*reports)[0]) == kept
 
 
 def test_two_defects_at_one_line_of_a_kernel_stay_two() -> None:
