@@ -60,10 +60,10 @@ class Locator:
         root = project_root()
         files: dict[str, None] = {}
         for report in reports if mode != "ptx" else ():
-            for finding in report.findings:
-                if finding.source_location is not None:
-                    files[_absolute(report.path)] = None
-                    files |= dict.fromkeys(_absolute(call.file) for call in calls(finding.source_location))
+            parts: list[Finding | Step] = [*report.findings, *(s for f in report.findings for s in f.steps)]
+            for location in {part.source_location for part in parts if part.source_location is not None}:
+                files[_absolute(report.path)] = None
+                files |= dict.fromkeys(_absolute(call.file) for call in calls(location))
         return cls(mode, root, _tracked(root, files))
 
     def __call__(self, report: FileReport, what: Finding | Step) -> Target:
@@ -99,7 +99,9 @@ def calls(location: SourceLocation) -> list[SourceLocation]:
 
 
 def _absolute(path: str) -> str:
-    return os.path.abspath(path)
+    """The absolute path as git knows it: through the real folder, but of the link where it is one itself."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(folder if "\0" in folder else os.path.realpath(folder), name)
 
 
 def _local(path: str) -> str:

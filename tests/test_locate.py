@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import finding, report
 
 from tclint import locate
-from tclint.finding import FileReport, SourceLocation
+from tclint.finding import FileReport, SourceLocation, Step
 from tclint.locate import Locator, Mode
 from tclint.source import Source
 
@@ -104,3 +105,20 @@ def test_paths_are_told_as_the_project_knows_them(repository: Path, monkeypatch:
     assert locator.relative(str(repository) + "2/a.cu") == str(repository) + "2/a.cu"
     of = made(SourceLocation(os.path.join(str(repository), "src", "gemm.cu"), 7))
     assert pointed(Locator.of("source", [of]), of) == (str(repository / "src/gemm.cu"), 7, 0)
+
+
+def test_a_folder_may_be_reached_through_a_link(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    link = tmp_path_factory.mktemp("elsewhere") / "link"
+    link.symlink_to(repository, target_is_directory=True)
+    of = made(INLINED, str(link / "out" / "gemm.ptx"))
+    assert pointed(Locator.of("auto", [of]), of) == (str(link / "out" / "gemm.ptx"), 2, 3)
+    assert Locator().relative(of.path) == "out/gemm.ptx"
+
+
+def test_a_step_has_a_line_of_its_own(repository: Path) -> None:
+    of = made(None)
+    there = Step(of.findings[0].span, "begins", source_location=INLINED)
+    of = report(of.source, replace(of.findings[0], steps=(there,)))  # type: ignore[arg-type]
+    assert Locator.of("source", [of])(of, there)[:2] == ("src/gemm.cu", 50)

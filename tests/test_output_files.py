@@ -44,6 +44,7 @@ def test_requests_are_read() -> None:
         (["=a"], "'' is no format; there are concise, github"),
         (["sarf=a"], "'sarf' is no format; did you mean 'sarif'?"),
         (["json=-"], "there is --output-format json"),
+        (["json=/dev/stdout"], "there is --output-format json"),
         (["json=sub"], "sub is a folder"),
         (["json=new/"], "new/ is a folder"),
         (["json=no/a"], "no/a cannot be written: there is no folder no"),
@@ -95,6 +96,19 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
     assert not stat.S_ISREG(os.stat(os.devnull).st_mode)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="needs /dev/fd")
+def test_a_pipe_is_written_to_as_a_shell_hands_it_over() -> None:
+    read_end, write_end = os.pipe()
+    try:
+        path = f"/dev/fd/{write_end}"
+        assert parse([f"json={path}"]) == {path: "json"}
+        write({path: "text", "a": "b"})
+        assert os.read(read_end, 100) == b"text"
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_device_is_a_message() -> None:
     with pytest.raises(OutputError, match="/dev/full cannot be written: No space left on device"):
@@ -131,10 +145,12 @@ def test_an_interrupt_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission_is_refused() -> None:
+@pytest.mark.parametrize("path", ["shut/a", "fixed"])
+def test_what_may_not_be_written_is_refused(path: str) -> None:
     Path("shut").mkdir(mode=0o500)
+    Path("fixed").touch(mode=0o400)
     with pytest.raises(OutputError, match="Permission denied"):
-        parse(["json=shut/a"])
+        parse([f"json={path}"])
 
 
 def test_the_command_writes_all_reports_in_one_run(run_tclint: Process, folder: Path) -> None:

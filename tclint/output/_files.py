@@ -28,7 +28,7 @@ def parse(requests: Iterable[str]) -> dict[str, str]:
             raise OutputError(f"{request!r} is not FORMAT=FILE, such as sarif=tclint.sarif")
         if name.lower() not in formats():
             raise OutputError(f"{name!r} is no format{_suggestion(name)}")
-        if path == "-":
+        if path in ("-", "/dev/stdout"):
             raise OutputError(f"{request!r}: for standard output there is --output-format {name.lower()}")
         _check(path)
         identity = _identity(path)
@@ -47,7 +47,7 @@ def refuse_inputs(files: Iterable[str], inputs: Sequence[str]) -> None:
 
 
 def write(texts: Mapping[str, str]) -> None:
-    """Writes each text to its file. Raises OutputError, and then has changed none of them.
+    """Writes each text to its file. Raises OutputError; where there is no room for one of them, none is changed.
 
     A text goes to a file beside the target first, which then takes the target's place in one step: nobody ever sees half
     a report. What is no regular file (/dev/null, a pipe) is written to last.
@@ -56,7 +56,7 @@ def write(texts: Mapping[str, str]) -> None:
     try:
         for path, text in texts.items():
             target = os.path.realpath(path)
-            if not _special(target):
+            if not _special(path):
                 staged.append((path, _beside(path, target, text), target))
         for path, temporary, target in staged:
             try:
@@ -68,7 +68,7 @@ def write(texts: Mapping[str, str]) -> None:
             with suppress(OSError):
                 os.unlink(temporary)  # gone already where it took its place
     for path, text in texts.items():
-        if _special(os.path.realpath(path)):
+        if _special(path):
             try:
                 with open(path, "wb") as file:
                     file.write(_encoded(text))
@@ -83,7 +83,8 @@ def _check(path: str) -> None:
             raise OutputError(f"{path} is a folder, not a file")
         if not os.path.isdir(folder):
             raise OutputError(f"{path} cannot be written: there is no folder {os.path.dirname(path)}")
-        if not os.access(path if _special(path) else folder, os.W_OK):
+        places = [path] if _special(path) else [folder, path] if os.path.exists(path) else [folder]
+        if not all(os.access(place, os.W_OK) for place in places):
             raise OutputError(f"{path} cannot be written: Permission denied")
     except ValueError as error:  # a NUL in the name
         raise OutputError(f"{path!r} cannot be written: {error}") from None
