@@ -16,7 +16,7 @@ from itertools import takewhile
 
 from tclint.finding import FileReport, Finding, SourceLocation, Span, Variant
 from tclint.locate import calls
-from tclint.report import Summary, by_place, recount, region
+from tclint.report import Summary, region
 
 
 def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileReport], Summary]:
@@ -37,10 +37,10 @@ def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileRepo
         others = [v for n, other in places if other is not finding for v in _places(reports[n], other)]
         kept[number].append(replace(finding, variants=(*finding.variants, *others)))
     folded = [
-        replace(report, findings=tuple(sorted(findings, key=by_place)))
+        replace(report, findings=tuple(sorted(findings, key=lambda f: (f.span.start, f.span.end, f.rule.id))))
         for report, findings in zip(reports, kept, strict=True)
     ]
-    return folded, recount(folded, summary)
+    return folded, _recount(folded, summary)
 
 
 def _line(finding: Finding, location: SourceLocation) -> Hashable:
@@ -85,3 +85,15 @@ def _places(report: FileReport, finding: Finding) -> list[Variant]:
     line, column = region(report, finding.span)[0]
     place = Variant(report.path, report.member, finding.entry, line, column, finding.fingerprint)
     return [place, *finding.variants]
+
+
+def _recount(reports: Iterable[FileReport], summary: Summary) -> Summary:
+    """The numbers of what is left; the files in which something was found stay as they are."""
+    found = [finding for report in reports for finding in report.findings if finding.suppressed is None]
+    severities = Counter(finding.severity for finding in found)
+    return replace(
+        summary,
+        by_severity={severity: severities[severity] for severity in summary.by_severity},
+        by_rule=dict(sorted(Counter(finding.rule.id for finding in found).items())),
+        folded=sum(len(finding.variants) for finding in found),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tclint import __version__
@@ -25,10 +25,10 @@ class Summary:
     """Every severity has an entry, the gravest first."""
     by_rule: dict[str, int]
     """By rule id, in the order of the ids; only rules that found something."""
+    folded: int = field(default=0, kw_only=True)
+    """Findings that are shown only as variants of another one."""
     hidden: dict[str, int]
     """Findings of low confidence that are not shown, by rule id."""
-    folded: int = 0
-    """Findings that are shown only as variants of another one."""
     version: str = __version__
 
 
@@ -45,7 +45,7 @@ class Context:
     locate: Locator = field(default_factory=Locator)
     fail_on: Severity | None = Severity.WARNING
     """The lowest severity that fails the run."""
-    rules: Sequence[Rule] | None = None
+    rules: tuple[Rule, ...] | None = None
     """The rules that were enabled; None: all."""
 
 
@@ -57,7 +57,7 @@ def present(reports: Iterable[FileReport], *, pedantic: bool) -> tuple[list[File
     hidden: Counter[str] = Counter()
     for report in reports:
         visible: list[Finding] = []
-        for finding in sorted(report.findings, key=by_place):
+        for finding in sorted(report.findings, key=lambda f: (f.span.start, f.span.end, f.rule.id)):
             if finding.confidence > Confidence.LOW or pedantic:
                 visible.append(finding)
                 by_severity[finding.severity] += 1
@@ -75,23 +75,6 @@ def present(reports: Iterable[FileReport], *, pedantic: bool) -> tuple[list[File
         hidden=dict(sorted(hidden.items())),
     )
     return shown, summary
-
-
-def by_place(finding: Finding) -> tuple[int, int, str]:
-    """The order in which the findings of an input are shown."""
-    return finding.span.start, finding.span.end, finding.rule.id
-
-
-def recount(reports: Iterable[FileReport], summary: Summary) -> Summary:
-    """The summary after findings were folded; the files they were found in stay as they are."""
-    found = [finding for report in reports for finding in report.findings if finding.suppressed is None]
-    severities = Counter(finding.severity for finding in found)
-    return replace(
-        summary,
-        by_severity={severity: severities[severity] for severity in summary.by_severity},
-        by_rule=dict(sorted(Counter(finding.rule.id for finding in found).items())),
-        folded=sum(len(finding.variants) for finding in found),
-    )
 
 
 def region(report: FileReport, span: Span) -> tuple[Position, Position]:
@@ -117,10 +100,10 @@ def tally(summary: Summary) -> str:
     if found:
         where = f"{summary.files_with_findings} of {files}" if readable > 1 else files
         parts = [f"Found {', '.join(found)} in {where}"]
+        if summary.folded:
+            parts.append(f"{count(summary.folded, 'more place')} folded into them")
     else:
         parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
-    if summary.folded:
-        parts.append(f"{count(summary.folded, 'more place')} folded into them")
     if hidden := sum(summary.hidden.values()):
         parts.append(f"{count(hidden, 'low-confidence finding')} hidden (--pedantic shows them)")
     if summary.failed:

@@ -81,7 +81,7 @@ def test_the_rules_are_all_that_were_enabled_whatever_was_found() -> None:
     for rule in driver["rules"]:
         assert 0 < len(rule["shortDescription"]["text"]) <= 1024
         assert 0 < len(rule["fullDescription"]["text"]) <= 1024
-    (driver,) = run(report(KERNEL, FULL), rules=[])["tool"].values()
+    (driver,) = run(report(KERNEL, FULL), rules=())["tool"].values()
     assert [rule["id"] for rule in driver["rules"]] == ["WG001"]
 
 
