@@ -19,8 +19,9 @@ from tclint.output import formats
 if TYPE_CHECKING:
     from tclint.config import Config
     from tclint.finding import FileReport, Severity
+    from tclint.locate import Mode
     from tclint.settings import Layer
-    from tclint.source import Source, SourceError
+    from tclint.source import SourceError
 
 CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
 
@@ -93,7 +94,22 @@ def _complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str)
     type=_Choice(formats()),
     default="text",
     show_default=True,
-    help="How findings are written.",
+    help="How findings are written to standard output.",
+)
+@click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="FORMAT=FILE",
+    help="Write a report to a file as well, such as sarif=tclint.sarif; may be repeated.",
+)
+@click.option(
+    "--locate",
+    type=_Choice(("auto", "ptx", "source")),
+    default="auto",
+    show_default=True,
+    help="Where findings point: to the PTX or to the line of CUDA or Python that it was made from. "
+    "auto: to the PTX where git tracks it.",
 )
 @click.option(
     "--color",
@@ -117,6 +133,8 @@ def check(
     paths: tuple[str, ...],
     stdin_filename: str | None,
     output_format: str,
+    outputs: tuple[str, ...],
+    locate: Mode,
     color: str,
     statistics: bool,
     timings: bool,
@@ -127,18 +145,26 @@ def check(
 ) -> int:
     """Lint PTX files.
 
-    A PATH is a file, a folder (all *.ptx below it), a pattern such as 'out/**/*.ptx', or - for standard input.
+    A PATH is a file, a folder (all *.ptx, *.ptx.gz and *.ptx.zst below it), a pattern such as 'out/**/*.ptx', or - for
+    standard input. A fatbin, cubin, object, library or executable is opened with NVIDIA's cuobjdump.
 
     RULES are ids, names, families, beginnings of ids, or ALL, separated by commas.
 
     Exit code: 0 clean, 1 findings at or above --fail-on, 2 usage error, an input that could not be analysed, or a
     comment that suppresses nothing.
     """
+    from dataclasses import replace
+
     from tclint import settings
+    from tclint.fold import fold
+    from tclint.inputs import inputs
+    from tclint.locate import Locator
     from tclint.output import renderer
+    from tclint.output._files import OutputError, parse, refuse_inputs, write
     from tclint.pool import reports
     from tclint.progress import shown_on
     from tclint.report import Context, present, statistics_of, timings_of
+    from tclint.select import enabled_rules
 
     if statistics and output_format not in ("text", "concise"):
         raise click.UsageError(f"--statistics is text; {output_format} has these numbers in its summary.")
@@ -154,11 +180,23 @@ def check(
         raise click.UsageError("Missing argument 'PATH...'.")
     if stdin_filename is not None and _STDIN not in paths:
         raise click.UsageError("--stdin-filename needs '-' among the paths.")
-    checked = list(shown_on(sys.stderr, reports(_inputs(paths, stdin_filename or _STDIN_NAME), config)))
+    try:
+        files = parse(outputs)
+    except OutputError as error:
+        raise click.UsageError(f"--output: {error}.") from None
+    checked = list(shown_on(sys.stderr, reports(inputs(paths, stdin_filename or _STDIN_NAME), config)))
     _refuse_unmatched(config, [item.report for item in checked])
-    shown, summary = present([item.report for item in checked], config)
-    context = Context(summary, color=_use_color(color), width=_width())
-    _write(statistics_of(shown, summary) if statistics else renderer(output_format)(shown, context))
+    shown, summary = fold(*present([item.report for item in checked], config))
+    context = Context(
+        summary, locate=Locator.of(locate, shown), fail_on=config.failing, rules=enabled_rules(config)
+    )
+    try:
+        refuse_inputs(files, [report.path for report in shown])
+        write({path: renderer(name)(shown, context) for path, name in files.items()})
+    except OutputError as error:
+        raise click.ClickException(str(error)) from None
+    terminal = replace(context, color=_use_color(color), width=_width(), links=_use_links())
+    _write(statistics_of(shown, summary) if statistics else renderer(output_format)(shown, terminal))
     if timings:
         click.echo(timings_of(item.seconds for item in checked), err=True, nl=False)
     return _exit_code(shown, config.failing)
@@ -220,12 +258,16 @@ def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
 def dump(stage: str, file: str, dot: bool, entry: str | None) -> int:
     """Show what a stage of the analysis made of FILE (- for standard input)."""
     from tclint import dump as stages
+    from tclint.inputs import read_sources
     from tclint.source import SourceError
 
     name = _STDIN_NAME if file == _STDIN else file
     try:
-        source = _read(file, name)
-        text: str = getattr(stages, stage)(source, dot=dot, entry=entry)
+        sources = list(read_sources(file, name))
+        if len(sources) > 1:
+            members = ", ".join(str(source.member) for source in sources)
+            raise SourceError(f"holds several modules ({members}): take one out with cuobjdump -xptx")
+        text: str = getattr(stages, stage)(sources[0], dot=dot, entry=entry)
     except SourceError as error:
         raise click.ClickException(_at(name, error)) from None
     _write(text if text.endswith("\n") else text + "\n")
@@ -323,61 +365,6 @@ def main(args: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _inputs(paths: Iterable[str], stdin_name: str) -> Iterator[tuple[str, Source | SourceError]]:
-    """The inputs that the arguments name, each once and under its name: a source, or why there is none."""
-    from tclint.source import SourceError
-
-    seen: set[str] = set()
-    for argument in paths:
-        for path in _expand(argument):
-            key = path if path == _STDIN else os.path.normpath(path)
-            if key in seen:
-                continue
-            seen.add(key)
-            name = stdin_name if path == _STDIN else path
-            try:
-                yield name, _read(path, name)
-            except SourceError as error:
-                yield name, error
-
-
-def _expand(argument: str) -> Iterable[str]:
-    """The files an argument stands for, sorted, or the argument itself where reading it will say what is wrong."""
-    from glob import glob, has_magic
-
-    if argument == _STDIN or not (has_magic(argument) or os.path.isdir(argument)):
-        return [argument]
-    matches = [argument] if os.path.lexists(argument) else sorted(glob(argument, recursive=True))
-    files: list[str] = []
-    for match in matches:
-        found = list(_walk(match)) if os.path.isdir(match) else [match]
-        # A folder that a pattern matches along with files need not hold PTX; one that was named must.
-        files += found or ([] if len(matches) > 1 else [match])
-    return files or [argument]
-
-
-def _walk(folder: str) -> Iterator[str]:
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != ".git")
-        paths = (os.path.join(parent, name) for name in sorted(names) if name.lower().endswith(".ptx"))
-        yield from filter(os.path.isfile, paths)  # not a FIFO, which would block
-
-
-def _read(path: str, name: str) -> Source:
-    """The source at ``path``, shown as ``name``. Raises SourceError."""
-    from glob import has_magic
-
-    from tclint.source import Source, SourceError
-
-    if path == _STDIN:
-        return Source.from_bytes(sys.stdin.buffer.read(), name)
-    if os.path.isdir(path):
-        raise SourceError("there is no .ptx file in this folder")
-    if has_magic(path) and not os.path.lexists(path):
-        raise SourceError("no file matches this pattern")
-    return Source.read(path)
-
-
 def _exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
     code = CLEAN
     for report in reports:
@@ -397,6 +384,13 @@ def _use_color(choice: str) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _use_links() -> bool:
+    """Terminals that know no hyperlinks leave them out, except for very old ones; logs are no terminals."""
+    if (forced := os.environ.get("FORCE_HYPERLINK")) is not None:
+        return forced not in ("", "0")
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 

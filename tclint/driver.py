@@ -158,7 +158,11 @@ def _findings(
             ins = where.instructions[mark.site]
             steps.append(
                 Step(
-                    Span(where.start + ins.start, where.start + ins.end), mark.message, where.name, mark.role
+                    Span(where.start + ins.start, where.start + ins.end),
+                    mark.message,
+                    where.name,
+                    mark.role,
+                    _location(module, where.location(mark.site)),
                 )
             )
         location = None
@@ -210,12 +214,15 @@ def _parts(source: Source, spans: list[Span]) -> Iterator[str]:
 
 
 def _location(module: Module, location: Location | None) -> SourceLocation | None:
-    """The user's line: the end of the inlining chain first, then the calls."""
+    """The place that ``.loc`` gives, with the calls through which it was inlined; None where there is none."""
     if location is None:
         return None
     chain = [location]
     while chain[-1].inlined_at is not None:
         chain.append(chain[-1].inlined_at)
+    chain = [place for place in chain if place.line > 0]  # line 0: the compiler made it
+    if not chain:
+        return None
     places = [SourceLocation(module.files.get(l.file, f"file {l.file}"), l.line, l.column) for l in chain]
     first, *rest = places
     return SourceLocation(first.file, first.line, first.column, tuple(rest))

@@ -57,6 +57,17 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """The place in CUDA or Python that ``.loc`` (PTX ISA 11.5.4) gives; line and column are 1-based, column 0 unknown."""
+
+    file: str
+    line: int
+    column: int = 0
+    inlined_at: tuple[SourceLocation, ...] = ()
+    """The calls through which it was inlined, innermost first; the last one is in the kernel itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One step of the path that leads to a finding, in the order of execution."""
 
@@ -66,17 +77,19 @@ class Step:
     """The function in which the step happens."""
     role: str | None = None
     """Which threads take it: ``warps 4-7``, ``elected lane``; None: all of them."""
+    source_location: SourceLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLocation:
-    """The place in CUDA or Python that ``.loc`` (PTX ISA 11.5.4) gives; line and column are 1-based, column 0 unknown."""
+class Variant:
+    """Where else one defect was found: the same cause in the same kernel, or the same source line compiled once more."""
 
-    file: str
+    path: str
+    member: str | None
+    entry: str | None
     line: int
-    column: int = 0
-    inlined_at: tuple[SourceLocation, ...] = ()
-    """The calls through which it was inlined, innermost first; the last one is in the user's own function."""
+    column: int
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +130,8 @@ class Finding:
     fingerprint: str = ""
     """See :class:`Fingerprints`."""
     source_location: SourceLocation | None = None
+    variants: tuple[Variant, ...] = ()
+    """The findings that were folded into this one (:mod:`tclint.fold`)."""
     fixes: tuple[Fix, ...] = ()
     suppressed: str | None = None
     """The reason given where it was suppressed; None: it was not."""
@@ -146,6 +161,8 @@ class FileReport:
     path: str
     member: str | None = None
     """The name inside a container such as a fatbin."""
+    origin: str | None = None
+    """What the compiler's metadata beside the file says of it: ``matmul_kernel, Triton 3.9.0, 8 warps``."""
     status: Status = "analysed"
     problems: tuple[Problem, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -178,9 +195,8 @@ class Fingerprints:
 
     def make(self, rule_id: str, entry: str | None, parts: Iterable[str]) -> str:
         """The next fingerprint for these; ask in the order of the text, so that ordinals are stable."""
-        from hashlib import (
-            sha256,  # a clean run needs none, and loading it takes as long as linting a small file
-        )
+        # A clean run needs no hash, and loading it takes as long as linting a small file.
+        from hashlib import sha256
 
         digest = sha256()
         for part in (rule_id, entry or "", *parts):

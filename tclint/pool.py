@@ -8,7 +8,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tclint.config import Config
 from tclint.finding import FileReport
@@ -65,6 +65,8 @@ def check(item: Input, config: Config) -> Checked:
     """What becomes of one input, whatever happens to it."""
     from dataclasses import replace
 
+    from tclint.inputs import origin
+
     path, source = item
     seconds: Counter[str] = Counter()
     if isinstance(source, SourceError):
@@ -74,13 +76,14 @@ def check(item: Input, config: Config) -> Checked:
 
         report = check_source(source, config, lambda stage, took: seconds.update({stage: took}))
     except SourceError as error:
-        return Checked(FileReport.failed(path, str(error), error.line), seconds)
+        report = replace(FileReport.failed(path, str(error), error.line), member=source.member)
     except Exception as error:
         if debug():
             raise
-        return Checked(FileReport.failed(path, internal_error(error)), seconds)
+        report = replace(FileReport.failed(path, internal_error(error)), member=source.member)
     # Without findings nothing will be shown of the text: let it go before the next one is read.
-    return Checked(report if report.findings else replace(report, source=None), seconds)
+    changes: dict[str, Any] = {"origin": origin(path)} if report.findings else {"source": None}
+    return Checked(replace(report, **changes), seconds)
 
 
 def debug() -> bool:
@@ -145,12 +148,14 @@ def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterato
 
 def _alone(item: Input, config: Config) -> Checked:
     from concurrent.futures.process import BrokenProcessPool
+    from dataclasses import replace
 
     with _pool(1) as pool:
         try:
             return pool.submit(check, item, config).result()
         except BrokenProcessPool:
-            return Checked(FileReport.failed(item[0], _DIED), Counter())
+            member = item[1].member if isinstance(item[1], Source) else None
+            return Checked(replace(FileReport.failed(item[0], _DIED), member=member), Counter())
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:

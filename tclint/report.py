@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from tclint import __version__, select
 from tclint.config import Config
 from tclint.finding import Confidence, FileReport, Finding, Severity, Span
-from tclint.rules import all_rules
+from tclint.locate import Locator
+from tclint.rules import Rule, all_rules
 from tclint.source import Position
 
 
@@ -25,6 +26,8 @@ class Summary:
     """Every severity has an entry, the gravest first."""
     by_rule: dict[str, int]
     """By rule id, in the order of the ids; only rules that found something."""
+    folded: int = field(default=0, kw_only=True)
+    """Findings that are shown only as variants of another one."""
     hidden: dict[str, int]
     """Below ``min-confidence``."""
     version: str = __version__
@@ -46,6 +49,13 @@ class Context:
     color: bool = False
     width: int = 120
     """Columns of the terminal; where there is none, a width that reads well."""
+    links: bool = False
+    """The terminal is likely to know hyperlinks (OSC 8)."""
+    locate: Locator = field(default_factory=Locator)
+    fail_on: Severity | None = Severity.WARNING
+    """The lowest severity that fails the run."""
+    rules: tuple[Rule, ...] | None = None
+    """The rules that were enabled; None: all."""
 
 
 def present(reports: Iterable[FileReport], config: Config) -> tuple[list[FileReport], Summary]:
@@ -112,6 +122,8 @@ def tally(summary: Summary) -> str:
     if found:
         where = f"{summary.files_with_findings} of {files}" if readable > 1 else files
         parts = [f"Found {', '.join(found)} in {where}"]
+        if summary.folded:
+            parts.append(f"{count(summary.folded, 'more place')} folded into them")
     else:
         parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
     parts += _hidden(summary)

@@ -103,6 +103,11 @@ def load_rules(folder: Path) -> Mapping[str, Rule]:
     return MappingProxyType(rules)
 
 
+def page(rule: Rule) -> Path:
+    """The file of its page."""
+    return data("rules") / f"{rule.id}.md"
+
+
 def find(text: str) -> Rule:
     """The rule of that id or name, whatever its case. Raises UnknownRule, with a suggestion where one is near."""
     rules = all_rules()

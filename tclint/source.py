@@ -31,11 +31,20 @@ class Position(NamedTuple):
     column: int
 
 
-_CONTAINERS = (
-    (b"\x7fELF", "an ELF file (cubin, object or executable)"),
+CONTAINERS = (
+    (b"\x7fELF", "an ELF file (cubin, object, library or executable)"),
     (b"\x50\xed\x55\xba", "a fatbin"),
-    (b"\x1f\x8b", "a gzip file"),
-    (b"\x28\xb5\x2f\xfd", "a zstd file"),
+    (b"!<arch>\n", "an archive of object files"),
+    (b"MZ", "a Windows executable or library"),
+)
+"""How the files begin in which PTX may be embedded, and what they are."""
+GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+_NOT_TEXT = (
+    *CONTAINERS,
+    (GZIP, "a gzip file"),
+    (ZSTD, "a zstd file"),
+    (b"\x7fTileIR\0", "Tile IR bytecode"),
     (b"PK\x03\x04", "a zip file"),
     (b"BC\xc0\xde", "LLVM bitcode"),
 )
@@ -65,19 +74,7 @@ class Source:
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Source:
         """Read a file. Raises SourceError when it cannot be read or is not text."""
-        name = fspath(path)
-        try:
-            with open(name, "rb") as file:
-                data = file.read()
-        except IsADirectoryError:
-            raise SourceError("is a directory, not a file") from None
-        except FileNotFoundError:
-            raise SourceError("no such file or directory") from None
-        except OSError as error:
-            raise SourceError(f"cannot be read: {error.strerror or error}") from None
-        except ValueError as error:  # a NUL in the name
-            raise SourceError(f"cannot be read: {error}") from None
-        return cls.from_bytes(data, name)
+        return cls.from_bytes(read_bytes(path), fspath(path))
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> Source:
@@ -86,9 +83,9 @@ class Source:
         PTX is ASCII (PTX ISA 4.1); UTF-8 is taken because comments and names of source files hold it. A byte order
         mark is dropped, and so are NUL bytes at the very end: NVRTC counts the terminating one into its result.
         """
-        for magic, kind in _CONTAINERS:
+        for magic, kind in _NOT_TEXT:
             if data.startswith(magic):
-                raise SourceError(f"is {kind}, not PTX text")
+                raise SourceError(f"no PTX in it: it is {kind}")
         if data.startswith(_UTF16):
             raise SourceError("is UTF-16 text; PTX must be ASCII or UTF-8", 1)
         data = data.removeprefix(_UTF8_MARK).rstrip(b"\0")
@@ -146,6 +143,21 @@ class Source:
             starts.pop()
             self._line_starts = starts
         return self._line_starts
+
+
+def read_bytes(path: str | PathLike[str]) -> bytes:
+    """The contents of a file. Raises SourceError when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except IsADirectoryError:
+        raise SourceError("is a directory, not a file") from None
+    except FileNotFoundError:
+        raise SourceError("no such file or directory") from None
+    except OSError as error:
+        raise SourceError(f"cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # a NUL in the name
+        raise SourceError(f"cannot be read: {error}") from None
 
 
 def _line_of(data: bytes, offset: int) -> int:

@@ -17,7 +17,7 @@ from support import HEADER, by_rule, found, kernel, line_of, lint, module
 from tclint.cli import cli
 from tclint.config import Config
 from tclint.driver import check_source
-from tclint.finding import FileReport
+from tclint.finding import FileReport, SourceLocation
 from tclint.source import Source
 
 WG = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 1, 1, 0, 0;"
@@ -348,6 +348,21 @@ def test_a_finding_knows_its_place_and_steps() -> None:
     assert lines[0] == issue
     assert lines[-1] == line_of(text, "add.f32 %f5")
     assert all(s.entry == "wrong" for s in finding.steps)
+    assert [s.source_location for s in finding.steps] == [None, None, finding.source_location]
+
+
+@pytest.mark.parametrize(
+    ("locs", "expected"),
+    [
+        ("    .loc 1 0 0", None),
+        ("    .loc 1 10 3\n    .loc 1 0 0, function_name n, inlined_at 1 10 3", ("gemm.cu", 10, 3, ())),
+    ],
+)
+def test_line_0_is_no_line(locs: str, expected: tuple[object, ...] | None) -> None:
+    """Compilers write it for what they made themselves."""
+    text = hopper(wrong()).replace("    add.f32 %f5", f"{locs}\n    add.f32 %f5")
+    (finding,) = lint(HOPPER + '.file 1 "gemm.cu"\n' + text.removeprefix(HOPPER)).findings
+    assert finding.source_location == (expected and SourceLocation(*expected))  # type: ignore[arg-type]
 
 
 def test_names_comments_and_order_do_not_change_what_is_found() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+from urllib.parse import quote
 
 BOLD = "1"
 RED = "1;31"
@@ -14,13 +17,23 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 
 
 class Style:
-    """Paints text, or does not."""
+    """Paints text and makes it a hyperlink (OSC 8), or does not."""
 
-    def __init__(self, color: bool) -> None:
+    def __init__(self, color: bool, links: bool = False) -> None:
         self._color = color
+        self._links = links
 
     def __call__(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._color and text else text
+
+    def link(self, url: str, text: str) -> str:
+        """The text, which leads to *url* where the terminal knows hyperlinks."""
+        return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\" if self._links and text else text
+
+
+def file_url(path: str) -> str:
+    """The URL of a file of this host; it holds no character that could end the escape sequence."""
+    return f"file://{quote(socket.gethostname())}{quote(os.fsencode(os.path.abspath(path)))}"
 
 
 def printable(text: str) -> str:

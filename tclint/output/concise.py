@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tclint.finding import FileReport
-from tclint.report import Context, place, region, tally
+from tclint.output._details import where
+from tclint.output._style import printable
+from tclint.report import Context, count, place, tally
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
     """The findings and problems, and the tally as the last line."""
-    lines = [line for report in reports for line in _lines(report)]
+    lines = [line for report in reports for line in _lines(report, context)]
     return "\n".join([*lines, tally(context.summary)]) + "\n"
 
 
-def _lines(report: FileReport) -> Iterator[str]:
+def _lines(report: FileReport, context: Context) -> Iterator[str]:
     path = place(report)
     for problem in report.problems:
         at = f"{path}:{problem.line}" if problem.line else path
         yield _one_line(f"{at}: problem: {problem.message}")
     for finding in report.findings:
-        line, column = region(report, finding.span)[0]
+        target = context.locate(report, finding)
+        at = where(target if target.source else target._replace(path=path))
+        more = f" (and {count(len(finding.variants), 'more place')})" if finding.variants else ""
         rule = finding.rule
-        yield _one_line(
-            f"{path}:{line}:{column}: {finding.severity.label} {rule.id} {finding.message} [{rule.name}]"
-        )
+        yield _one_line(f"{at}: {finding.severity.label} {rule.id} {finding.message} [{rule.name}]{more}")
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.splitlines())
+    return printable(" ".join(text.splitlines()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tclint.finding import FileReport, Finding, Fix, SourceLocation, Span
@@ -21,25 +22,27 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
     """The whole run as one object."""
     document = {
         "schema": SCHEMA,
-        "files": [_file(report) for report in reports],
+        "files": [_file(report, context) for report in reports],
         "summary": _summary(context.summary),
     }
     return json.dumps(document, indent=2) + "\n"
 
 
-def _file(report: FileReport) -> dict[str, Any]:
+def _file(report: FileReport, context: Context) -> dict[str, Any]:
     return {
         "path": report.path,
         "member": report.member,
+        "origin": report.origin,
         "status": report.status,
         "problems": [
             {"line": problem.line or None, "message": problem.message} for problem in report.problems
         ],
-        "findings": [_finding(report, finding) for finding in report.findings],
+        "findings": [_finding(report, finding, context) for finding in report.findings],
     }
 
 
-def _finding(report: FileReport, finding: Finding) -> dict[str, Any]:
+def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str, Any]:
+    target = context.locate(report, finding)
     return {
         "id": finding.rule.id,
         "name": finding.rule.name,
@@ -47,6 +50,12 @@ def _finding(report: FileReport, finding: Finding) -> dict[str, Any]:
         "confidence": finding.confidence.label,
         "entry": finding.entry,
         **_region(report, finding.span),
+        "shown_at": {
+            "kind": "source" if target.source else "ptx",
+            "path": target.path,
+            "line": target.line,
+            "column": target.column or None,
+        },
         "message": finding.message,
         "help": finding.help or None,
         "manual": list(finding.rule.manual),
@@ -56,12 +65,14 @@ def _finding(report: FileReport, finding: Finding) -> dict[str, Any]:
                 "entry": step.entry,
                 "role": step.role,
                 "message": step.message,
+                "source_location": _source_location(step.source_location),
             }
             for step in finding.steps
         ],
         "count": finding.count,
         "fingerprint": finding.fingerprint,
         "source_location": _source_location(finding.source_location),
+        "variants": [asdict(variant) for variant in finding.variants],
         "fixes": [_fix(report, fix) for fix in finding.fixes],
         "suppressed": finding.suppressed,
         "confirmation": finding.confirmation,
@@ -106,6 +117,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "failed": summary.failed,
         "severities": {severity.label: number for severity, number in summary.by_severity.items()},
         "rules": summary.by_rule,
+        "folded": summary.folded,
         "hidden": _total(summary.hidden),
         "below_severity": _total(summary.below_severity),
         "ignored": _total(summary.ignored),

@@ -17,13 +17,17 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tclint.finding import FileReport, Finding, Severity, SourceLocation, Span
-from tclint.output._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, printable
+from tclint.finding import FileReport, Finding, Severity, Span
+from tclint.locate import Target
+from tclint.output._details import NO_LINE, chain, variant_notes, where
+from tclint.output._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable
 from tclint.report import Context, count, place, region, tally
+from tclint.rules import page
 from tclint.source import Source
 
 _COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
@@ -32,6 +36,11 @@ _MIN_WIDTH = 60
 _MIN_LABEL = 30
 _WHOLE_SPAN = 4
 """A span of more lines than this is shown by its first and its last line."""
+
+
+_MOST_NAME = 80
+_MOST_CALLS, _FIRST_CALLS = 6, 2
+"""Of a longer chain of inlined calls, the innermost ones and those that end in the kernel are shown."""
 
 
 class _Mark(NamedTuple):
@@ -44,7 +53,7 @@ class _Mark(NamedTuple):
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
     """All problems and findings, and the tally as the last line."""
-    frames = _Frames(Style(context.color), max(context.width, _MIN_WIDTH))
+    frames = _Frames(context)
     blocks: list[str] = []
     for report in reports:
         if report.problems:
@@ -54,9 +63,10 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
 
 
 class _Frames:
-    def __init__(self, style: Style, width: int) -> None:
-        self._style = style
-        self._width = width
+    def __init__(self, context: Context) -> None:
+        self._style = Style(context.color, context.links)
+        self._width = max(context.width, _MIN_WIDTH)
+        self._locate = context.locate
 
     def problems(self, report: FileReport) -> Iterator[str]:
         path = place(report)
@@ -70,19 +80,38 @@ class _Frames:
         lines = [point.line for mark in marks for point in region(report, mark.span)]
         gutter = " " * len(str(max(lines)))
         bar = style(BLUE, f"{gutter} |")
-        line, column = region(report, finding.span)[0]
-        kernel = f" in {finding.entry}" if finding.entry else ""
         yield (
-            style(color, f"{finding.severity.label}[{finding.rule.id}]")
+            style(color, f"{finding.severity.label}[{self._link(str(page(finding.rule)), finding.rule.id)}]")
             + style(BOLD, printable(f" {finding.rule.name}: {finding.message}"))
         )
-        yield f"{gutter}{style(BLUE, '-->')} {printable(f'{place(report)}:{line}:{column}{kernel}')}"
+        yield from self._head(report, finding, gutter)
         yield bar
         assert report.source is not None  # FileReport makes sure
         yield from self._excerpt(report.source, marks, gutter, color)
         yield bar
-        for title, text in _footers(finding):
-            yield from self._footer(gutter, title, printable(text))
+        for title, text in _footers(report, finding):
+            yield from self._footer(gutter, title, text)
+        if self._locate.mode == "source" and finding.source_location is None:
+            yield from self._footer(gutter, "note", NO_LINE)
+
+    def _head(self, report: FileReport, finding: Finding, gutter: str) -> Iterator[str]:
+        """Where it is: the line of the source, if that is asked for and known, and the one of the PTX."""
+        style = self._style
+        target = self._locate(report, finding)
+        start, _ = region(report, finding.span)
+        kernel = f" in {_short(finding.entry)}" if finding.entry else ""
+        origin = f" ({report.origin})" if report.origin else ""
+        arrow = "-->"
+        if target.source is not None:
+            named = self._link(target.path, where(target))
+            yield f"{gutter}{style(BLUE, arrow)} {named}"
+            arrow = ":::"
+        named = self._link(report.path, where(Target(place(report), start.line, start.column, None, None)))
+        yield f"{gutter}{style(BLUE, arrow)} {named}{printable(kernel + origin)}"
+
+    def _link(self, path: str, text: str) -> str:
+        """The text, which leads to the file if there is one: standard input and a line of a library are none."""
+        return self._style.link(file_url(path), printable(text)) if os.path.exists(path) else printable(text)
 
     def _excerpt(self, source: Source, marks: list[_Mark], gutter: str, color: str) -> Iterator[str]:
         """The marked lines in the order of the marks, a line of dots wherever the next is not the following line."""
@@ -109,13 +138,15 @@ class _Frames:
                 label = printable(mark.label) if line == end.line else ""
                 room = self._width - len(gutter) - 4 - offset - length
                 if len(label) <= room or room >= _MIN_LABEL:
-                    first_line, *rest = textwrap.wrap(label, max(room, 1)) or [""]
+                    first_line, *rest = textwrap.wrap(label, max(room, 1), break_on_hyphens=False) or [""]
                     yield f"{bar} {carets} {style(paint, first_line)}".rstrip()
                     indent = " " * (offset + length + 1)
                 else:
                     yield f"{bar} {carets}"
                     indent = " " * min(offset, _TAB)
-                    rest = textwrap.wrap(label, self._width - len(gutter) - 3 - len(indent))
+                    rest = textwrap.wrap(
+                        label, self._width - len(gutter) - 3 - len(indent), break_on_hyphens=False
+                    )
                 yield from (f"{bar} {indent}{style(paint, more)}" for more in rest)
 
     def _trim(self, text: str, first: int, last: int, used: int) -> tuple[str, int, int]:
@@ -134,13 +165,23 @@ class _Frames:
 
     def _footer(self, gutter: str, title: str, text: str) -> Iterator[str]:
         head = f"{gutter} = {title}: "
-        first, *rest = textwrap.wrap(text, max(self._width - len(head), _MIN_LABEL)) or [""]
+        room = max(self._width - len(head), _MIN_LABEL)
+        first, *rest = [
+            line
+            for part in text.split("\n")
+            for line in textwrap.wrap(printable(part), room, break_on_hyphens=False, break_long_words=False)
+        ] or [""]
         yield f"{gutter} {self._style(BLUE, '=')} {self._style(BOLD, title)}: {first}"
         yield from (" " * len(head) + more for more in rest)
 
 
 def _cut(text: str, room: int) -> str:
     return text if len(text) <= room else text[: room - 1] + "…" if room else ""
+
+
+def _short(name: str) -> str:
+    """A name without its middle; a mangled one may have thousands of characters."""
+    return name if len(name) <= _MOST_NAME else f"{name[: _MOST_NAME - 21]}…{name[-20:]}"
 
 
 def _marks(finding: Finding) -> Iterator[_Mark]:
@@ -153,18 +194,19 @@ def _marks(finding: Finding) -> Iterator[_Mark]:
     primary = at_primary[-1] if at_primary else len(steps)
     for index, step in enumerate(steps):
         role = f"[{step.role}] " if step.role else ""
-        where = f" (in {step.entry})" if step.entry and step.entry != finding.entry else ""
+        where = f" (in {_short(step.entry)})" if step.entry and step.entry != finding.entry else ""
         number = f"{index + 1}. " if len(steps) > 1 or not at_primary else ""
         yield _Mark(step.span, f"{number}{role}{step.message}{where}", index == primary)
     if not at_primary:
         yield _Mark(finding.span, "", primary=True)
 
 
-def _footers(finding: Finding) -> Iterator[tuple[str, str]]:
+def _footers(report: FileReport, finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.help:
         yield "help", finding.help
     if finding.count > 1:
         yield "note", f"{count(finding.count, 'use')} with this cause; the first is shown"
+    yield from (("note", text) for text in variant_notes(report, finding))
     notes = [f"PTX ISA {', '.join(finding.rule.manual)}"]
     if finding.confidence.label != "high":
         notes.append(f"confidence: {finding.confidence.label}")
@@ -172,12 +214,8 @@ def _footers(finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.confirmation:
         yield "note", f"confirmed: {finding.confirmation}"
     if finding.source_location:
-        yield "source", _where(finding.source_location)
-
-
-def _where(location: SourceLocation) -> str:
-    """``a.cuh:10:3, inlined at gemm.cu:50:1``."""
-    calls = [location, *location.inlined_at]
-    return ", inlined at ".join(
-        f"{call.file}:{call.line}{f':{call.column}' if call.column else ''}" for call in calls
-    )
+        first, *calls = chain(finding)
+        if len(calls) > _MOST_CALLS:
+            middle = len(calls) - _MOST_CALLS
+            calls[_FIRST_CALLS : _FIRST_CALLS + middle] = [f"… {count(middle, 'more call')}"]
+        yield "source", "\n".join([first, *calls])

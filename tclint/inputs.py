@@ -1,0 +1,229 @@
+"""Where PTX lives: files, folders, patterns, standard input, compressed text, and what ``cuobjdump`` opens.
+
+A fatbin, an object, a library or an executable is a *container*: NVIDIA's ``cuobjdump`` takes the PTX modules out of
+it, each one a :class:`~tclint.source.Source` with the name of its container and of its own (``member``). A container
+without PTX is an error, so that it never looks clean.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from glob import glob, has_magic
+from pathlib import Path
+
+from tclint.source import CONTAINERS, GZIP, ZSTD, Source, SourceError, read_bytes
+
+__all__ = ["STDIN", "inputs", "origin", "read_sources"]
+
+STDIN = "-"
+SUFFIXES = (".ptx", ".ptx.gz", ".ptx.zst")
+"""What a folder is searched for. Containers are opened when they are named: a cubin beside its PTX has nothing new."""
+
+_ARCHITECTURE = re.compile(r"\bsm_\d+[af]?\b")
+
+
+def inputs(paths: Iterable[str], stdin_name: str) -> Iterator[tuple[str, Source | SourceError]]:
+    """What the arguments name, each file once and under its name: a source, or why there is none.
+
+    A path is a file, a folder (every file with one of ``SUFFIXES`` below it, in order), a pattern of ``glob``, or ``-``
+    for standard input, which is shown as *stdin_name*.
+    """
+    seen: set[str] = set()
+    for argument in paths:
+        for path in _expand(argument):
+            key = path if path == STDIN else os.path.normpath(path)
+            if key in seen:
+                continue
+            seen.add(key)
+            name = stdin_name if path == STDIN else path
+            try:
+                for source in read_sources(path, name):
+                    yield name, source
+            except SourceError as error:
+                yield name, error
+
+
+def read_sources(path: str, name: str) -> Iterator[Source]:
+    """The modules in the file at *path* (``-``: standard input), shown as *name*. Raises SourceError."""
+    if path == STDIN:
+        data = sys.stdin.buffer.read()
+    elif os.path.isdir(path):
+        raise SourceError(_nothing_in(path))
+    elif has_magic(path) and not os.path.lexists(path):
+        raise SourceError("no file matches this pattern")
+    else:
+        data = read_bytes(path)
+    packed, data = data, _unpacked(data)
+    kind = next((kind for magic, kind in CONTAINERS if data.startswith(magic)), None)
+    if kind is None:
+        yield Source.from_bytes(data, name)
+    else:
+        # cuobjdump reads files: what is not one as it stands becomes one.
+        on_disk = path != STDIN and data is packed
+        yield from _members(data, path if on_disk else None, name, kind)
+
+
+def origin(path: str) -> str | None:
+    """What the metadata that Triton (and Inductor, which caches through Triton) writes beside a module says of it.
+
+    ``matmul_kernel, Triton 3.9.0, 8 warps, 3 stages``; None where there is no such file.
+    """
+    beside = Path(path).with_suffix(".json")
+    try:
+        found = json.loads(beside.read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("name"), str) or "num_warps" not in found:
+        return None
+    parts = [found["name"], " ".join(("Triton", str(found.get("triton_version", "")))).rstrip()]
+    for key, noun in (("num_warps", "warp"), ("num_ctas", "CTA"), ("num_stages", "stage")):
+        number = found.get(key)
+        if isinstance(number, int) and (key != "num_ctas" or number > 1):
+            parts.append(f"{number} {noun}{'' if number == 1 else 's'}")
+    return ", ".join(parts)
+
+
+# ---------------------------------------------------------------- files and folders
+
+
+def _expand(argument: str) -> Iterable[str]:
+    """The files an argument stands for, sorted, or the argument itself where reading it will say what is wrong."""
+    if argument == STDIN or not (has_magic(argument) or os.path.isdir(argument)):
+        return [argument]
+    matches = [argument] if os.path.lexists(argument) else sorted(glob(argument, recursive=True))
+    files: list[str] = []
+    for match in matches:
+        found = list(_walk(match)) if os.path.isdir(match) else [match]
+        # A folder that a pattern matches along with files need not hold PTX; one that was named must.
+        files += found or ([] if len(matches) > 1 else [match])
+    return files or [argument]
+
+
+def _walk(folder: str) -> Iterator[str]:
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != ".git")
+        paths = (os.path.join(parent, name) for name in sorted(names) if name.lower().endswith(SUFFIXES))
+        yield from filter(os.path.isfile, paths)  # not a FIFO, which would block
+
+
+def _nothing_in(folder: str) -> str:
+    """Why a folder has nothing to check, with what might have been meant."""
+    for parent, _, names in os.walk(folder):
+        for name in sorted(names):
+            if name.endswith((".cubin", ".fatbin", ".so")):
+                path = os.path.relpath(os.path.join(parent, name), folder)
+                return f"there is no .ptx file in this folder; containers such as {path} are opened when they are named"
+    return "there is no .ptx file in this folder"
+
+
+def _unpacked(data: bytes) -> bytes:
+    """*data* without the compression that this Python's standard library reads."""
+    if data.startswith(GZIP):
+        import gzip
+        import zlib
+
+        try:
+            return gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise SourceError(f"is a damaged gzip file: {error}") from None
+    if data.startswith(ZSTD):
+        try:
+            from compression import zstd  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            raise SourceError(
+                "is a zstd file, which Python reads from version 3.14 on: unpack it first (zstd -d)"
+            ) from None
+        try:
+            unpacked: bytes = zstd.decompress(data)
+        except (zstd.ZstdError, EOFError) as error:
+            raise SourceError(f"is a damaged zstd file: {error}") from None
+        return unpacked
+    return data
+
+
+# ---------------------------------------------------------------- containers
+
+
+def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[Source]:
+    """The PTX modules of a container, in its order."""
+    from tempfile import TemporaryDirectory
+
+    tool = _cuobjdump()
+    if tool is None:
+        raise SourceError(
+            f"is {kind}; NVIDIA's cuobjdump takes the PTX out of it but was not found: put it on PATH, name it in "
+            "TCLINT_CUOBJDUMP, or install nvidia-cuda-cuobjdump"
+        )
+    with TemporaryDirectory(prefix="tclint-") as folder:
+        inside = os.path.join(folder, "ptx")
+        os.mkdir(inside)
+        container = os.path.abspath(path or os.path.join(folder, "stdin"))
+        if path is None:
+            Path(container).write_bytes(data)
+        _run(tool, "-all", "-xptx", "all", container, folder=inside)
+        found = sorted(os.listdir(inside), key=_natural)
+        if not found:
+            listed = _run(tool, "-all", "-lelf", container, folder=inside)
+            chips = sorted(set(_ARCHITECTURE.findall(listed)))
+            what = f"only SASS for {', '.join(chips)}" if chips else "no device code that cuobjdump knows"
+            raise SourceError(f"no PTX in it: {kind} with {what}")
+        failure: SourceError | None = None
+        for member in found:
+            try:
+                source = Source.from_bytes(Path(inside, member).read_bytes(), name)
+            except SourceError as error:
+                failure = failure or SourceError(f"{member}: {error}", error.line)
+                continue
+            source.container, source.member = name, member
+            yield source
+        if failure:
+            raise failure
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts ``a.2.ptx`` before ``a.10.ptx``."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _run(tool: str, *arguments: str, folder: str) -> str:
+    """The output of cuobjdump. Raises SourceError when it cannot be run; its exit code says only that nothing was found."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            [tool, *arguments], cwd=folder, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise SourceError(f"{tool} cannot be run: {error.strerror or error}") from None
+    if done.returncode < 0:
+        raise SourceError(f"{tool} died of signal {-done.returncode}")
+    return done.stdout
+
+
+def _cuobjdump() -> str | None:
+    """The tool: as TCLINT_CUOBJDUMP names it, on PATH, in a toolkit, or in a package beside tclint."""
+    import shutil
+
+    if named := os.environ.get("TCLINT_CUOBJDUMP"):
+        return named
+    if found := shutil.which("cuobjdump"):
+        return found
+    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
+    for folder in [*(os.path.join(home, "bin") for home in homes if home), *_package_folders()]:
+        if found := shutil.which("cuobjdump", path=folder):
+            return found
+    return None
+
+
+def _package_folders() -> Iterator[str]:
+    """Where the wheels of NVIDIA and of Triton keep their tools."""
+    from importlib.util import find_spec
+
+    for package, below in (("nvidia", "*/bin"), ("triton", "backends/nvidia/bin")):
+        spec = find_spec(package)
+        for place in spec.submodule_search_locations or () if spec else ():
+            yield from sorted(glob(os.path.join(place, below)))
