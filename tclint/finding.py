@@ -178,9 +178,8 @@ class Fingerprints:
 
     def make(self, rule_id: str, entry: str | None, parts: Iterable[str]) -> str:
         """The next fingerprint for these; ask in the order of the text, so that ordinals are stable."""
-        from hashlib import (
-            sha256,  # a clean run needs none, and loading it takes as long as linting a small file
-        )
+        # A clean run needs no hash, and loading it takes as long as linting a small file.
+        from hashlib import sha256
 
         digest = sha256()
         for part in (rule_id, entry or "", *parts):
