@@ -67,9 +67,7 @@ def _setting_options() -> Iterator[click.Option]:
         default = "" if setting.default in (None, False, ()) else f" [default: {kind.write(setting.default)}]"
         common: dict[str, Any] = {"help": setting.help + default, "default": None}
         if kind.option == "flag":
-            yield click.Option([flag, setting.name], is_flag=True, **common)
-            off = f"--no-{setting.key}"
-            yield click.Option([off, setting.name], is_flag=True, flag_value=False, default=None, hidden=True)
+            yield click.Option([f"{flag}/--no-{setting.key}"], **common)
         elif kind.option == "choice":
             yield click.Option([flag], type=_Choice(kind.schema["enum"]), **common)
         elif kind.option == "list":

@@ -47,9 +47,11 @@ def reports(inputs: Iterable[Input], config: Config) -> Iterator[Checked]:
         for item in left:
             first.append(item)
             size += len(item[1].data) if isinstance(item[1], Source) else 0
-            if len(first) > 1 and (config.jobs or size > WORTH_IT):
-                yield from _in_processes(chain(first, left), config, jobs)
-                return
+            if len(first) >= jobs and (config.jobs or size > WORTH_IT):
+                break
+        if len(first) > 1 and (config.jobs or size > WORTH_IT):
+            yield from _in_processes(chain(first, left), config, min(jobs, len(first)))
+            return
     for item in chain(first, left):
         yield check(item, config)
 
@@ -104,8 +106,10 @@ def internal_error(error: Exception) -> str:
 def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterator[Checked]:
     from concurrent.futures import Future
     from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import active_children
 
     waiting: deque[tuple[Input, Future[Checked]]] = deque()
+    others = set(active_children())
     pool = _pool(jobs)
 
     def result() -> Checked:
@@ -140,7 +144,8 @@ def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterato
         while waiting:
             yield result()
     except BaseException:
-        _kill()
+        for process in set(active_children()) - others:  # nobody waits for what they are still at
+            process.terminate()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -172,11 +177,3 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
 def _ignore_interrupts() -> None:
     """The parent is interrupted too, and ends its processes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _kill() -> None:
-    """Nobody waits for what the processes are still at."""
-    from multiprocessing import active_children
-
-    for process in active_children():
-        process.terminate()

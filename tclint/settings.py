@@ -7,6 +7,7 @@ data only: nothing in it can name code to load.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ def discover(folder: Path) -> Layer | None:
     for parent in (folder, *folder.parents):
         for name in (FILE, PROJECT):
             path = parent / name
-            if path.is_file() and (layer := load(path)) is not None:
+            if os.path.isfile(path) and (layer := load(path)) is not None:
                 return layer
     return None
 

@@ -31,7 +31,7 @@ _FORM = re.compile(
     r"(?P<verb>[\w-]*)\s*(?:\[(?P<rules>[^\]]*)(?P<closed>\]?))?[\s:-]*(?P<reason>.*)", re.DOTALL
 )
 _VERBS = ("ignore", "ignore-entry")
-_NO_STATEMENT = re.compile(rb"\s*(?:\.loc\b.*|[\w$%]+:\s*)?")
+_NO_STATEMENT = re.compile(rb"\s*(?:\.loc\b.*\n?|[\w$%]+:\s*)?")
 """A line between a comment and its statement: blank, a label, or the position in the user's source."""
 
 
@@ -138,11 +138,12 @@ class _Audit:
     def _line(self, comment: Span) -> int:
         """The line of the code that a comment stands beside, or of the next code."""
         start = self.code.rfind(b"\n", 0, comment.start) + 1
-        for line in self.code[start:].split(b"\n"):
-            if not _NO_STATEMENT.fullmatch(line):
+        while start < len(self.code):
+            end = self.code.find(b"\n", start) + 1 or len(self.code)
+            if not _NO_STATEMENT.fullmatch(self.code, start, end):
                 break
-            start += len(line) + 1
-        return self.source.position(min(start, len(self.code))).line
+            start = end
+        return self.source.position(start).line
 
     def _function(self, offset: int) -> Function | None:
         at = bisect_right(self.functions, offset, key=lambda function: function.start) - 1

@@ -103,6 +103,19 @@ def test_few_inputs_get_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(told(inputs("x" * pool.WORTH_IT, "error"), 1)) == 2
 
 
+def test_there_are_no_more_processes_than_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    def note(inputs: object, config: Config, jobs: int) -> Iterator[Checked]:
+        started.append(jobs)
+        return iter(())
+
+    monkeypatch.setattr(pool, "_in_processes", note)
+    for jobs in (2, 3, 5000):
+        assert told(inputs("", "", ""), jobs) == []
+    assert started == [2, 3, 3]
+
+
 @linux
 def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
     for n in range(4):

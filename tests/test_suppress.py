@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from time import process_time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support import kernel, module
 
 from tclint.config import Config, Selection
@@ -13,6 +16,7 @@ from tclint.driver import check_source
 from tclint.finding import Confidence, FileReport, Severity
 from tclint.output import renderer
 from tclint.report import Context, present
+from tclint.rules import all_rules
 from tclint.select import enabled
 from tclint.source import Source
 
@@ -234,3 +238,21 @@ def test_fingerprints_of_two_comments_differ() -> None:
 def test_nothing_is_searched_without_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tclint.suppress._LEXICAL", re.compile("never"))  # would fail on bytes
     assert told(run(wrong(ADD))) == ["WG001"]
+
+
+@given(
+    st.text('ignore-ty[]WG01,ALL :/*\n\r"é;{}', max_size=40),
+    st.sampled_from(("// tclint:", "/* tclint:", "tclint:")),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_comment_is_a_crash(text: str, start: str) -> None:
+    for whole in (f"mov.b32 %r1, 0; {start}{text}", f"{start}{text}\nret;"):
+        report = run(kernel(whole))
+        assert {f.rule.id for f in report.findings if f.suppressed is None} <= set(all_rules())
+
+
+def test_many_comments_cost_little() -> None:
+    lines = "mov.b32 %r1, 0; // tclint: ignore[WG001] x\n" * 4000
+    began = process_time()
+    assert len(run(kernel(lines + "ret;")).findings) == 4000
+    assert process_time() - began < 5

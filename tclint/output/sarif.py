@@ -1,4 +1,4 @@
-"""SARIF 2.1.0 for code scanning: GitHub, Azure DevOps, editors.
+"""SARIF 2.1.0, for GitHub code scanning and for viewers.
 
 The objects are those of sarif-om, which follows a draft of the schema, checks nothing and cannot write JSON: that is done
 here. No other module knows it.
@@ -80,6 +80,7 @@ class _Run:
             tool=om.Tool(
                 driver=om.ToolComponent(
                     name="tclint",
+                    full_name=f"tclint {version}",
                     version=version,
                     semantic_version=version,
                     rules=[_rule(rule) for rule in self._rules],
