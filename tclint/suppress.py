@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tclint.config import Config
 from tclint.finding import Finding, Fingerprints, Span
@@ -34,10 +34,13 @@ _VERBS = ("ignore", "ignore-entry")
 _NO_STATEMENT = re.compile(rb"\s*(?:\.loc\b.*\n?|[\w$%]+:\s*)?")
 """A line between a comment and its statement: blank, a label, or the position in the user's source."""
 
+_INLINE = 1 << 16
+"""Bytes of inline assembly before a comment in which its beginning is looked for."""
+
 
 @dataclass(slots=True)
 class _Suppression:
-    """One directive; ``unused`` starts with all of its selectors."""
+    """One directive."""
 
     span: Span
     reason: str
@@ -45,7 +48,8 @@ class _Suppression:
     line: int
     """The line that it is about; 0: it is about ``function``."""
     function: Function | None
-    unused: set[str] = field(default_factory=set)
+    unused: set[str]
+    """Those of its selectors that have hidden nothing yet; copies that a compiler made share this set."""
 
     def hides(self, rule: str) -> bool:
         hit = {selector for selector, ids in self.rules.items() if rule in ids}
@@ -74,6 +78,7 @@ class _Audit:
         self.functions = sorted(module.functions, key=lambda function: function.start)
         self.code = _LEXICAL.sub(_without_comment, source.data)
         self.prints = Fingerprints()
+        self.copies: dict[tuple[str, ...], set[str]] = {}
         self.wrong: list[Finding] = []
 
     def run(self, findings: tuple[Finding, ...], complete: bool) -> tuple[Finding, ...]:
@@ -133,7 +138,20 @@ class _Audit:
                     INVALID, comment, "no function follows", "put it before the function that it is about"
                 )
                 return
-        yield _Suppression(comment, reason, rules, line, function, set(rules))
+        unused = set(rules)
+        if self._in_inline_assembly(comment):
+            unused = self.copies.setdefault((verb, *rules, reason), unused)
+            if function is not None and not wants_entry(self.config, function.name):
+                unused.clear()  # nobody looks whether this copy is used
+        yield _Suppression(comment, reason, rules, line, function, unused)
+
+    def _in_inline_assembly(self, comment: Span) -> bool:
+        """Whether a compiler put it there, which unrolls loops and instantiates templates."""
+        begin, end = (
+            self.source.data.rfind(mark, max(0, comment.start - _INLINE), comment.start)
+            for mark in (b"// begin inline asm", b"// end inline asm")
+        )
+        return begin > end
 
     def _line(self, comment: Span) -> int:
         """The line of the code that a comment stands beside, or of the next code."""
@@ -183,6 +201,7 @@ class _Audit:
                 selector for selector in s.rules if selector in s.unused and s.rules[selector] <= self.on
             ]
             if unused:
+                s.unused.difference_update(unused)  # copies are told once
                 verb = "ignore" if s.line else "ignore-entry"
                 message = f"{verb}[{', '.join(unused)}] hides nothing"
                 remedy = "remove the comment" if len(unused) == len(s.rules) else "remove this from the list"

@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import RULE, finding
+from conftest import ROOT, RULE, finding
 
 from tclint import cli, rules
 from tclint.config import Config
@@ -419,3 +419,27 @@ def test_starting_imports_nothing_heavy(run_tclint: Process) -> None:
         "sarif_om",
     }
     assert not heavy & set(done.stdout.split())
+
+
+def test_a_clean_small_file_imports_nothing_that_it_does_not_need() -> None:
+    """Linting one stays near 0.15 s only while this holds, and while families of instructions are read as needed."""
+    file = str(ROOT / "fixtures" / "wgmma_waited.ptx")
+    code = (
+        "import sys; from tclint.cli import main\n"
+        f"try: main(['check', '--isolated', {file!r}])\n"
+        "except SystemExit: print(*sys.modules)\n"
+        "from tclint.isa.table import table; print(*(path.stem for path in table()._unread))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    _, modules, unread = done.stdout.splitlines()
+    heavy = {
+        "networkx",
+        "hashlib",
+        "_hashlib",
+        "multiprocessing",
+        "concurrent.futures",
+        "difflib",
+        "sarif_om",
+    }
+    assert not heavy & set(modules.split())
+    assert {"tcgen05", "texture", "matrix"} <= set(unread.split())

@@ -191,6 +191,20 @@ def test_it_is_not_unused_when_nobody_looked(config: Config) -> None:
     assert told(run(kernel(STALE), config)) == []
 
 
+def test_copies_of_inline_assembly_are_one_comment() -> None:
+    def inline(statement: str, reason: str = "because") -> str:
+        comment = f"// begin inline asm\n// tclint: ignore[WG001] {reason}\n"
+        return f"{comment}{statement}\n// end inline asm\n"
+
+    copied = wrong(inline(ADD) + inline("mov.b32 %r1, 0;")) + kernel(inline("mov.b32 %r1, 0;") + "ret;", "b")
+    assert told(run(copied)) == HIDDEN
+    other = kernel(inline("mov.b32 %r1, 0;", "else") * 3 + "ret;", "b")
+    assert told(run(wrong(inline(ADD)) + other)) == [*HIDDEN, "SU001"]
+    assert told(run(wrong(inline(ADD)) + other, Config(entry=("k",)))) == HIDDEN
+    by_hand = "// begin inline asm\n// end inline asm\n// tclint: ignore[WG001] because\nmov.b32 %r1, 0;\n"
+    assert told(run(wrong(inline(ADD) + by_hand))) == [*HIDDEN, "SU001"]
+
+
 def test_a_comment_in_a_function_that_is_left_out_is_not_judged() -> None:
     text = kernel("ret; // tclint: ignore")
     assert told(run(text)) == ["SU002"]
