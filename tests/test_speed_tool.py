@@ -128,7 +128,7 @@ def test_the_report_says_what_is_skipped(tmp_path: Path, monkeypatch: pytest.Mon
     speed.main()
     text = output.read_text()
     assert "| the 1 largest |" in text
-    assert "- binary.ptx is left out: SourceError: is an ELF file" in text
+    assert "- binary.ptx is left out: SourceError: no PTX in it: it is an ELF file" in text
     assert "- ptxas is skipped: TCLINT_PTXAS names" in text
     assert "`tclint --version`: 0.500 s wall, median of 15 (≤ 0.15: **missed**)" in text
 
