@@ -120,7 +120,7 @@ def availability(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
     if target is None:
         return
     if version < target.introduced:
-        have, need = _dotted(version), _dotted(target.introduced)
+        have, need = dotted(version), dotted(target.introduced)
         yield "AV002", Hit(
             span=module.version_span, message=f".version {have} does not know .target {target}, which came with {need}",
             help=f"raise .version to {need}",
@@ -146,14 +146,14 @@ def availability(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
             else:
                 yield "AV002", Hit(
                     function=function, site=min(sites), count=len(sites),
-                    message=f"{opcode} needs .version {need} on {target}; this module has {_dotted(version)}",
+                    message=f"{opcode} needs .version {need} on {target}; this module has {dotted(version)}",
                     help=f"raise .version to {need}",
                 )  # fmt: skip
 
 
 def _lacking(match: Match, target: Target, version: tuple[int, int]) -> list[tuple[str, str, str]]:
     return [
-        (kind, what, available.describe() if kind == "target" else _dotted(available.version_for(target)))
+        (kind, what, available.describe() if kind == "target" else dotted(available.version_for(target)))
         for kind, what, available in match.missing(target, version)
     ]
 
@@ -164,5 +164,6 @@ def _subject(instruction: Instruction, what: str) -> str:
     return f"{what} of {name}" if what else name
 
 
-def _dotted(version: tuple[int, int]) -> str:
+def dotted(version: tuple[int, int]) -> str:
+    """``(8, 6)`` as it is written: ``8.6``."""
     return f"{version[0]}.{version[1]}"

@@ -19,6 +19,7 @@ from tclint.isa.target import Target, Version
 
 __all__ = [
     "SINK",
+    "Directive",
     "Function",
     "Immediate",
     "Instruction",
@@ -277,6 +278,15 @@ class Use:
         self.pick_writes = _picker(writes)
 
 
+class Directive(NamedTuple):
+    """A directive between the head of a function and its body (11.4, 11.7, 11.8)."""
+
+    name: str
+    numbers: tuple[int, ...]
+    start: int
+    end: int
+
+
 class Trouble(NamedTuple):
     """Something in a function that the assembler would refuse, found while building it."""
 
@@ -305,7 +315,9 @@ class Function:
     variables: dict[str, Variable] = field(default_factory=dict)
     parameters: list[Variable] = field(default_factory=list)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """``.reqntid`` and the like, with their numbers."""
+    """``.reqntid`` and the like, with their numbers; the last one of a name counts, as for ptxas."""
+    stated: list[Directive] = field(default_factory=list)
+    """The same one by one, as they stand in the text."""
     labels: dict[int, str] = field(default_factory=dict)
     """Instruction index -> one label that stands before it."""
     locations: list[tuple[int, Location]] = field(default_factory=list)

@@ -17,7 +17,9 @@ from typing import Any
 from tclint.isa.notation import NotationError, Operand, Syntax, expand, parse_syntax
 from tclint.isa.target import Availability, Target, Version
 
-__all__ = ["EVENTS", "Form", "Match", "OperandSpec", "Table", "TableError", "split_opcode", "table"]
+__all__ = [
+    "EVENTS", "Form", "Match", "OperandSpec", "Table", "TableError", "read_toml", "split_opcode", "table",
+]  # fmt: skip
 
 EVENTS = frozenset(
     """issue commit wait register-fence
@@ -495,8 +497,8 @@ def _alternatives(text: str) -> list[list[str]]:
     return found
 
 
-def load(folder: Path | None = None) -> Table:
-    """Read every ``*.toml`` of *folder* (this package's by default). Raises :class:`TableError`."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """The document in *path*. Raises :class:`TableError`."""
     import sys
 
     if sys.version_info >= (3, 11):
@@ -504,12 +506,17 @@ def load(folder: Path | None = None) -> Table:
     else:
         import tomli as tomllib
 
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise TableError(f"{path.name}: {error}") from error
+
+
+def load(folder: Path | None = None) -> Table:
+    """Read every ``*.toml`` of *folder* (this package's by default). Raises :class:`TableError`."""
     forms: list[Form] = []
     for path in sorted((folder or Path(__file__).parent).glob("*.toml")):
-        try:
-            document = tomllib.loads(path.read_text("utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise TableError(f"{path.name}: {error}") from error
+        document = read_toml(path)
         shared = document.get("where", {})
         forms.extend(_form(raw, path.stem, shared) for raw in document.get("form", ()))
     return Table(forms)
