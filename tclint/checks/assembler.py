@@ -43,7 +43,7 @@ def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
                         if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
                             break  # all sites of a use have the same kind of operand here
                         if not any(operand.value in r for r in ranges):
-                            problem = f"{name} is {operand.value}, which is not {_spelled(ranges)}"
+                            problem = f"{name} is {operand.value}, which is not {in_words(ranges)}"
                             ranged.setdefault((use.opcode, problem), []).append(i)
         for opcode, sites in unknown.items():
             rule, message, remedy = _unknown(isa, opcode)
@@ -77,7 +77,8 @@ def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
     return tuple(found)
 
 
-def _spelled(ranges: tuple[range, ...]) -> str:
+def in_words(ranges: tuple[range, ...]) -> str:
+    """Ranges of allowed values, as a message says them."""
     words = []
     for r in ranges:
         last = r[-1]
