@@ -165,10 +165,15 @@ def test_findings_do_not_depend_on_the_order_of_kernels() -> None:
             unique = re.sub(r"(\.entry|\.func|call(?:\.uni)?) (\w+)", name, parts["functions"])
             modules.setdefault(parts["header"], []).append(unique)
     assert sum(len(functions) > 1 for functions in modules.values()) >= 3
+
+    def of_kernels(text: str) -> list[Identity]:
+        """Without what is said of the module as a whole."""
+        return [i for i in identities(lint(text)) if i[1] is not None]
+
     for header, functions in modules.items():
-        alone = sorted((i for f in functions for i in identities(lint(header + f))), key=str)
-        assert identities(lint(header + "".join(functions))) == alone
-        assert identities(lint(header + "".join(reversed(functions)))) == alone
+        alone = sorted((i for f in functions for i in of_kernels(header + f)), key=str)
+        assert of_kernels(header + "".join(functions)) == alone
+        assert of_kernels(header + "".join(reversed(functions))) == alone
 
 
 # ptxas as a witness that the pages tell the truth.
