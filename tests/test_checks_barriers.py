@@ -22,7 +22,11 @@ def text(body: str, directives: str) -> str:
         ("bar.sync 1, 128;", ".reqntid 97", ""),
         ("bar.sync 1, 0;", ".reqntid 128", ""),
         ("mov.b32 %r1, 192; bar.sync 1, %r1;", ".reqntid 128", "waits for 192 threads"),
-        ("mov.b32 %r1, 48; bar.sync 1, %r1;", ".reqntid 128", "its thread count is 48, which is not 0 to 1024"),
+        (
+            "mov.b32 %r1, 48; bar.sync 1, %r1;",
+            ".reqntid 128",
+            "its thread count is 48, which is not 0 to 1024",
+        ),
         ("mov.b32 %r1, -32; bar.sync 1, %r1;", ".reqntid 128", "its thread count is"),
         ("mov.b32 %r1, 16; bar.sync %r1;", ".reqntid 128", "its barrier is 16, which is not 0 to 15"),
         ("bar.sync 16;", ".reqntid 128", ""),
