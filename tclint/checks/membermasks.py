@@ -52,9 +52,10 @@ class _Lanes:
 
     def split(self, site: int) -> bool:
         """Whether a condition of *site* is shown to leave a part of a warp: cheap, and mostly the end of it."""
-        return any(self._splits(c) for c in conditions(self.model, site))
+        return any(self.splits(c) for c in conditions(self.model, site))
 
-    def _splits(self, condition: Condition) -> bool:
+    def splits(self, condition: Condition) -> bool:
+        """Whether *condition* is shown to leave a part of a warp."""
         if condition not in self._known:
             values = self.model.values
             p = values.before(condition.register, condition.at)
@@ -83,11 +84,14 @@ class _Lanes:
         for other, same in alike:
             if not missing:
                 return 0
-            if other != site and (same is None or same == mask):
-                missing &= ~self.arriving(other)
+            if same is None or same == mask:
+                there = self.arriving(other)
+                # Those that wait here must not come there as well: it would be one barrier more for them.
+                if not there & here:
+                    missing &= ~there
         # Nobody waits for threads that have exited.
-        splits = [c.edge for c in conditions(self.model, site) if c.edge is not None]
-        return 0 if any(others_leave(self.model.cfg, edge) for edge in splits) else missing
+        cfg, deciding = self.model.cfg, filter(self.splits, conditions(self.model, site))
+        return 0 if any(c.edge is not None and others_leave(cfg, c.edge) for c in deciding) else missing
 
     def left_out(self, site: int, mask: int) -> int:
         """The threads that execute *site* and are no members of *mask*; 0 when that is not certain of any."""
@@ -115,7 +119,7 @@ def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int) -> 
     i = sites[0]
     opcode = model.instruction(i).opcode
     here = T.describe(lanes.arriving(i), model.values.threads)
-    branch = [c for c in conditions(model, i) if c.edge is not None][:1]
+    branch = [c for c in conditions(model, i) if c.edge is not None and lanes.splits(c)][:1]
     return Hit(
         site=i,
         message=f"{opcode} waits for all lanes of its membermask 0x{mask:x}, but only {here} can come",

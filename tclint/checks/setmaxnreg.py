@@ -43,28 +43,41 @@ def direction(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     sites = model.sites("setmaxnreg")
     if not sites:
         return
+    analysis = RegisterCounts(model)
+    counts = {requested(model.instruction(i)) for i in sites}
+    counts.update(() if analysis.launch is None else (analysis.launch,))
+    if not any(_against(model.instruction(i), owned) for i in sites for owned in counts):
+        return  # as in most kernels, which go down and up between two numbers
     _, results = model.solved(RegisterCounts)
 
     def step(state: State, i: int, instruction: Instruction) -> State | None:
         return None  # the next setmaxnreg sets another count
 
     for site in sites:
-        wanted, up = requested(model.instruction(site)), raises(model.instruction(site))
 
         def goal(state: State, i: int, site: int = site) -> bool:
             return i == site
 
         for origin, owned in sorted(results.before(site)):
-            if wanted < owned if up else wanted > owned:
+            if _against(model.instruction(site), owned):
                 fact = frozenset(((origin, owned),))
                 if model.path(origin, fact, results, step, goal, (site,)) is not None:
-                    yield "CV008", _wrong_way(model, site, up, origin, owned)
+                    yield "CV008", _wrong_way(model, site, origin, owned)
                     break
 
 
-def _wrong_way(model: KernelModel, site: int, up: bool, origin: int, owned: int) -> Hit:
-    action, other, relation = (".inc", ".dec", "lowers") if up else (".dec", ".inc", "raises")
-    wanted, start = requested(model.instruction(site)), origin == START
+def _against(instruction: Instruction, owned: int) -> bool:
+    """Whether a setmaxnreg goes the other way than its qualifier says, when the warp owns *owned* registers."""
+    wanted = requested(instruction)
+    return wanted < owned if raises(instruction) else wanted > owned
+
+
+def _wrong_way(model: KernelModel, site: int, origin: int, owned: int) -> Hit:
+    instruction, start = model.instruction(site), origin == START
+    wanted = requested(instruction)
+    action, other, relation = (
+        (".inc", ".dec", "lowers") if raises(instruction) else (".dec", ".inc", "raises")
+    )
     source = "at launch" if start else "from the setmaxnreg before it"
     return Hit(
         site=site,
