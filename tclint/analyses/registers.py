@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from tclint.cfg import Edge
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Function, Immediate, Instruction
@@ -22,9 +20,9 @@ def bound(function: Function) -> int | None:
     """The most registers of a thread that the directives of *function* allow, where ptxas goes by them."""
     stated = function.directives
     counts = [stated[".maxnreg"][0]] if stated.get(".maxnreg") else []
-    threads = stated.get(".reqntid") or stated.get(".maxntid")
+    threads = function.most_threads
     if threads and stated.get(".minnctapersm"):
-        warps = -(-prod(threads) // 32) * stated[".minnctapersm"][0]
+        warps = -(-threads // 32) * stated[".minnctapersm"][0]
         counts.append(min(_POOL // max(32 * warps, 1) // 8 * 8, _MOST))
     return min(counts, default=None)
 

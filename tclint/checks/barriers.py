@@ -28,10 +28,7 @@ def barrier_operands(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | None:
     """What is wrong with the operands of the barrier at *site*, and the remedy."""
     for role, name in (("id", "barrier"), ("count", "thread count")):
-        operand = model.instruction(site).role(role)
-        if operand is None:
-            continue
-        known = model.values.known(model.values.operand(operand, site))
+        known = model.known(site, role)
         if known is None:
             continue
         allowed = match.form.operands[match.form.roles[role]].immediates or ()
@@ -39,11 +36,11 @@ def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | Non
             # A literal out of range is told as any other literal (PX004).
             return (
                 None
-                if isinstance(operand, Immediate)
+                if isinstance(model.instruction(site).role(role), Immediate)
                 else (f"its {name} is {known}, which is not {in_words(allowed)}", f"use another {name}")
             )
-        most = model.values.threads
-        if role == "count" and known > most:
+        most = model.function.most_threads
+        if role == "count" and most is not None and known > -(-most // 32) * 32:
             bound = "" if model.function.threads else "at most "
             return (
                 f"waits for {known} threads, but the CTA has {bound}{most}: the barrier never completes",

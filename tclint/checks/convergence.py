@@ -39,17 +39,19 @@ class Condition:
 
 def conditions(model: KernelModel, site: int) -> list[Condition]:
     """What decides whether *site* executes: its guard first, then the branches before it."""
-    return [*_guard(model, site), *_branches(model, model.cfg.block_of[site])]
+    return [*guards(model, site), *branches(model, model.cfg.block_of[site])]
 
 
-def _guard(model: KernelModel, site: int) -> list[Condition]:
+def guards(model: KernelModel, site: int) -> list[Condition]:
+    """The guard of *site*, if it has one."""
     instruction = model.instruction(site)
     return (
         [] if instruction.guard < 0 else [Condition(site, instruction.guard, not instruction.negated, None)]
     )
 
 
-def _branches(model: KernelModel, block: int) -> list[Condition]:
+def branches(model: KernelModel, block: int) -> list[Condition]:
+    """The branches that decide whether *block* runs."""
     return [
         Condition(model.cfg.blocks[e.source].end - 1, e.predicate, e.value, e)
         for e in model.cfg.controllers(block)
@@ -114,9 +116,9 @@ def divergent_aligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for b, members in by_block.items():
         if b not in model.cfg.rank:
             continue
-        branches = _branches(model, b)
+        before = branches(model, b)
         for i, size in sorted(members):
-            for condition in [*_guard(model, i), *branches]:
+            for condition in [*guards(model, i), *before]:
                 verdict = judge.verdict(condition, b, i, size)
                 if verdict is not None:
                     found.setdefault(condition, (verdict, []))[1].append(i)

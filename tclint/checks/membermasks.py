@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from tclint.analyses import threads as T
 from tclint.checks import Hit, Mark, check
-from tclint.checks.convergence import Condition, conditions, executing, others_leave
+from tclint.checks.convergence import Condition, branches, conditions, executing, guards, others_leave
 from tclint.finding import Confidence
 from tclint.model import KernelModel
 
@@ -16,12 +17,12 @@ _EVERY_LANE = 0xFFFFFFFF
 @check("CV005", "CV006")
 def membermasks(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Lanes that a mask names and that cannot come, and lanes that come and that the mask leaves out."""
-    values, function = model.values, model.function
+    function = model.function
     sites: dict[str, list[tuple[int, int | None]]] = {}
     for use in function.uses:
         if use.match is not None and use.match.scope == "lanes":
             for i in use.sites:
-                mask = values.known(values.operand(model.instruction(i).role("mask"), i))
+                mask = model.known(i, "mask")
                 sites.setdefault(use.match.form.event, []).append(
                     (i, None if mask is None else mask & _EVERY_LANE)
                 )
@@ -48,11 +49,19 @@ class _Lanes:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._known: dict[Condition, bool] = {}
-        self.exists = T.full(model.function.threads or model.values.threads)
+        self._split: dict[int, bool] = {}
+
+    @cached_property
+    def exists(self) -> int:
+        """The threads of the CTA."""
+        return T.full(self.model.function.threads or self.model.values.threads)
 
     def split(self, site: int) -> bool:
         """Whether a condition of *site* is shown to leave a part of a warp: cheap, and mostly the end of it."""
-        return any(self.splits(c) for c in conditions(self.model, site))
+        block = self.model.cfg.block_of[site]
+        if block not in self._split:
+            self._split[block] = any(map(self.splits, branches(self.model, block)))
+        return self._split[block] or any(map(self.splits, guards(self.model, site)))
 
     def splits(self, condition: Condition) -> bool:
         """Whether *condition* is shown to leave a part of a warp."""

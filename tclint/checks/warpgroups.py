@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 
 from tclint.analyses import threads as T
 from tclint.checks import Hit, Mark, check
@@ -23,10 +22,9 @@ def incomplete(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not sites:
         return
     changes = [i for i in sites if model.instruction(i).event == "setmaxnreg"]
-    stated = model.function.directives
-    bound = stated.get(".reqntid") or stated.get(".maxntid")
-    if bound and prod(bound) % _WARPGROUP:
-        yield from _broken(model, [i for i in sites if i not in changes], prod(bound))
+    bound = model.function.most_threads
+    if bound and bound % _WARPGROUP:
+        yield from _broken(model, [i for i in sites if i not in changes], bound)
     if changes:
         yield from _left_behind(model, changes)
 

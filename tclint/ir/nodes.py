@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -332,12 +333,13 @@ class Function:
     def threads(self) -> int | None:
         """Threads of a CTA when ``.reqntid`` fixes them (11.4.4)."""
         exact = self.directives.get(".reqntid")
-        if not exact:
-            return None
-        total = 1
-        for n in exact:
-            total *= n
-        return total
+        return prod(exact) if exact else None
+
+    @property
+    def most_threads(self) -> int | None:
+        """Threads of a CTA at most, when ``.reqntid`` or ``.maxntid`` says so (11.4.2, 11.4.3)."""
+        bound = self.directives.get(".reqntid") or self.directives.get(".maxntid")
+        return prod(bound) if bound else None
 
     def location(self, index: int) -> Location | None:
         """The source position of the instruction at *index*."""
