@@ -103,7 +103,7 @@ def test_threads_that_left(body: str, says: str) -> None:
     [
         (".reqntid 96", FENCE, "the CTA has 96 threads"),
         (".maxntid 96", FENCE, "the CTA has 96 threads"),
-        (".reqntid 160", FENCE, "warp 4 of a CTA of 160 threads"),
+        (".reqntid 160", FENCE, "the last one of a CTA of 160 threads has 32 threads"),
         (".maxntid 160", FENCE, ""),
         (".reqntid 160", f"setp.lt.u32 %p1, %r1, 128; @%p1 {FENCE}", ""),
         (".reqntid 160", f"ld.param.u32 %r4, [number]; setp.eq.u32 %p1, %r4, %r2; @%p1 {FENCE}", ""),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tclint.analyses import threads as T
 from tclint.checks import Hit, Mark, check
 from tclint.checks.convergence import conditions, executing
-from tclint.finding import Severity
+from tclint.finding import Confidence, Severity
 from tclint.model import KernelModel
 
 _WARPGROUP = 128
@@ -42,14 +42,14 @@ def _broken(model: KernelModel, sites: list[int], bound: int) -> Iterator[tuple[
             found.append(i)
     if found:
         opcode = model.instruction(found[0]).opcode.partition(".sync")[0]
+        has = f"the CTA has {bound} threads"
+        if bound > _WARPGROUP:
+            has = f"the last one of a CTA of {bound} threads has {bound % _WARPGROUP} threads"
         yield (
             "CV004",
             Hit(
                 site=min(found),
-                message=f"{opcode} needs the four warps of a warpgroup, but {T.describe(last, model.values.threads)} "
-                f"of a CTA of {bound} threads are in one that has {last.bit_count()} threads"
-                if bound > _WARPGROUP
-                else f"{opcode} needs the four warps of a warpgroup, but the CTA has {bound} threads",
+                message=f"{opcode} needs the four warps of a warpgroup, but {has}",
                 help=f"launch a multiple of {_WARPGROUP} threads, or let whole warpgroups execute it only",
                 count=len(found),
             ),
@@ -76,7 +76,9 @@ def _left_behind(model: KernelModel, sites: list[int]) -> Iterator[tuple[str, Hi
                     message="setmaxnreg must be executed by all warps of a warpgroup, but "
                     f"{T.describe(missing, model.values.threads)} come to none",
                     steps=(*(Mark(c.at, "decides which warps come") for c in decisive[:1]), Mark(i, "here")),
+                    # Undefined by the manual, but each warp changes its own registers: an H200 does not mind.
                     severity=Severity.WARNING,
+                    confidence=Confidence.MEDIUM,
                     help="execute one with the same count in the other warps of the warpgroup",
                 ),
             )
