@@ -83,7 +83,7 @@ def test_several_instructions_behind_one_condition_are_one_finding() -> None:
             "high: {} needs all threads of its warp, but lanes 4-31 of warp 3 ",
         ),
         (
-            "ld.param.u32 %r4, [number]; mad.lo.s32 %r6, %ctaid.x, 128, %r1; setp.ge.s32 %p1, %r6, %r4; @%p1 ret;",
+            "ld.param.u32 %r4, [number]; mad.lo.s32 %r6, %ctaid.x, %ntid.x, %r1; setp.ge.s32 %p1, %r6, %r4; @%p1 ret;",
             "low: {} needs all threads of its warp, but threads whose index is past a bound ",
         ),
         ("ld.param.u32 %r4, [number]; setp.ge.s32 %p1, %r2, %r4; @%p1 ret;", ""),

@@ -257,8 +257,19 @@ class _Judge:
             node = values.node(node[1])
         if node[0] != "compare":
             return False
-        levels = sorted(values.level(side) for side in node[2:4])
-        return levels[1] is Level.DIVERGENT and levels[0] <= Level.WARP
+        index, limit = sorted(node[2:4], key=self._varies, reverse=True)
+        return self._varies(index) and values.level(limit) <= Level.WARP
+
+    def _varies(self, value: int) -> bool:
+        """Whether *value* is the thread index plus, or times, what all lanes share."""
+        values = self.model.values
+        if values.level(value) is Level.DIVERGENT:
+            return True
+        node = values.node(value)
+        if node[:2] != ("op", "mad"):
+            return False
+        *factors, term = map(values.level, values.parts(node))
+        return term is Level.DIVERGENT and max(factors) <= Level.WARP
 
     def _single_lane_part(self, p: int) -> str:
         """Why *p* can hold for one lane of a warp at most, although other parts of it are unknown."""
