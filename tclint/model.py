@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from tclint.analyses import threads as T
 from tclint.analyses.values import Values
 from tclint.cfg import CFG
 from tclint.config import Config
@@ -51,6 +52,11 @@ class KernelModel:
     @cached_property
     def values(self) -> Values:
         return Values(self.function, self.cfg)
+
+    @cached_property
+    def cta(self) -> int:
+        """The threads of a CTA, as many as there can be."""
+        return T.full(self.function.most_threads or T.LIMIT)
 
     @cached_property
     def views(self) -> Views:

@@ -42,6 +42,7 @@ def test_lanes_that_cannot_come(body: str, says: str) -> None:
         ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", ".reqntid 128", "high: lanes 5-31 of warps 0-3"),
         ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", "", "medium: lanes 5-31 of warps 0-31"),
         ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", ".reqntid 5", ""),
+        ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", ".maxntid 5", ""),
         (
             "mov.b32 %r6, 0xffff; match.any.sync.b32 %r5, %r1, %r6;",
             ".reqntid 32",

@@ -65,8 +65,7 @@ def executing(model: KernelModel, site: int) -> tuple[int, bool] | None:
     The flag says that nothing else decides: otherwise each warp of them comes whole or not at all.
     """
     values, cfg = model.values, model.cfg
-    block, sure = cfg.block_of[site], True
-    threads = T.full(model.function.threads or values.threads)
+    block, sure, threads = cfg.block_of[site], True, model.cta
     if any(e.predicate < 0 for e in cfg.controllers(block)):
         return None  # a branch table
     for condition in conditions(model, site):

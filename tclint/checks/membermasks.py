@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 
 from tclint.analyses import threads as T
 from tclint.checks import Hit, Mark, check
@@ -51,11 +50,6 @@ class _Lanes:
         self._known: dict[Condition, bool] = {}
         self._split: dict[int, bool] = {}
 
-    @cached_property
-    def exists(self) -> int:
-        """The threads of the CTA."""
-        return T.full(self.model.function.threads or self.model.values.threads)
-
     def split(self, site: int) -> bool:
         """Whether a condition of *site* is shown to leave a part of a warp: cheap, and mostly the end of it."""
         block = self.model.cfg.block_of[site]
@@ -75,7 +69,7 @@ class _Lanes:
     def arriving(self, site: int) -> int:
         """The threads that can execute *site*."""
         model = self.model
-        threads = model.views.reach.get(model.cfg.block_of[site], 0) & self.exists
+        threads = model.views.reach.get(model.cfg.block_of[site], 0) & self.model.cta
         instruction = model.instruction(site)
         if instruction.guard >= 0 and threads:
             p = model.values.before(instruction.guard, site)
@@ -84,7 +78,7 @@ class _Lanes:
 
     def members(self, mask: int) -> int:
         """The threads whose lane is in *mask*."""
-        return T.lane_zero(self.model.values.threads) * mask & self.exists
+        return T.lane_zero(self.model.values.threads) * mask & self.model.cta
 
     def missing(self, site: int, mask: int, alike: list[tuple[int, int | None]]) -> int:
         """Members of *mask* in the warps at *site* that reach neither it nor anything they could meet there."""
@@ -113,6 +107,11 @@ class _Lanes:
         return outside if sure or T.whole(outside, 32) & threads == threads else 0
 
 
+def _confidence(model: KernelModel) -> Confidence | None:
+    """Lowered where the CTA may be launched with a part of a warp only."""
+    return None if model.function.threads else Confidence.MEDIUM
+
+
 def _excluded(model: KernelModel, site: int, mask: int, left_out: int) -> Hit:
     opcode = model.instruction(site).opcode
     who = T.describe(left_out, model.values.threads)
@@ -120,7 +119,7 @@ def _excluded(model: KernelModel, site: int, mask: int, left_out: int) -> Hit:
         site=site,
         message=f"{opcode} is executed by {who}, which its membermask 0x{mask:x} leaves out",
         help="name all lanes that execute it in the mask, 0xffffffff for a whole warp, or keep the others away",
-        confidence=None if model.function.threads else Confidence.MEDIUM,
+        confidence=_confidence(model),
     )
 
 
@@ -135,4 +134,5 @@ def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int) -> 
         steps=(*(Mark(c.at, "the other lanes go another way") for c in branch), Mark(i, "waits here")),
         help="execute it where all these lanes are, or name in the mask only those that come",
         count=len(sites),
+        confidence=_confidence(model),
     )

@@ -61,12 +61,11 @@ def _left_behind(model: KernelModel, sites: list[int]) -> Iterator[tuple[str, Hi
     arriving = 0
     for i in sites:
         arriving |= model.views.at(i).threads
-    exists = T.full(model.function.threads or model.values.threads)
     for i in sites:
         known = executing(model, i)
         if known is None or not known[1]:
             continue
-        missing = T.whole(known[0], _WARPGROUP) & exists & ~arriving
+        missing = T.whole(known[0], _WARPGROUP) & model.cta & ~arriving
         if missing:
             decisive = [c for c in conditions(model, i) if c.edge is not None]
             yield (
