@@ -55,6 +55,7 @@ def test_lanes_that_cannot_come(body: str, says: str) -> None:
         ("setp.lt.u32 %p1, %r2, %r4; @%p1 bar.warp.sync 0xff;", ".reqntid 32", ""),
         ("setp.eq.u32 %p1, %r3, %r4; @%p1 bar.warp.sync 0xffff;", ".reqntid 48", ""),
         ("activemask.b32 %r5; bar.warp.sync %r5;", ".reqntid 32", ""),
+        ("ret; bar.warp.sync 0xffff;", ".reqntid 32", ""),
         (
             "M: bar.warp.sync 0xffff; setp.lt.u32 %p1, %r2, %r4; @%p1 bra M;",
             ".reqntid 32",
@@ -68,3 +69,9 @@ def test_lanes_that_must_not_come(body: str, directives: str, says: str) -> None
     if found:
         who = found[0].message.partition(" is executed by ")[2].partition(", which")[0]
         assert f"{found[0].confidence.label}: {who}" == says
+
+
+def test_a_butterfly_is_one_finding() -> None:
+    steps = "".join(f"shfl.sync.bfly.b32 %r5, %r1, {n}, 31, 0x1f;\n" for n in (16, 8, 4, 2, 1))
+    (finding,) = by_rule(lint(text(steps)), "CV006")
+    assert finding.count == 5

@@ -66,8 +66,8 @@ def executing(model: KernelModel, site: int) -> tuple[int, bool] | None:
     """
     values, cfg = model.values, model.cfg
     block, sure, threads = cfg.block_of[site], True, model.cta
-    if any(e.predicate < 0 for e in cfg.controllers(block)):
-        return None  # a branch table
+    if block not in cfg.rank or any(e.predicate < 0 for e in cfg.controllers(block)):
+        return None  # never reached, or through a branch table
     for condition in conditions(model, site):
         if condition.edge is not None and cfg.dominates(block, condition.edge.source):
             continue  # decides only whether it executes again

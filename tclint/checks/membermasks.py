@@ -28,18 +28,21 @@ def membermasks(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not sites:
         return
     lanes = _Lanes(model)
-    late: dict[tuple[int, int], list[int]] = {}
+    excluded: dict[tuple[int, int], list[int]] = {}
+    awaited: dict[tuple[int, int], list[int]] = {}
     for alike in sites.values():
         for i, mask in alike:
             if mask is None:
                 continue
             left_out = lanes.left_out(i, mask) if function.entry and mask != _EVERY_LANE else 0
             if left_out:
-                yield "CV006", _excluded(model, i, mask, left_out)
+                excluded.setdefault((left_out, mask), []).append(i)
             elif lanes.split(i) and lanes.missing(i, mask, alike):
-                late.setdefault((lanes.arriving(i), mask), []).append(i)
-    for (_, mask), where in late.items():
-        yield "CV005", _awaited(model, lanes, where, mask)
+                awaited.setdefault((lanes.arriving(i), mask), []).append(i)
+    for (left_out, mask), where in excluded.items():
+        yield "CV006", _excluded(model, where, mask, left_out)
+    for (arriving, mask), where in awaited.items():
+        yield "CV005", _awaited(model, lanes, where, mask, arriving)
 
 
 class _Lanes:
@@ -112,21 +115,22 @@ def _confidence(model: KernelModel) -> Confidence | None:
     return None if model.function.threads else Confidence.MEDIUM
 
 
-def _excluded(model: KernelModel, site: int, mask: int, left_out: int) -> Hit:
-    opcode = model.instruction(site).opcode
+def _excluded(model: KernelModel, sites: list[int], mask: int, left_out: int) -> Hit:
+    opcode = model.instruction(min(sites)).opcode
     who = T.describe(left_out, model.values.threads)
     return Hit(
-        site=site,
+        site=min(sites),
         message=f"{opcode} is executed by {who}, which its membermask 0x{mask:x} leaves out",
         help="name all lanes that execute it in the mask, 0xffffffff for a whole warp, or keep the others away",
+        count=len(sites),
         confidence=_confidence(model),
     )
 
 
-def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int) -> Hit:
-    i = sites[0]
+def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int, arriving: int) -> Hit:
+    i = min(sites)
     opcode = model.instruction(i).opcode
-    here = T.describe(lanes.arriving(i), model.values.threads)
+    here = T.describe(arriving, model.values.threads)
     branch = [c for c in conditions(model, i) if c.edge is not None and lanes.splits(c)][:1]
     return Hit(
         site=i,
