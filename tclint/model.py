@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from tclint.analyses import threads as T
 from tclint.analyses.values import Values
 from tclint.cfg import CFG
 from tclint.config import Config
 from tclint.dataflow import Analysis, Path, Results, Survey, find_path, solve
 from tclint.finding import Confidence
-from tclint.ir.nodes import Function, Instruction, Module, Operand
+from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand
 from tclint.views import Views
 
 __all__ = ["Event", "KernelModel"]
@@ -53,6 +54,11 @@ class KernelModel:
         return Values(self.function, self.cfg)
 
     @cached_property
+    def cta(self) -> int:
+        """The threads of a CTA, as many as there can be."""
+        return T.full(self.function.most_threads or T.LIMIT)
+
+    @cached_property
     def views(self) -> Views:
         return Views(self.cfg, self.values)
 
@@ -85,6 +91,13 @@ class KernelModel:
         """The value of the operand that plays *role* at *site*, if the instruction has one."""
         operand: Operand | None = self.instruction(site).role(role)
         return None if operand is None else self.values.operand(operand, site)
+
+    def known(self, site: int, role: str) -> int | None:
+        """The integer that the operand that plays *role* at *site* is; a literal needs no values."""
+        operand = self.instruction(site).role(role)
+        if isinstance(operand, Immediate):
+            return operand.value if isinstance(operand.value, int) else None
+        return None if operand is None else self.values.known(self.values.operand(operand, site))
 
     def solved(self, analysis: type[A]) -> tuple[A, Results[Any]]:
         """*analysis* made for this function, and its solution; solved once."""

@@ -19,6 +19,7 @@ import tclint.model
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness
+from tclint.analyses.registers import RegisterCounts
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.cfg import CFG, Edge
 from tclint.dataflow import Analysis, solve
@@ -65,6 +66,7 @@ wait:
     add.s32 %r8, %r8, 1;
     setp.lt.s32 %p3, %r8, 10;
     @%p3 bra loop;
+    @%p0 setmaxnreg.inc.sync.aligned.u32 232;
     tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, 128;
     ret;
 """
@@ -119,6 +121,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
         st.booleans(), st.integers(0, (1 << len(analysis._registers)) - 1)
     ),
     TensorMemory: _tensor_memory,
+    RegisterCounts: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30), st.just(40))),
     LoadLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
 }
 """States of every analysis on ``MODEL``. A new analysis needs an entry."""

@@ -126,7 +126,7 @@ def test_groups(taken: int, active: int, size: int) -> None:
         ((1 << 64) - 1 << 64, "warps 2-3"),
         (0xFFFFFFFF | 0xFFFFFFFF << 64, "warps 0, 2"),
         (1 | 1 << 32, "lane 0 of warps 0-1"),
-        (3, "some lanes of warp 0"),
+        (3, "lanes 0-1 of warp 0"),
     ],
 )
 def test_thread_sets_in_words(taken: int, words: str) -> None:

@@ -138,7 +138,7 @@ def whole(taken: int, size: int) -> int:
 
 
 def describe(taken: int, threads: int) -> str:
-    """A thread set in words: ``all threads``, ``warps 4-7``, ``thread 0``, ``lane 0 of warp 1``."""
+    """A thread set in words: ``all threads``, ``warps 4-7``, ``thread 0``, ``lanes 0-15 of warp 1``."""
     every = full(threads)
     taken &= every
     if taken == every:
@@ -154,8 +154,10 @@ def describe(taken: int, threads: int) -> str:
     where = f"warp {names}" if len(warps) == 1 else f"warps {names}"
     if lanes == {0xFFFFFFFF}:
         return where
-    if lanes == {1}:
-        return f"lane 0 of {where}"
+    if len(lanes) == 1:
+        bits = lanes.pop()
+        some = [lane for lane in range(32) if bits >> lane & 1]
+        return f"{'lane' if len(some) == 1 else 'lanes'} {_ranges(some)} of {where}"
     return f"some lanes of {where}"
 
 

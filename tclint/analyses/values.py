@@ -133,11 +133,8 @@ class Values:
     # ------------------------------------------------------------ shape of the CTA
 
     def _thread_count(self) -> int:
-        shape = self.function.directives.get(".reqntid") or self.function.directives.get(".maxntid") or ()
-        total = 1
-        for n in shape:
-            total *= n
-        return min(max((total + 31) // 32 * 32, 32), T.LIMIT) if shape else T.LIMIT
+        total = self.function.most_threads
+        return T.LIMIT if total is None else min(max((total + 31) // 32 * 32, 32), T.LIMIT)
 
     def _is_one_dimensional(self) -> bool:
         """Whether %tid.x numbers the threads: the launch is one-dimensional, or the kernel never looks further."""

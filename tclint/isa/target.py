@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["FAMILIES", "INTRODUCED", "Availability", "Target", "Version", "parse_version"]
+__all__ = ["FAMILIES", "INTRODUCED", "RENAMED", "Availability", "Target", "Version", "parse_version"]
 
 Version = tuple[int, int]
 
@@ -33,7 +33,10 @@ INTRODUCED: dict[str, Version] = {
 FAMILIES: tuple[frozenset[int], ...] = (
     frozenset((100, 103, 107)), frozenset((101, 110)), frozenset((120, 121)),
 )  # fmt: skip
-"""Numbers that share one family (11.1.2). sm_101 became sm_110 in PTX ISA 9.0."""
+"""Numbers that share one family (11.1.2)."""
+
+RENAMED = {101: 110}
+"""Numbers that PTX ISA 9.0 replaced (13.2)."""
 
 _TARGET = re.compile(r"(?:sm|compute)_(\d+)([af]?)$")
 
