@@ -161,6 +161,11 @@ class Groups(Analysis[State]):
     def mentions(self, state: State, site: int) -> bool:
         return any(f[0] == site for f in state[0])
 
+    @staticmethod
+    def start(site: int) -> State:
+        """The state just after the operation *site*, as far as it is about it."""
+        return frozenset(((site, OPEN),)), frozenset()
+
     def only(self, state: State, site: int) -> State | None:
         """*state* as far as it is about the operation *site*; None when that has ended."""
         facts = frozenset(f for f in state[0] if f[0] == site)
