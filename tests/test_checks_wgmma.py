@@ -163,12 +163,21 @@ def test_operands_order_and_end(case: str) -> None:
     agrees(text(OPERANDS[case]), "WG")
 
 
+WARP = "mov.u32 %r8, %tid.x;\nshr.u32 %r8, %r8, 5;"
+ENCODE = "add.u32 %r8, %r8, %r9;\nand.b32 %r8, %r8, 0x3ffff;\nshr.u32 %r8, %r8, 4;\nor.b32 %r8, %r8, 0x10000;"
 DESCRIPTORS = {
     "lane": ("mov.u32 %r8, %laneid;", True),
     "warp": ("mov.u32 %r8, %tid.x;\nshr.u32 %r8, %r8, 5;", True),
     "warp, through lane 0": ("mov.u32 %r8, %tid.x;\nshr.u32 %r8, %r8, 5;\nshfl.sync.idx.b32 %r8, %r8, 0, 31, -1;", True),
     "warpgroup": ("mov.u32 %r8, %tid.x;\nshr.u32 %r8, %r8, 7;", False),
     "warps rounded down to warpgroups": ("mov.u32 %r8, %tid.x;\nshr.u32 %r8, %r8, 5;\nand.b32 %r8, %r8, 60;", False),
+    "warp, in an address of shared memory": (f"{WARP}\nshl.b32 %r8, %r8, 11;\n{ENCODE}", True),
+    "lane, in an address of shared memory": (f"mov.u32 %r8, %laneid;\nshl.b32 %r8, %r8, 4;\n{ENCODE}", True),
+    "lane, below what a descriptor holds": (f"mov.u32 %r8, %laneid;\n{ENCODE}", False),
+    "warp, above what a descriptor holds": (f"{WARP}\nshl.b32 %r8, %r8, 18;\n{ENCODE}", False),
+    "warp, over set bits": (f"{WARP}\nand.b32 %r8, %r8, 3;\nor.b32 %r8, %r8, %r9;\nor.b32 %r8, %r8, 3;", False),
+    "warp, beside set bits": (f"{WARP}\nand.b32 %r8, %r8, 3;\nor.b32 %r8, %r8, 4;", True),
+    "warp of another role": (f"{WARP}\nmin.u32 %r8, %r8, 4;", False),
     "vote": ("setp.eq.u32 %p1, %r9, 1;\nvote.sync.ballot.b32 %r8, %p1, -1;", False),
     "clock": ("mov.u32 %r8, %clock;", False),
     "a word of shared memory": ("ld.shared.u32 %r8, [%r9];", False),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tclint.analyses.accumulators import UnwrittenAccumulators
+from tclint.analyses.spread import spread
 from tclint.analyses.values import Level, Values
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence
@@ -75,33 +76,32 @@ def _descriptors(instruction: Instruction) -> list[str]:
 def nonuniform_descriptor(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A matrix descriptor that was shown to differ between threads of the warpgroup."""
     values = model.values
-    sites: dict[tuple[int, str], list[int]] = {}
+    uses: dict[tuple[str, int], list[int]] = {}
     for site in model.sites("issue", "wgmma"):
         instruction = model.instruction(site)
         for name in _descriptors(instruction):
             operand = instruction.named(name)
             if isinstance(operand, int):
-                sites.setdefault((values.before(operand, site), name), []).append(site)
-    told: set[str] = set()
-    for (value, name), uses in sites.items():
-        level = _differs(values, value)
-        if level is None or name in told:
-            continue
-        told.add(name)  # the descriptors of a kernel are made from one
-        operand = model.instruction(uses[0]).named(name)
+                uses.setdefault((name, values.before(operand, site)), []).append(site)
+    different: dict[str, list[tuple[int, int, Level]]] = {}
+    for (name, value), sites in uses.items():
+        level = _differs(model, value, sites[0])
+        if level is not None:
+            different.setdefault(name, []).extend((site, value, level) for site in sites)
+    for name, found in different.items():  # the descriptors of a kernel are made from one
+        site, value, level = min(found)
+        operand = model.instruction(site).named(name)
         assert isinstance(operand, int)
         register = model.function.registers[operand].name
         who = "the lanes of a warp" if level is Level.DIVERGENT else "the warps of a warpgroup"
-        made = [i for i in values.defs.get(operand, ()) if i < uses[0]][-1:]
+        made = [i for i in values.defs[operand] if i < site][-1:]
         yield (
             "WG012",
             Hit(
-                site=uses[0],
+                site=site,
                 message=f"the descriptor {register} differs between {who}; it must be the same in the whole warpgroup",
-                steps=(*(Mark(i, f"{register} is computed") for i in made), Mark(uses[0], f"used as {name}")),
-                count=sum(
-                    len(s) for (v, n), s in sites.items() if n == name and _differs(values, v) is not None
-                ),
+                steps=(*(Mark(i, f"{register} is computed") for i in made), Mark(site, f"used as {name}")),
+                count=len(found),
                 help="compute it from values that are the same in all 128 threads, such as %tid.x / 128 "
                 "that shfl.sync has taken from lane 0",
                 confidence=Confidence.LOW if _loaded(values, value) else None,
@@ -109,20 +109,16 @@ def nonuniform_descriptor(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         )
 
 
-def _differs(values: Values, value: int) -> Level | None:
-    """At which scope *value* was shown to differ inside a warpgroup; None where it was not."""
+def _differs(model: KernelModel, value: int, site: int) -> Level | None:
+    """Between what *value* was shown to differ inside a warpgroup: WARP for warps, DIVERGENT for lanes."""
+    values = model.values
     level = values.level(value)
-    if level is Level.DIVERGENT:
-        return level
-    if level is not Level.WARP:
+    if level <= Level.WARPGROUP:
         return None
-    # At most uniform in a warp is not yet different between warps, unless the thread index alone says so.
-    terms, _ = values.linear(value)
-    known = [t for t, _ in terms if values.planes(t) is not None]
-    rest = [t for t, _ in terms if t not in known]
-    if len(known) == 1 and values.level(known[0]) is Level.WARP:
-        return level if all(values.level(t) <= Level.WARPGROUP for t in rest) else None
-    return None
+    known = spread(values, value)
+    if known is not None:
+        return known.level(model.views.at(site).threads)
+    return level if level is Level.DIVERGENT else None
 
 
 def _loaded(values: Values, value: int) -> bool:
