@@ -6,9 +6,10 @@ from collections.abc import Hashable, Iterator
 
 from tclint.analyses.groups import State, WgmmaGroups, is_move
 from tclint.checks import Hit, Mark, check, module_check
+from tclint.checks.wgmma import ignores_accumulator
 from tclint.config import Config
 from tclint.finding import Confidence
-from tclint.ir.nodes import Instruction, Module, Vector, registers
+from tclint.ir.nodes import Module, Vector, registers
 from tclint.isa.target import TOOLKITS, Version, toolkit_for
 from tclint.model import KernelModel
 
@@ -79,7 +80,7 @@ def _repeats(model: KernelModel) -> Iterator[tuple[int, int]]:
     for i in model.sites("issue", "wgmma"):
         instruction = model.instruction(i)
         block = model.cfg.block_of[i]
-        if instruction.guard >= 0 or block in model.cfg.in_cycle or _ignores_accumulator(model, i):
+        if instruction.guard >= 0 or block in model.cfg.in_cycle or _only_writes(model, i):
             continue
         d = instruction.role("d")
         operands = [model.values.operand(o, i) for o in instruction.operands if o is not d]
@@ -90,10 +91,9 @@ def _repeats(model: KernelModel) -> Iterator[tuple[int, int]]:
         latest[key] = i
 
 
-def _ignores_accumulator(model: KernelModel, site: int) -> bool:
+def _only_writes(model: KernelModel, site: int) -> bool:
     """Whether a wgmma is compiled to one that only writes D: scale-d is false, or D is zero."""
-    scale = model.value(site, "scale")
-    if scale is not None and model.values.known(scale) == 0:
+    if ignores_accumulator(model, site):
         return True
     accumulators = (model.values.before(r, site) for r in model.instruction(site).writes)
     return all(model.values.node(value)[1:] == (0,) for value in accumulators)
@@ -176,9 +176,6 @@ def _rewritten_next_round(model: KernelModel, site: int, source: int) -> int | N
     """
     groups, results = model.solved(WgmmaGroups)
 
-    def step(state: State, i: int, instruction: Instruction) -> State | None:
-        return groups.only(groups.transfer(state, i, instruction), site)
-
     for write in model.values.defs.get(source, ()):
         if not groups.mentions(results.before(write), site):
             continue
@@ -186,7 +183,7 @@ def _rewritten_next_round(model: KernelModel, site: int, source: int) -> int | N
         def arrives(state: State, at: int, write: int = write) -> bool:
             return at == write
 
-        path = model.path(site, groups.start(site), results, step, arrives, (write,))
+        path = model.path(site, groups.start(site), results, groups.following(site), arrives, (write,))
         if path is not None and any(model.cfg.dominates(e.target, e.source) for e in path.edges):
             return write
     return None

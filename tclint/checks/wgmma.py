@@ -282,7 +282,7 @@ def _followed(
         site,
         groups.start(site),
         results,
-        lambda state, i, instruction: groups.only(groups.transfer(state, i, instruction), site),
+        groups.following(site),
         lambda state, i: i in ends,
         ends,
     )
@@ -303,13 +303,10 @@ def _witness(
 ) -> tuple[int, Path] | None:
     direct = register in groups.results[site] or register in groups.sources[site]
 
-    def step(state: State, i: int, instruction: Instruction) -> State | None:
-        return groups.only(groups.transfer(state, i, instruction), site)
-
     def goal(state: State, i: int) -> bool:
         return i == use and (direct or any(c[0] == register for c in state[1]))
 
-    path = model.path(site, groups.start(site), results, step, goal, (use,))
+    path = model.path(site, groups.start(site), results, groups.following(site), goal, (use,))
     return None if path is None else (site, path)
 
 
@@ -353,7 +350,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if key in seen:
                 continue
             seen.add(key)
-            ignored = _ignores_accumulator(model, i) and not (fences.bit(register) & fences.sources[i])
+            ignored = ignores_accumulator(model, i) and not (fences.bit(register) & fences.sources[i])
             name = names[register].name
             yield (
                 "WG002",
@@ -371,7 +368,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             )
 
 
-def _ignores_accumulator(model: KernelModel, site: int) -> bool:
+def ignores_accumulator(model: KernelModel, site: int) -> bool:
     """Whether scale-d is known to be false: the accumulator is only written."""
     value = model.value(site, "scale")
     return value is not None and model.values.known(value) == 0

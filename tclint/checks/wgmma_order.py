@@ -106,9 +106,10 @@ def _unordered(
 ) -> Path | None:
     """A path between the two on which the first stays in flight and nothing orders its registers."""
 
+    follow = groups.following(first)
+
     def step(state: State, at: int, instruction: Instruction) -> State | None:
-        if fenced and instruction.event == "register-fence":
-            return None
-        return groups.only(groups.transfer(state, at, instruction), first)
+        fence = fenced and instruction.event == "register-fence"
+        return None if fence else follow(state, at, instruction)
 
     return model.path(first, groups.start(first), results, step, lambda state, at: at == second, (second,))
