@@ -16,6 +16,7 @@ from support import built, kernel, label, lint, model, module
 
 import tclint.analyses
 import tclint.model
+from tclint.analyses.accumulators import UnwrittenAccumulators
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness
@@ -117,6 +118,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Groups: _groups,
     WgmmaGroups: _groups,
     Depth: lambda analysis: st.integers(0, analysis.limit),
+    UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),
     WgmmaFences: lambda analysis: st.tuples(
         st.booleans(), st.integers(0, (1 << len(analysis._registers)) - 1)
     ),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tclint.checks import registered
+from tclint.config import Config
 from tclint.driver import check_source
 from tclint.finding import Confidence, FileReport
 from tclint.rules import CodeBlock, Rule, all_rules
@@ -35,8 +36,8 @@ EXAMPLES = list(blocks(lambda rule: rule.examples))
 CORRECTIONS = list(blocks(lambda rule: rule.corrections))
 
 
-def lint(code: str, path: str = "block.ptx") -> FileReport:
-    return check_source(Source.from_bytes(code.encode(), path))
+def lint(code: str, toolkit: tuple[int, int] | None, path: str = "block.ptx") -> FileReport:
+    return check_source(Source.from_bytes(code.encode(), path), Config(toolkit=toolkit))
 
 
 def told(report: FileReport) -> str:
@@ -61,13 +62,13 @@ def test_every_block_has_a_kernel_of_its_own_name() -> None:
 
 @pytest.mark.parametrize(("rule", "block"), EXAMPLES)
 def test_an_example_is_found(rule: Rule, block: CodeBlock) -> None:
-    report = lint(block.code, f"{rule.id}.md:{block.line}")
+    report = lint(block.code, rule.toolkit, f"{rule.id}.md:{block.line}")
     assert rule.id in {finding.rule.id for finding in report.findings}, told(report) or "nothing found"
 
 
 @pytest.mark.parametrize(("rule", "block"), CORRECTIONS)
 def test_a_correction_is_clean(rule: Rule, block: CodeBlock) -> None:
-    report = lint(block.code, f"{rule.id}.md:{block.line}")
+    report = lint(block.code, rule.toolkit, f"{rule.id}.md:{block.line}")
     assert report.status == "analysed", report.problems
     assert not [f for f in report.findings if f.confidence > Confidence.LOW and f.suppressed is None], told(
         report
@@ -148,7 +149,7 @@ def test_findings_do_not_depend_on_names_or_layout(
 ) -> None:
     changed = rewrite(block.code)
     assert changed != block.code or not REWRITERS[rewrite].search(block.code)
-    assert identities(lint(changed)) == identities(lint(block.code)), changed
+    assert identities(lint(changed, rule.toolkit)) == identities(lint(block.code, rule.toolkit)), changed
 
 
 _HEADER = re.compile(
@@ -158,24 +159,24 @@ _HEADER = re.compile(
 
 def test_findings_do_not_depend_on_the_order_of_kernels() -> None:
     """Kernels of all examples with one header, alone and in one module, forwards and backwards."""
-    modules: dict[str, list[str]] = {}
+    modules: dict[tuple[str, tuple[int, int] | None], list[str]] = {}
     for rule in RULES.values():
         for block in rule.examples:
             parts = _HEADER.match(block.code)
             assert parts is not None
             name = rf"\1 {rule.id.lower()}_\2"
             unique = re.sub(r"(\.entry|\.func|call(?:\.uni)?) (\w+)", name, parts["functions"])
-            modules.setdefault(parts["header"], []).append(unique)
+            modules.setdefault((parts["header"], rule.toolkit), []).append(unique)
     assert sum(len(functions) > 1 for functions in modules.values()) >= 3
 
-    def of_kernels(text: str) -> list[Identity]:
+    def of_kernels(text: str, toolkit: tuple[int, int] | None) -> list[Identity]:
         """Without what is said of the module as a whole."""
-        return [i for i in identities(lint(text)) if i[1] is not None]
+        return [i for i in identities(lint(text, toolkit)) if i[1] is not None]
 
-    for header, functions in modules.items():
-        alone = sorted((i for f in functions for i in of_kernels(header + f)), key=str)
-        assert of_kernels(header + "".join(functions)) == alone
-        assert of_kernels(header + "".join(reversed(functions))) == alone
+    for (header, toolkit), functions in modules.items():
+        alone = sorted((i for f in functions for i in of_kernels(header + f, toolkit)), key=str)
+        assert of_kernels(header + "".join(functions), toolkit) == alone
+        assert of_kernels(header + "".join(reversed(functions)), toolkit) == alone
 
 
 # ptxas as a witness that the pages tell the truth.

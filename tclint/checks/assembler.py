@@ -9,9 +9,9 @@ from tclint.config import Config
 from tclint.finding import Confidence
 from tclint.ir.nodes import Immediate, Instruction, Module
 from tclint.isa.table import Match, Table, split_opcode, table
-from tclint.isa.target import Target
+from tclint.isa.target import TOOLKITS, Target
 
-NEWEST = (9, 5)
+NEWEST = max(TOOLKITS.values())
 """The newest .version that the ISA table was checked against (ptxas 13.5)."""
 
 _TROUBLES = {"undefined-register": "PX005", "undefined-guard": "PX005", "undefined-label": "PX006"}
