@@ -228,7 +228,14 @@ REMOTE = "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];"
 
 
 @pytest.mark.parametrize(
-    ("between", "confidence"), [(BAR, "medium"), (CLUSTER, None), (lines(REMOTE, WAIT, BAR), "low")]
+    ("between", "confidence"),
+    [
+        (BAR, "medium"),
+        (CLUSTER, None),
+        (lines(REMOTE, WAIT, BAR), None),
+        (lines(other(REMOTE), BAR), "low"),
+        (lines("@%p3 bra on;", CLUSTER, "on: mov.u32 %r1, 0;", BAR), "low"),
+    ],
 )
 def test_a_pair_frees_together(between: str, confidence: str | None) -> None:
     findings = by_rule(lint(text(pair(between))), "TM011")

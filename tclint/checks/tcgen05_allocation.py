@@ -38,12 +38,7 @@ def _warps(model: KernelModel, threads: int) -> str:
 def _whole_program(model: KernelModel) -> bool:
     """Whether everything that the kernel executes is before us: no call leads out of the module."""
     bodies = {f.name for f in model.module.functions if f.instructions}
-    return model.function.entry and all(
-        model.instruction(i).callee in bodies
-        for use in model.function.uses
-        if use.match is not None and use.match.form.flow == "call"
-        for i in use.sites
-    )
+    return model.function.entry and all(model.instruction(i).callee in bodies for i in _calls(model))
 
 
 def _one_warp(threads: int) -> int:
@@ -107,7 +102,7 @@ def _waits(model: KernelModel) -> list[int]:
 
 def _exchanges(model: KernelModel, events: Collection[str], orders: frozenset[str]) -> list[int]:
     """Instructions by which warps exchange news: *events* of more than a warp, accesses in *orders*, calls."""
-    found = []
+    found = _calls(model)
     for use in model.function.uses:
         match = use.match
         if match is None:
@@ -116,9 +111,18 @@ def _exchanges(model: KernelModel, events: Collection[str], orders: frozenset[st
         if form.event in events:
             if form.scope != "lanes":
                 found += use.sites
-        elif form.flow == "call" or (form.memory and not orders.isdisjoint(match.modifiers)):
+        elif form.memory and not orders.isdisjoint(match.modifiers):
             found += use.sites
     return found
+
+
+def _calls(model: KernelModel) -> list[int]:
+    return [
+        i
+        for use in model.function.uses
+        if use.match is not None and use.match.form.flow == "call"
+        for i in use.sites
+    ]
 
 
 _WAITS = ("barrier-sync", "barrier-wait", "mbarrier-wait")
@@ -139,9 +143,9 @@ def _way(
     """
     here = model.views.at(start)
     view = View(here.threads & threads & T.lane_zero(model.values.threads), facts or here.facts)
-    if not view.threads:
+    cfg, first = model.cfg, max(start, 0)
+    if not view.threads or (cfg.block_of[first] not in cfg.in_cycle and not _last(model, (first,), ends, to)):
         return None
-    cfg = model.cfg
     relevant: list[list[int]] = [[] for _ in cfg.blocks]
     for i in sorted({*to, *ends}):
         relevant[cfg.block_of[i]].append(i)
@@ -154,6 +158,33 @@ def _way(
         return i in to if to else i == EXIT
 
     return find_path(model.survey, start, view, True, relevant, step, goal, blocks)
+
+
+def _last(
+    model: KernelModel, sites: Iterable[int], barring: Collection[int], to: Collection[int] = ()
+) -> list[int]:
+    """The last of *sites* in each block from which *to* (none: an end) may be reached without passing *barring*."""
+    cfg = model.cfg
+    unguarded: dict[int, list[int]] = {}
+    for i in barring:
+        if model.instruction(i).guard < 0:
+            unguarded.setdefault(cfg.block_of[i], []).append(i)
+    silent: dict[int, tuple[int, int]] = {}
+    """Block -> the instructions from which, and before which, the way is free."""
+    work = [(cfg.block_of[i], i) for i in to] or [(b, cfg.blocks[b].end) for b in cfg.exits if b in cfg.rank]
+    while work:
+        b, end = work.pop()
+        if b not in silent:
+            begin = max((i for i in unguarded.get(b, ()) if i < end), default=-1)
+            silent[b] = begin, end
+            if begin < 0:
+                work += [(e.source, cfg.blocks[e.source].end) for e in cfg.predecessors[b]]
+    last: dict[int, int] = {}
+    for site in sorted(sites):
+        begin, end = silent.get(cfg.block_of[site], (0, 0))
+        if begin < site < end:
+            last[cfg.block_of[site]] = site
+    return list(last.values())
 
 
 def _last_block(model: KernelModel, start: int, path: Path) -> int:
@@ -759,33 +790,6 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
     return None
 
 
-def _last(
-    model: KernelModel, sites: Iterable[int], barring: Collection[int], to: Collection[int] = ()
-) -> list[int]:
-    """The last of *sites* in each block from which *to* (none: an end) may be reached without passing *barring*."""
-    cfg = model.cfg
-    unguarded: dict[int, list[int]] = {}
-    for i in barring:
-        if model.instruction(i).guard < 0:
-            unguarded.setdefault(cfg.block_of[i], []).append(i)
-    silent: dict[int, tuple[int, int]] = {}
-    """Block -> the instructions from which, and before which, the way is free."""
-    work = [(cfg.block_of[i], i) for i in to] or [(b, cfg.blocks[b].end) for b in cfg.exits if b in cfg.rank]
-    while work:
-        b, end = work.pop()
-        if b not in silent:
-            begin = max((i for i in unguarded.get(b, ()) if i < end), default=-1)
-            silent[b] = begin, end
-            if begin < 0:
-                work += [(e.source, cfg.blocks[e.source].end) for e in cfg.predecessors[b]]
-    last: dict[int, int] = {}
-    for site in sorted(sites):
-        begin, end = silent.get(cfg.block_of[site], (0, 0))
-        if begin < site < end:
-            last[cfg.block_of[site]] = site
-    return list(last.values())
-
-
 def _always(model: KernelModel, site: int) -> bool:
     """Whether the thread index alone decides who executes *site*: then somebody does in every launch."""
     return all(model.values.mask(p) is not None for p in _conditions(model, site))
@@ -935,22 +939,14 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     allocations = model.sites("tmem-alloc")
     if not frees or not allocations or not model.function.entry:
         return
-    late = [
-        w
-        for w in model.sites("barrier-wait")
-        if not all(_too_early(model, w, allocation) for allocation in allocations)
-    ]
-    calls = [
-        i
-        for use in model.function.uses
-        if use.match is not None and use.match.form.flow == "call"
-        for i in use.sites
-    ]
+    uses = [site for group in _USES for site in model.sites("issue", group)] or allocations
+    late = [w for w in model.sites("barrier-wait") if _follows(model, w, uses)]
+    # A handshake: the warp arrives on an mbarrier of the peer, and one of the two waits.
+    told = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
     for free in frees:
-        path = _way(model, -1, model.views.at(free).threads, (free,), [*late, *calls])
+        path = _way(model, -1, model.views.at(free).threads, (free,), [*late, *told, *_calls(model)])
         if path is None:
             continue
-        told = late or calls or _signals_peer(model)
         yield (
             "TM011",
             Hit(
@@ -961,24 +957,27 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     Mark(free, "freed without a barrier of the cluster", role=_role(model, path.threads)),
                 ),
                 help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",
-                confidence=Confidence.LOW if told else None,
+                confidence=Confidence.LOW if late or told else None,
             ),
         )
         return
 
 
-def _signals_peer(model: KernelModel) -> bool:
-    """Whether some instruction arrives at an mbarrier of another CTA, as a handshake with the peer would."""
-    for use in model.function.uses:
-        match = use.match
-        if match is None:
-            continue
-        if match.form.event in ("mbarrier-arrive", "mbarrier-complete") and match.space == ".shared::cluster":
-            return True
-        if (
-            match.form.event == "commit"
-            and match.form.group == "tcgen05"
-            and ".multicast::cluster" in match.modifiers
-        ):
-            return True
-    return False
+def _is_remote(model: KernelModel, arrive: int) -> bool:
+    """Whether an arrival may be on an mbarrier of another CTA."""
+    match = model.instruction(arrive).match
+    return match is not None and match.space == ".shared::cluster"
+
+
+def _follows(model: KernelModel, wait: int, sites: Iterable[int]) -> bool:
+    """Whether *wait* may be executed after one of *sites*."""
+    cfg = model.cfg
+    here = cfg.block_of[wait]
+    before: set[int] = set()
+    work = [e.source for e in cfg.predecessors[here]]
+    while work:
+        b = work.pop()
+        if b not in before:
+            before.add(b)
+            work += [e.source for e in cfg.predecessors[b]]
+    return any(cfg.block_of[i] in before or (cfg.block_of[i] == here and i < wait) for i in sites)
