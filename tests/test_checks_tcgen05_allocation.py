@@ -8,7 +8,7 @@ from support import agrees, by_rule, kernel, lint, module
 WARP = "setp.lt.u32 %p1, %r0, 32;"
 OTHER = "setp.ge.u32 %p2, %r0, 96;"
 SETUP = f"""
-    .shared .align 4 .b32 slot; .shared .align 4 .b32 second; .shared .align 8 .b64 done;
+    .shared .align 8 .b32 slot[2]; .shared .align 4 .b32 second; .shared .align 8 .b64 done;
     mov.u32 %r0, %tid.x;
     {WARP}
     {OTHER}
@@ -106,6 +106,15 @@ CASES: dict[str, str] = {
         ALLOC, READ, LOAD, "bar.warp.sync -1;", "elect.sync _|%p5, -1;",
         "@%p5 mbarrier.arrive.shared::cta.b64 _, [done];", "W: mbarrier.try_wait.parity.shared::cta.b64 %p6, [done], 0;",
         "@!%p6 bra W;", FREE,
+    ),
+    "freed when the others have ended": lines(ALLOC, READ, LOAD, "@!%p1 ret;", BAR, FREE),
+    "two words in one load": lines(
+        ALLOC, ALLOC.replace("slot", "slot+4").replace("128", "64"), BAR, "ld.shared.v2.b32 {%r9, %r10}, [slot];",
+        FREE, FREE.replace("%r9, 128", "%r10, 64"),
+    ),
+    "two words in one load, mixed up": lines(
+        ALLOC, ALLOC.replace("slot", "slot+4").replace("128", "64"), BAR, "ld.shared.v2.b32 {%r10, %r9}, [slot];",
+        f"{FREE} // want TM003", f"{FREE.replace('%r9, 128', '%r10, 64')} // want TM003",
     ),
     "all warps allocate": lines(f"{ALLOC.replace('@%p1 ', '')} // want TM007", READ, BAR, FREE),
     "all CTAs of some launch": lines("@%p3 bra on;", ALLOC, READ, BAR, FREE, "on: mov.u32 %r1, 0;"),

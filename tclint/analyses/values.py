@@ -386,19 +386,19 @@ class Values:
         which = destination.items.index(register) if isinstance(destination, Vector) else 0
         value = self.operand(address, at)
         space = match.space
+        kind = next((m for m in reversed(match.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32")
+        size = int(kind[2:]) // 8
         if space.startswith(".const") or (space.startswith(".param") and self._is_kernel_parameter(address)):
-            kind = next(
-                (m for m in reversed(match.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32"
-            )
-            size = int(kind[2:]) // 8
             # The same bytes are the same value however they are loaded, unless the load extends them.
             return self._node(
                 "parameter", self.add(value, self.constant(which * size)), size, kind if size < 4 else ""
             )
         if space.startswith(".param"):
             return self._node("unknown", at, register)  # what a caller gave or a call returned
-        if space.startswith(".shared") and value in self._allocation_words():
-            return self._node("allocated", value)
+        if space.startswith(".shared"):
+            word = self.add(value, self.constant(which * size))
+            if word in self._allocation_words():
+                return self._node("allocated", word)
         if "read" in match.form.memory[0][0] and "write" in " ".join(m for m, _ in match.form.memory):
             return self._node("unknown", at, register)
         return self._node("load", at, space, value, which)

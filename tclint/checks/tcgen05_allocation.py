@@ -11,7 +11,7 @@ from tclint.analyses.values import Facts, Level
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path, find_path
 from tclint.finding import Confidence, Severity
-from tclint.ir.nodes import Instruction, Vector
+from tclint.ir.nodes import Instruction, registers
 from tclint.model import KernelModel
 from tclint.views import View
 
@@ -661,12 +661,14 @@ def _readers(model: KernelModel, memory: TensorAllocation) -> dict[int, list[int
             continue
         if ("read", "a") in match.form.memory and ("write", "a") not in match.form.memory:
             for i in use.sites:
-                instruction = model.instruction(i)
-                if isinstance(instruction.operands[0], Vector) or model.cfg.block_of[i] not in model.cfg.rank:
+                if model.cfg.block_of[i] not in model.cfg.rank:
                     continue
-                word = values.find(values.operand(instruction.named("a"), i))
-                if word in memory.words:
-                    found.setdefault(word, []).append(i)
+                instruction = model.instruction(i)
+                address = values.operand(instruction.named("a"), i)
+                for k in range(len(registers(instruction.operands[0]))):
+                    word = values.find(values.add(address, values.constant(4 * k)))
+                    if word in memory.words:
+                        found.setdefault(word, []).append(i)
     return found
 
 
@@ -770,7 +772,7 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
     for site in _last(model, model.sites("issue", "tcgen05.ld"), signals):
         others = _others(model, frees, site)
         free = next((f for f in frees if not _exclusive(model, site, f)), None)
-        if not others or free is None or not _may_use(model, site, frees):
+        if not others or free is None or not _may_use(model, site, frees) or _joined(model, site, free):
             continue
         path = _way(model, site, others, (), signals)
         if path is None:
@@ -788,6 +790,19 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
             confidence=None if model.function.threads else Confidence.MEDIUM,
         )
     return None
+
+
+def _joined(model: KernelModel, site: int, free: int) -> bool:
+    """Whether the freeing warp may wait for all threads after *site*: a barrier does not wait for those that ended."""
+    threads = model.views.at(free).threads
+    return any(
+        model.instruction(b).role("count") is None
+        and _of_the_cta(model, b)
+        and model.views.at(b).threads & threads
+        and not _behind(model, b, site)
+        and _reaches(model, b, free)
+        for b in model.sites("barrier-sync")
+    )
 
 
 def _always(model: KernelModel, site: int) -> bool:
