@@ -751,6 +751,7 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
                 Mark(free, "its tensor memory is freed", role=role),
             ),
             help="wait for the mbarrier of its tcgen05.commit before this instruction",
+            confidence=Confidence.MEDIUM,
         )
     return None
 
