@@ -122,6 +122,9 @@ CASES: dict[str, str] = {
         "vote.sync.any.pred %p7, %p2, -1;", ALLOC.replace("%p1", "%p7"), READ, BAR, FREE.replace("%p1", "%p7")
     ),
     "read by another warp at once": lines(ALLOC, "ld.shared.b32 %r9, [slot]; // want TM008", BAR, FREE),
+    "read at once and later": lines(
+        ALLOC, "ld.shared.b32 %r10, [slot]; // want TM008", READ, BAR, FREE
+    ),
     "read where no barrier was passed": lines(
         ALLOC, "@%p3 bra on;", BAR, "on: ld.shared.b32 %r9, [slot]; // want TM008", BAR, FREE
     ),

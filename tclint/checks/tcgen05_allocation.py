@@ -43,8 +43,9 @@ def _whole_program(model: KernelModel) -> bool:
 
 def _one_warp(threads: int) -> int:
     """The threads of the warp that *threads* belong to; 0 when they belong to several or to none."""
-    warp = T.whole(threads, 32)
-    return warp if warp and not warp & (warp - (warp & -warp)) >> 32 + (warp & -warp).bit_length() - 1 else 0
+    first = ((threads & -threads).bit_length() - 1) // 32 * 32
+    warp = 0xFFFFFFFF << max(first, 0)
+    return warp if threads and not threads & ~warp else 0
 
 
 def _exclusive(model: KernelModel, a: int, b: int) -> bool:
@@ -169,21 +170,23 @@ def _last(
     for i in barring:
         if model.instruction(i).guard < 0:
             unguarded.setdefault(cfg.block_of[i], []).append(i)
-    silent: dict[int, tuple[int, int]] = {}
-    """Block -> the instructions from which, and before which, the way is free."""
     work = [(cfg.block_of[i], i) for i in to] or [(b, cfg.blocks[b].end) for b in cfg.exits if b in cfg.rank]
+    seen = set(work)
+    free: dict[int, list[tuple[int, int]]] = {}
+    """Block -> the instructions behind which, and before which, nothing bars the way."""
     while work:
         b, end = work.pop()
-        if b not in silent:
-            begin = max((i for i in unguarded.get(b, ()) if i < end), default=-1)
-            silent[b] = begin, end
-            if begin < 0:
-                work += [(e.source, cfg.blocks[e.source].end) for e in cfg.predecessors[b]]
+        begin = max((i for i in unguarded.get(b, ()) if i < end), default=-1)
+        free.setdefault(b, []).append((begin, end))
+        if begin < 0:
+            before = {(e.source, cfg.blocks[e.source].end) for e in cfg.predecessors[b]} - seen
+            seen |= before
+            work += before
     last: dict[int, int] = {}
     for site in sorted(sites):
-        begin, end = silent.get(cfg.block_of[site], (0, 0))
-        if begin < site < end:
-            last[cfg.block_of[site]] = site
+        b = cfg.block_of[site]
+        if any(begin < site < end for begin, end in free.get(b, ())):
+            last[b] = site
     return list(last.values())
 
 
@@ -970,7 +973,11 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 message="frees the tensor memory of a pair of CTAs without waiting for the peer, which may still be using it",
                 steps=(
                     Mark(allocations[0], "allocated by both CTAs"),
-                    Mark(free, "freed without a barrier of the cluster", role=_role(model, path.threads)),
+                    Mark(
+                        free,
+                        "freed without a barrier of the cluster",
+                        role=_role(model, T.whole(path.threads, 32)),
+                    ),
                 ),
                 help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",
                 confidence=Confidence.LOW if late or told else None,
