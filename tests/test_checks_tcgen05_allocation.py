@@ -125,6 +125,9 @@ CASES: dict[str, str] = {
     "read at once and later": lines(
         ALLOC, "ld.shared.b32 %r10, [slot]; // want TM008", READ, BAR, FREE
     ),
+    "the word held something else before": lines(
+        "@%p2 st.shared.b32 [slot], %r0;", BAR, "ld.shared.b32 %r10, [slot];", BAR, ALLOC, READ, BAR, FREE
+    ),
     "read where no barrier was passed": lines(
         ALLOC, "@%p3 bra on;", BAR, "on: ld.shared.b32 %r9, [slot]; // want TM008", BAR, FREE
     ),

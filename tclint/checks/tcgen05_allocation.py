@@ -649,9 +649,15 @@ def result_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         for warp in warps:
             others &= ~warp
         ends = [w for w in waits if not all(_too_early(model, w, a) for a in allocations)]
-        path = _way(model, -1, others, sites, ends)
+        sites = [s for s in sites if not any(_before(model, s, a) for a in allocations)]
+        path = _way(model, -1, others, sites, ends) if sites else None
         if path is not None:
             yield "TM008", _unsynced(model, allocations[0], path)
+
+
+def _before(model: KernelModel, load: int, allocation: int) -> bool:
+    """Whether *load* is about what the word held before: the allocation follows it, and not the other way round."""
+    return _reaches(model, load, allocation) and not _reaches(model, allocation, load)
 
 
 def _readers(model: KernelModel, memory: TensorAllocation) -> dict[int, list[int]]:
