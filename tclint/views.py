@@ -183,7 +183,7 @@ class Views:
             ]
             if len(incoming) == 1:
                 p = self.edge_value(incoming[0])
-                if p is not None and not values.volatile(p):
+                if p is not None and not values.renewed(p):
                     facts = values.assume(p, incoming[0].value, facts)
             self._facts[b] = facts
         return facts

@@ -21,6 +21,7 @@ from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness
 from tclint.analyses.registers import RegisterCounts
+from tclint.analyses.tensor_allocation import TensorAllocation
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.cfg import CFG, Edge
 from tclint.dataflow import Analysis, solve
@@ -114,6 +115,11 @@ def _tensor_memory(analysis: TensorMemory) -> st.SearchStrategy[Any]:
     return st.frozensets(st.tuples(st.sampled_from(sites), st.integers(0, 1)))
 
 
+def _tensor_allocation(analysis: TensorAllocation) -> st.SearchStrategy[Any]:
+    statuses = st.sampled_from([0, *(d + 1 for d in analysis.deallocations)])
+    return st.frozensets(st.tuples(st.sampled_from(analysis.allocations), statuses))
+
+
 STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Groups: _groups,
     WgmmaGroups: _groups,
@@ -122,6 +128,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     WgmmaFences: lambda analysis: st.tuples(
         st.booleans(), st.integers(0, (1 << len(analysis._registers)) - 1)
     ),
+    TensorAllocation: _tensor_allocation,
     TensorMemory: _tensor_memory,
     RegisterCounts: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30), st.just(40))),
     LoadLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),

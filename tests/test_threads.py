@@ -131,3 +131,9 @@ def test_groups(taken: int, active: int, size: int) -> None:
 )
 def test_thread_sets_in_words(taken: int, words: str) -> None:
     assert T.describe(taken, 128) == words
+
+
+@FEW
+@given(st.lists(st.integers(0, 40), min_size=N, max_size=N), st.integers(0, MASK))
+def test_a_constant_shifted_by_what_differs(by: list[int], number: int) -> None:
+    assert numbers(T.shifted(number, planes(by), N)) == [number << n & MASK for n in by]

@@ -78,6 +78,18 @@ def shift_left(a: Planes, by: int) -> Planes:
     return ((0,) * by + a)[:WIDTH] if by < WIDTH else (0,) * WIDTH
 
 
+def shifted(number: int, by: Planes, threads: int) -> Planes:
+    """The constant *number* shifted left by what differs between the threads."""
+    out = [0] * WIDTH
+    for count in range(WIDTH):
+        there = compare("eq", by, constant(count, threads), False, threads)
+        if there:
+            for bit in range(count, WIDTH):
+                if number >> bit - count & 1:
+                    out[bit] |= there
+    return tuple(out)
+
+
 def shift_right(a: Planes, by: int, arithmetic: bool) -> Planes:
     fill = a[-1] if arithmetic else 0
     return a[by:] + (fill,) * by if by < WIDTH else (fill,) * WIDTH

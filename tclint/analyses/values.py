@@ -383,19 +383,19 @@ class Values:
         which = destination.items.index(register) if isinstance(destination, Vector) else 0
         value = self.operand(address, at)
         space = match.space
+        kind = next((m for m in reversed(match.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32")
+        size = int(kind[2:]) // 8
         if space.startswith(".const") or (space.startswith(".param") and self._is_kernel_parameter(address)):
-            kind = next(
-                (m for m in reversed(match.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32"
-            )
-            size = int(kind[2:]) // 8
             # The same bytes are the same value however they are loaded, unless the load extends them.
             return self._node(
                 "parameter", self.add(value, self.constant(which * size)), size, kind if size < 4 else ""
             )
         if space.startswith(".param"):
             return self._node("unknown", at, register)  # what a caller gave or a call returned
-        if space.startswith(".shared") and value in self._allocation_words():
-            return self._node("allocated", value)
+        if space.startswith(".shared"):
+            word = self.add(value, self.constant(which * size))
+            if word in self._allocation_words():
+                return self._node("allocated", word)
         if "read" in match.form.memory[0][0] and "write" in " ".join(m for m, _ in match.form.memory):
             return self._node("unknown", at, register)
         return self._node("load", at, space, value, which)
@@ -725,7 +725,31 @@ class Values:
             return None if left is None or right is None else left != right
         if kind == "compare" and facts:
             return self._ordered(node, facts)
+        if kind == "phi":
+            return self._joined(p, facts)
         return None
+
+    def _joined(self, phi: int, facts: Facts) -> bool | None:
+        """A predicate is what all that it is joined from are, if they stay what they are."""
+        found: bool | None = None
+        seen = {phi}
+        work = list(self.arguments(phi))
+        while work:
+            value = work.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            truth = facts.get(value)
+            node = self.nodes[value]
+            if truth is None and node[0] == "const":
+                truth = bool(node[1])
+            if truth is None and node[0] == "phi" and (arguments := self.arguments(value)):
+                work += arguments
+                continue
+            if truth is None or found is (not truth) or self.renewed(value):
+                return None
+            found = truth
+        return found
 
     def _ordered(self, node: Node, facts: Facts) -> bool | None:
         """Comparisons of one value with several constants decide each other."""
@@ -838,6 +862,9 @@ class Values:
                 if planes is None or by is None:
                     return None
                 return T.shift_right(planes, by & 0xFFFFFFFF, str(node[2])[1] == "s")
+            if node[1] == "shl" and ".b16" not in node[2]:  # a set of roles: 1 << warp & mask
+                number, planes = self.known(node[3]), self.planes(node[4])
+                return None if number is None or planes is None else T.shifted(number, planes, n)
             if node[1] in ("and", "or", "xor"):
                 left, right = self.planes(node[3]), self.planes(node[4])
                 if left is None or right is None:
@@ -1099,10 +1126,19 @@ class Values:
         self._volatile[value] = result
         return result
 
+    def renewed(self, value: int) -> frozenset[tuple[str, int]]:
+        """Where *value* may change after it was computed: those places of :meth:`volatile` that lie in a loop."""
+        cfg = self.cfg
+        return frozenset(
+            (kind, at)
+            for kind, at in self.volatile(value)
+            if (at if kind == "block" else cfg.block_of[at]) in cfg.in_cycle
+        )
+
     def fragile(self, facts: Facts) -> tuple[tuple[int, frozenset[tuple[str, int]]], ...]:
         """The facts that do not hold for the whole life of a thread, each with where it may change."""
         if facts.fragile is None:
-            facts.fragile = tuple((p, sites) for p in facts if (sites := self.volatile(p)))
+            facts.fragile = tuple((p, sites) for p in facts if (sites := self.renewed(p)))
         return facts.fragile
 
     # ------------------------------------------------------------ induction
