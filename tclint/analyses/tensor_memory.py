@@ -61,7 +61,7 @@ class TensorMemory(Analysis[State]):
         self._ranges: dict[tuple[int, str], Range | None] = {}
         self._same: dict[tuple[int, int], bool] = {}
         self._waited: dict[int, bool] = {}
-        self._pair = {i: self._cta_group(i) for i in (*self.operations, *model.sites("commit", "tcgen05"))}
+        self._pair = {i: self.cta_group(i) for i in (*self.operations, *model.sites("commit", "tcgen05"))}
 
     def _copy(self) -> None:
         """A ``mov`` of a loaded register, packing included, is renaming: a use of the copy is the use."""
@@ -86,7 +86,8 @@ class TensorMemory(Analysis[State]):
                         known |= sites
                         grown = True
 
-    def _cta_group(self, site: int) -> str:
+    def cta_group(self, site: int) -> str:
+        """The ``.cta_group`` of an operation or commit."""
         match = self.model.instruction(site).match
         return match.binding.get("cta_group", "") if match else ""
 

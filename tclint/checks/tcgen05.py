@@ -283,9 +283,12 @@ def _reachable(start: int, neighbours: Callable[[int], list[int]]) -> set[int]:
     return found
 
 
-@check("TC005", needs="tcgen05")
+@check("TC005", "TC008", needs="tcgen05")
 def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
-    """An MMA, copy or shift whose thread ends without ever committing it (9.7.16.6.2.1.1)."""
+    """An MMA, copy or shift whose thread ends without ever committing it (9.7.16.6.2.1.1).
+
+    Where its commit is executed by another thread, that commit is at fault.
+    """
     if not model.sites("issue", "tcgen05") or not model.function.entry:
         return
     tmem, results = model.solved(TensorMemory)
@@ -293,6 +296,10 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for b in model.cfg.order:
         if b in model.cfg.exits or b in model.views.dispatchers:
             open_at_end |= {s for s, status in results.leave(b) if s in tmem.operations and status == ISSUED}
+    elsewhere = _commits_of_others(model, tmem)
+    for commit, sites in elsewhere.items():
+        yield "TC008", _committed_elsewhere(model, tmem, commit, sites)
+    open_at_end -= {site for sites in elsewhere.values() for site in sites}
     found: dict[tuple[int, ...], list[tuple[int, Path]]] = {}
     for site in sorted(open_at_end):
 
@@ -326,6 +333,40 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 help="add tcgen05.commit with the same .cta_group, by the same thread, to the mbarrier that is waited for",
             ),
         )
+
+
+def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list[int]]:
+    """Commits whose threads issue nothing before them, with the operations before them, which are all of other threads."""
+    found = {}
+    for commit in model.sites("commit", "tcgen05"):
+        if not model.views.at(commit).threads:
+            continue
+        pair = tmem.cta_group(commit)
+        others = [site for site in tmem.operations if tmem.cta_group(site) == pair]
+        mine = [site for site in others if not model.views.apart(site, commit)]
+        if any(model.reaches(site, commit, -1) for site in mine):
+            continue
+        before = [site for site in others if site not in mine and model.reaches(site, commit, -1)]
+        if before:
+            found[commit] = sorted(before)
+    return found
+
+
+def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, sites: list[int]) -> Hit:
+    site = max((s for s in sites if s < commit), default=sites[-1])
+    issuer, other = (tmem.role_of(model.views.at(i).threads) for i in (site, commit))
+    name = _name(model, site)
+    return Hit(
+        site=commit,
+        message=f"commits nothing: it tracks only what its own thread has issued, and is executed by {other}, "
+        f"while {name} was issued by {issuer}",
+        steps=(
+            Mark(site, f"{name} starts", role=issuer),
+            Mark(commit, "signals the mbarrier at once", role=other),
+        ),
+        count=len(sites),
+        help="let the thread that issues the operations commit them, under the same predicate",
+    )
 
 
 def _last(model: KernelModel, path: Path) -> int:
