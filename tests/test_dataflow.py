@@ -19,7 +19,7 @@ import tclint.model
 from tclint.analyses.collector import ENTRY, Collector
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, WgmmaGroups
-from tclint.analyses.liveness import LoadLiveness
+from tclint.analyses.liveness import LoadLiveness, ResultLiveness
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.analyses.thread_sync import ThreadSync
 from tclint.cfg import CFG, Edge
@@ -125,6 +125,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     ),
     TensorMemory: _tensor_memory,
     LoadLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
+    ResultLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
     Collector: lambda analysis: st.frozensets(
         st.tuples(
             st.integers(ENTRY, len(MODEL.function.instructions) - 1), st.sampled_from(sorted(analysis.used))

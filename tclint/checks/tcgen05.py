@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tclint.analyses import threads as T
-from tclint.analyses.liveness import LoadLiveness
-from tclint.analyses.tensor_memory import COPIED, ISSUED, State, TensorMemory
+from tclint.analyses.liveness import LoadLiveness, ResultLiveness
+from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, State, TensorMemory
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path, Results
 from tclint.finding import Confidence
@@ -132,6 +132,8 @@ def _nearest(
         if path is None:
             break
         candidate = left.pop(path.end)
+        if (site, USED) in path.state and (site, USED) not in results.before(path.end):
+            continue
         columns = tmem.range(site, "d" if candidate.what == "op" else "taddr")
         if candidate.rule != "TC002" and columns is not None and model.changes(columns.start, path, site):
             continue  # an address that a loop counts on is another one when the path comes round
@@ -157,8 +159,8 @@ def _conflicts(
             continue
         if site in tmem.loads:
             mine = tmem.range(site, "taddr")
-            # An instruction that takes the loaded registers waits for the load by itself.
-            taken = any(site in tmem.filled.get(r, ()) for r in instruction.reads)
+            # An instruction that takes what was loaded, or computed from it, waits for the load by itself.
+            taken = any(site in tmem.derived.get(r, ()) for r in instruction.reads)
             if not taken and any(writes and tmem.meet(mine, r) for r, writes in ranges):
                 message = (
                     "overwrites columns of tensor memory that an earlier tcgen05.ld may still be reading"
@@ -196,8 +198,10 @@ def _signalled(tmem: TensorMemory, state: State, i: int) -> Iterator[tuple[int, 
 
 def _doubtful(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: int, path: Path) -> bool:
     """Whether the finding rests on a guess about what the signal is for, or harms nobody."""
-    if candidate.what == "ld" and ((site, COPIED) in path.state or not _live(model, site, candidate.site)):
-        return True  # the move may have been a use, or nobody will read what it loads
+    if candidate.what == "ld":
+        read = ResultLiveness if (site, USED) in path.state else LoadLiveness
+        if (site, COPIED) in path.state or not _live(model, read, site, candidate.site):
+            return True  # the move may have been a use, or nobody will read what it loads
     if candidate.rule != "TC002":
         return False
     # A barrier that protects something else makes a load late, not wrong; an arrival releases the tensor memory itself.
@@ -209,9 +213,9 @@ def _doubtful(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, sit
     )
 
 
-def _live(model: KernelModel, load: int, at: int) -> bool:
-    """Whether a register that *load* fills is read after *at*."""
-    liveness, results = model.solved(LoadLiveness)
+def _live(model: KernelModel, registers: type[LoadLiveness], load: int, at: int) -> bool:
+    """Whether a register that *load* fills, or one that is computed from these, is read after *at*."""
+    liveness, results = model.solved(registers)
     return bool(results.before(at) & liveness.of_load.get(load, 0))
 
 
