@@ -41,7 +41,7 @@ def unordered_pair(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     tmem, results = model.solved(TensorMemory)
     pairs = _Pairs(model, tmem)
-    found: dict[int, tuple[str, int, int]] = {}
+    found: dict[int, tuple[str, int, Path]] = {}
     for b in model.cfg.order:
         for at, state in results.walk(b):
             if at not in tmem.operations:
@@ -51,9 +51,9 @@ def unordered_pair(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 if why and at not in found:
                     path = _path(model, results, (site, ISSUED), partial(_outstanding, tmem, site), at)
                     if path is not None:
-                        found[at] = (why, site, path.threads)
-    for at, (why, site, threads) in found.items():
-        role = tmem.role_of(threads)
+                        found[at] = (why, site, path)
+    for at, (why, site, path) in found.items():
+        role = tmem.role_of(path.threads)
         yield (
             "TC009",
             Hit(
@@ -64,6 +64,7 @@ def unordered_pair(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     Mark(at, f"{_name(model, at)} is not ordered behind it", role=role),
                 ),
                 help="commit the first to an mbarrier and wait for it before this instruction",
+                confidence=model.confidence(path, site),
             ),
         )
 
