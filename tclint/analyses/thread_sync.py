@@ -55,19 +55,9 @@ class ThreadSync(Analysis[State]):
             return state | {(at,)}
         return state
 
-    def guarded(self, state: State, after: State, at: int) -> State:
-        return self.model.views.guarded(state, after, at)
-
     def edge(self, state: State, edge: Edge) -> State:
-        if not state:
-            return state
-        views = self.model.views
-        if edge.source in views.dispatchers:
-            return frozenset()
-        if edge.predicate < 0:
-            return state
-        gone = views.barred(edge, {site for (site,) in state})
-        return frozenset(f for f in state if f[0] not in gone) if gone else state
+        # Who takes it is left to the search for a path: few facts come to that.
+        return frozenset() if edge.source in self.model.views.dispatchers else state
 
     def mentions(self, state: State, site: int) -> bool:
         return (site,) in state
