@@ -93,6 +93,15 @@ def test_pairs_of_operations(case: str) -> None:
     agrees(text(ORDER[case]), "TC009")
 
 
+def test_a_copy_over_an_operand_is_doubtful() -> None:
+    """Block-scaled loops copy the next scale factors over those that the last multiplication may still read."""
+    copy = COPY.replace("[%r9]", FAR)
+    scaled = "@%p1 tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [%r9], %rd0, %rd1, %r7, [%r10], [%r11], %p0;"
+    (finding,) = by_rule(lint(text(f"{copy}\n{scaled}\n{copy}\n{COMMIT}")), "TC009")
+    assert finding.confidence.label == "low"
+    assert by_rule(lint(text(f"{copy}\n{scaled}\n{COMMIT}\n{wait()}\n{copy}\n{COMMIT}")), "TC009") == []
+
+
 REGISTERS: dict[str, str] = {
     "overwritten": f"{LOAD}\nmov.b32 %r21, 0; // want TC011\n{LD_DONE}\n{USE}",
     "overwritten behind the wait": f"{LOAD}\n{LD_DONE}\nmov.b32 %r21, 0;\n{USE}",

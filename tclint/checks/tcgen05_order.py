@@ -12,9 +12,11 @@ from tclint.analyses.tensor_memory import ISSUED, State, TensorMemory
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import Path, Results
 from tclint.finding import Confidence
-from tclint.ir.nodes import Instruction, registers
+from tclint.ir.nodes import Instruction, Memory, registers
 from tclint.model import KernelModel
 
+_ANTI = "overwrites an operand in tensor memory of"
+"""Not ordered either, but block-scaled loops do it and work."""
 _SHAPE = 0x1F7E0000
 """M and N in an instruction descriptor of any kind (9.7.16.4.2)."""
 
@@ -64,7 +66,7 @@ def unordered_pair(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     Mark(at, f"{_name(model, at)} is not ordered behind it", role=role),
                 ),
                 help="commit the first to an mbarrier and wait for it before this instruction",
-                confidence=model.confidence(path, site),
+                confidence=Confidence.LOW if why == _ANTI else model.confidence(path, site),
             ),
         )
 
@@ -86,6 +88,8 @@ class _Pairs:
         self.kinds = {i: _name(model, i).partition(".")[2] for i in tmem.operations}
         self.opcodes = {i: model.instruction(i).opcode for i in tmem.operations}
         self.shapes = {i: _shape(model, i) for i, kind in self.kinds.items() if kind == "mma"}
+        self.operands = {i: _columns_read(model, i) for i in self.shapes}
+        self.values = model.values
 
     def unordered(self, first: int, then: int) -> str:
         """What *then* does to the tensor memory of *first* without an order between them; empty if nothing."""
@@ -108,11 +112,27 @@ class _Pairs:
         if (kinds[first], kinds[then]) == ("cp", "cp") and self.opcodes[first] != opcode:
             return ""  # another shape or multicast may write other lanes
         if not self._same_columns(first, then):
-            return ""
+            return _ANTI if kinds[then] == "cp" and self._overwritten(first, then) else ""
         return "overwrites the columns of" if kinds[then] == "cp" else "moves the columns of"
+
+    def _overwritten(self, mma: int, copy: int) -> bool:
+        written = self.tmem.range(copy, "d")
+        return written is not None and any(
+            self.values.apart(start, 1, written.start, 1) is False for start in self.operands.get(mma, ())
+        )
 
     def _same_columns(self, first: int, then: int) -> bool:
         return self.tmem.meet(self.tmem.range(first, "d"), self.tmem.range(then, "d"))
+
+
+def _columns_read(model: KernelModel, mma: int) -> list[int]:
+    """Where the operands of an MMA start that lie in tensor memory: A, its metadata, scale factors."""
+    instruction = model.instruction(mma)
+    match = instruction.match
+    assert match is not None
+    places = (match.named.get(name.lstrip("*")) for name in match.form.async_reads)
+    operands = [instruction.operands[at] for at in places if at is not None]
+    return [model.values.operand(o, mma) for o in operands if isinstance(o, Memory)]
 
 
 def _shape(model: KernelModel, mma: int) -> int | None:
