@@ -147,6 +147,14 @@ class Views:
             return False
         return None if view.threads & values.may(p, not truth) else True
 
+    def apart(self, a: int, b: int) -> bool:
+        """Whether no thread can execute both *a* and *b*."""
+        here, there = self.at(a), self.at(b)
+        if not here.threads & there.threads:
+            return True
+        facts = here.lasting(self.values)
+        return any(self.values.decide(p, facts) is (not v) for p, v in there.lasting(self.values).items())
+
     def at(self, site: int) -> View:
         """The view of the threads that execute instruction *site*, its guard held true."""
         if site not in self._views:

@@ -17,12 +17,14 @@ from support import built, kernel, label, lint, model, module
 import tclint.analyses
 import tclint.model
 from tclint.analyses.accumulators import UnwrittenAccumulators
+from tclint.analyses.collector import ENTRY, Collector
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, WgmmaGroups
-from tclint.analyses.liveness import LoadLiveness
+from tclint.analyses.liveness import LoadLiveness, ResultLiveness
 from tclint.analyses.registers import RegisterCounts
 from tclint.analyses.tensor_allocation import TensorAllocation
 from tclint.analyses.tensor_memory import TensorMemory
+from tclint.analyses.thread_sync import ThreadSync
 from tclint.cfg import CFG, Edge
 from tclint.dataflow import Analysis, solve
 from tclint.dataflow import find_path as find_path_of_the_engine
@@ -52,12 +54,15 @@ loop:
     add.f32 %f1, %f1, %f9;
     mov.f32 %f0, %f8;
     wgmma.wait_group.sync.aligned 0;
-    @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;
+    tcgen05.fence::before_thread_sync;
+    @%p1 tcgen05.mma.cta_group::1.kind::f16.collector::a::fill [%r9], %rd0, %rd1, %r7, %p0;
+    @%p1 tcgen05.mma.cta_group::1.kind::f16.collector::a::lastuse [%r9], %rd0, %rd1, %r7, %p0;
     @%p1 tcgen05.cp.cta_group::1.128x256b [%r9], %rd0;
     @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
 wait:
     mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;
     @!%p2 bra wait;
+    @%p0 tcgen05.fence::after_thread_sync;
     tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r4, %r5}, [%r9];
     add.s32 %r6, %r4, %r5;
     tcgen05.wait::ld.sync.aligned;
@@ -132,6 +137,13 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     TensorMemory: _tensor_memory,
     RegisterCounts: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30), st.just(40))),
     LoadLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
+    ResultLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
+    Collector: lambda analysis: st.frozensets(
+        st.tuples(
+            st.integers(ENTRY, len(MODEL.function.instructions) - 1), st.sampled_from(sorted(analysis.used))
+        )
+    ),
+    ThreadSync: lambda analysis: st.frozensets(st.sampled_from(sorted(analysis.waits | analysis.operations))),
 }
 """States of every analysis on ``MODEL``. A new analysis needs an entry."""
 

@@ -14,14 +14,17 @@ from tclint.analyses import threads as T
 from tclint.cfg import Edge
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
+from tclint.isa.table import Match
 from tclint.model import KernelModel
 
-__all__ = ["COPIED", "ISSUED", "Range", "TensorMemory"]
+__all__ = ["COPIED", "ISSUED", "USED", "Range", "TensorMemory"]
 
 ISSUED = 0
 """Nothing has been done about it."""
 COPIED = -1
 """A load whose registers were moved or packed, and not used otherwise: ptxas may have made nothing of the move."""
+USED = -2
+"""A load of whose registers something was computed, in the same block: ptxas may move that behind a signal."""
 State = frozenset[tuple[int, int]]
 """``(site, status)``. The status of an MMA, copy or shift that a commit tracks is that commit's site plus one."""
 
@@ -30,6 +33,19 @@ _COMMITS = 4
 
 _COLUMNS = {".32x32b": 1, ".16x64b": 2, ".16x128b": 4, ".16x256b": 8, ".16x32bx2": 1}
 """Columns that one unit of .num covers (9.7.16.2.3)."""
+
+
+def _computes(match: Match | None) -> bool:
+    """Whether the instruction only makes registers of registers: ptxas moves it behind stores and signals at will."""
+    if match is None:
+        return False
+    form = match.form
+    return not (form.event or form.flow or form.memory or form.async_reads or form.async_writes)
+
+
+def _read(instruction: Instruction) -> list[int]:
+    """The registers that an instruction reads, its guard included."""
+    return [*instruction.reads, instruction.guard] if instruction.guard >= 0 else list(instruction.reads)
 
 
 class Range:
@@ -58,10 +74,12 @@ class TensorMemory(Analysis[State]):
             for register in registers(operand) if operand is not None else ():
                 self.filled.setdefault(register, set()).add(site)
         self._copy()
+        self.derived = self._computed()
+        """Register -> the loads from whose values it is computed, these values included."""
         self._ranges: dict[tuple[int, str], Range | None] = {}
         self._same: dict[tuple[int, int], bool] = {}
         self._waited: dict[int, bool] = {}
-        self._pair = {i: self._cta_group(i) for i in (*self.operations, *model.sites("commit", "tcgen05"))}
+        self._pair = {i: self.cta_group(i) for i in (*self.operations, *model.sites("commit", "tcgen05"))}
 
     def _copy(self) -> None:
         """A ``mov`` of a loaded register, packing included, is renaming: a use of the copy is the use."""
@@ -86,7 +104,20 @@ class TensorMemory(Analysis[State]):
                         known |= sites
                         grown = True
 
-    def _cta_group(self, site: int) -> str:
+    def _computed(self) -> dict[int, set[int]]:
+        """In one pass, for a value that was computed in another block no longer counts."""
+        derived = {register: set(sites) for register, sites in self.filled.items()}
+        for instruction in self.model.function.instructions if derived else ():
+            taken = [derived[r] for r in instruction.reads if r in derived]
+            if instruction.guard in derived:
+                taken.append(derived[instruction.guard])
+            if taken and _computes(instruction.match):
+                for register in instruction.writes:
+                    derived.setdefault(register, set()).update(*taken)
+        return derived
+
+    def cta_group(self, site: int) -> str:
+        """The ``.cta_group`` of an operation or commit."""
         match = self.model.instruction(site).match
         return match.binding.get("cta_group", "") if match else ""
 
@@ -109,24 +140,20 @@ class TensorMemory(Analysis[State]):
                 "mbarrier-wait", "barrier-sync", "barrier-wait", "mbarrier-arrive", "barrier-arrive", "tmem-dealloc",
             ):  # fmt: skip
                 return True
-        filled = self.filled
-        if filled:
-            for register in instruction.reads:
-                if register in filled:
-                    return True
-            if instruction.guard in filled:
-                return True
+        derived = self.derived
+        if not derived:
+            return False
+        touched = [r for r in instruction.reads if r in derived]
+        if touched or instruction.guard in derived:
+            return not _computes(match) or any(r in self.filled for r in touched)
         return False
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if state and self.filled and instruction.group != "tcgen05.ld":
-            touched = {s for r in instruction.reads for s in self.filled.get(r, ())}
+            touched = {s for r in _read(instruction) for s in self.derived.get(r, ())}
             if touched:
                 # A use waits for the load in hardware; what the ISA says of it is one note (9.7.16.6.4.5).
-                ended = {f for f in state if f[0] in touched}
-                state -= ended
-                if instruction.opcode.startswith("mov."):
-                    state |= {(s, COPIED) for s, _ in ended}
+                state = self._taken(state, touched, instruction)
         event, group = instruction.event, instruction.group
         if event == "issue" and group in ("tcgen05", "tcgen05.ld", "tcgen05.st"):
             return frozenset(f for f in state if f[0] != at or group == "tcgen05") | {(at, ISSUED)}
@@ -154,6 +181,14 @@ class TensorMemory(Analysis[State]):
             )
         return state
 
+    def _taken(self, state: State, touched: set[int], instruction: Instruction) -> State:
+        """*state* after an instruction that takes what the loads *touched* have loaded, or what was computed from it."""
+        if _computes(instruction.match):
+            touched = {s for r in instruction.reads for s in self.filled.get(r, ())}
+            status = COPIED if instruction.opcode.startswith("mov.") else USED
+            return frozenset((s, min(before, status)) if s in touched else (s, before) for s, before in state)
+        return frozenset(f for f in state if f[0] not in touched)
+
     def _observes(self, wait: int, commit: int) -> bool:
         """Whether the wait may be for the mbarrier that the commit signals."""
         key = (wait, commit)
@@ -178,9 +213,15 @@ class TensorMemory(Analysis[State]):
         return self._waited[commit]
 
     def guarded(self, state: State, after: State, at: int) -> State:
-        return self.model.views.guarded(state, after, at)
+        # Whether it executes or not, its guard must be known.
+        instruction = self.model.instruction(at)
+        known = () if _computes(instruction.match) else self.derived.get(instruction.guard, ())
+        before = frozenset(f for f in state if f[0] not in known) if known else state
+        return self.model.views.guarded(before, after, at)
 
     def edge(self, state: State, edge: Edge) -> State:
+        # What was computed in a block is known where it ends.
+        state = frozenset(f for f in state if f[1] != USED)
         if not state:
             return state
         views = self.model.views

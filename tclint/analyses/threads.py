@@ -181,3 +181,13 @@ def _ranges(numbers: list[int]) -> str:
         else:
             runs.append([n, n])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def at_most_one_lane(taken: int) -> bool:
+    """Whether *taken* has no more than one thread of any warp."""
+    while taken:
+        warp = taken & 0xFFFFFFFF
+        if warp & (warp - 1):
+            return False
+        taken >>= 32
+    return True

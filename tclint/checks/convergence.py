@@ -225,7 +225,7 @@ class _Judge:
             if whole_warps:
                 rule, verb = "CV004", "take"
             else:
-                rule, verb = ("CV002", "takes") if _at_most_one_lane(taken) else ("CV001", "take")
+                rule, verb = ("CV002", "takes") if T.at_most_one_lane(taken) else ("CV001", "take")
             return _Verdict(
                 rule, f"only {T.describe(taken, values.threads)} {verb} it", group, Confidence.HIGH
             )
@@ -277,7 +277,7 @@ class _Judge:
         if node[0] == "logic" and node[1] == "and":
             for part in node[2:4]:
                 mask = values.mask(part)
-                if mask is not None and _at_most_one_lane(mask):
+                if mask is not None and T.at_most_one_lane(mask):
                     return f"at most {T.describe(mask, values.threads)} takes it"
                 inner = self._single_lane_part(part)
                 if inner:
@@ -310,12 +310,3 @@ class _Judge:
                     return None  # they meet a barrier of their own
             work.extend(e.target for e in cfg.successors[b])
         return _Verdict("CV001", f"only {T.describe(taken, values.threads)} take it", "CTA", Confidence.HIGH)
-
-
-def _at_most_one_lane(taken: int) -> bool:
-    while taken:
-        warp = taken & 0xFFFFFFFF
-        if warp & (warp - 1):
-            return False
-        taken >>= 32
-    return True
