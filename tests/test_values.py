@@ -762,6 +762,45 @@ def test_known_bits_of_a_descriptor_that_a_loop_moves_on() -> None:
     assert zeros & ones == 0
 
 
+@pytest.mark.parametrize(
+    ("next_number", "bounds"),
+    [
+        ("add.u32 %r4, %r3, 1; setp.eq.u32 %p1, %r4, 4; selp.b32 %r3, 0, %r4, %p1;", (0, 3)),
+        ("add.u32 %r4, %r3, 1; setp.lt.s32 %p1, %r4, 4; selp.b32 %r3, %r4, 0, %p1;", (0, 3)),
+        ("add.u32 %r4, %r3, 1; setp.ne.u32 %p1, %r4, 4; selp.b32 %r3, %r4, 0, %p1;", (0, 3)),
+        ("setp.eq.u32 %p1, %r3, 3; add.u32 %r4, %r3, 1; selp.b32 %r3, 0, %r4, %p1;", (0, 3)),
+        ("add.u32 %r4, %r3, 1; setp.eq.u32 %p1, %r4, %r1; selp.b32 %r3, 0, %r4, %p1;", None),
+        ("add.u32 %r4, %r3, 2; setp.eq.u32 %p1, %r4, 5; selp.b32 %r3, 0, %r4, %p1;", None),
+        ("add.u32 %r4, %r3, 1; setp.eq.u32 %p1, %r1, 4; selp.b32 %r3, 0, %r4, %p1;", None),
+        ("add.u32 %r3, %r3, 1;", None),
+        ("xor.b32 %r3, %r3, 1;", None),
+        ("and.b32 %r3, %r1, 7;", (0, 7)),
+        ("setp.eq.u32 %p1, %r1, 4; selp.b32 %r3, 9, %r3, %p1;", (0, 9)),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_bounds_of_what_a_loop_carries(
+    next_number: str, bounds: tuple[int, int] | None, nested: bool
+) -> None:
+    """The stage of a ring goes on from where it was when the outer loop comes round again."""
+    m = of(
+        f"""
+        ld.param.u32 %r1, [n];
+        mov.b32 %r3, 0;
+        outer: mov.b32 %r9, 0;
+        inner: mov.b32 %r5, %r3;
+        {next_number}
+        add.u32 %r9, %r9, 1;
+        setp.lt.u32 %p2, %r9, %r1;
+        @%p2 bra inner;
+        setp.ne.u32 %p3, %r9, 7;
+        {"@%p3 bra outer;" if nested else ""}
+        """,
+        parameters=".param .u32 n",
+    )
+    assert m.values.interval(value(m, "%r5")) == bounds
+
+
 def test_known_bits_tell_addresses_apart() -> None:
     """Rings of 16-byte slots: the barrier at 8 of one slot is never the one at 0 of another."""
     m = of(

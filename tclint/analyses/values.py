@@ -44,6 +44,9 @@ Node = tuple[Any, ...]
 Bits = tuple[int, int]
 """Bits known to be 0 and bits known to be 1; a bit in both is of a number that is not computed yet."""
 _BITWISE = frozenset(("op", "sum", "select", "pack", "part", "broadcast"))
+Interval = tuple[int, int]
+_CARRIED = 24
+"""Phis that a value may be carried through for its bounds to be looked for."""
 _ROUNDS = 4
 """Rounds after which bits that still change in a loop count as unknown."""
 _DEEP = 120
@@ -151,6 +154,8 @@ class Values:
         self._masks: dict[int, int | None] = {}
         self._levels: dict[int, Level] = {}
         self._bits: dict[int, Bits] = {}
+        self._intervals: dict[int, Interval | None] = {}
+        self._guess: dict[int, Interval] = {}  # bounds that are being tried
         self._volatile: dict[int, frozenset[tuple[str, int]]] = {}
         self._depth = 0
         self._open: set[int] = set()  # stand-ins for definitions that are being computed
@@ -1229,7 +1234,7 @@ class Values:
 
     # ------------------------------------------------------------ bits and ranges
 
-    def interval(self, value: int, depth: int = 0) -> tuple[int, int] | None:
+    def interval(self, value: int, depth: int = 0) -> Interval | None:
         """Bounds of *value* as a signed number, when both are known."""
         value = self.find(value)
         node = self.nodes[value]
@@ -1256,19 +1261,13 @@ class Values:
             return inner[0] >> by, inner[1] >> by
         if kind == "broadcast":
             return self.interval(node[1], depth + 1)
-        if kind in ("select", "phi"):
-            parts = node[2:4] if kind == "select" else self.arguments(value)
-            if kind == "phi":
-                ring = self.induction(value)
-                start = self.known(ring[0]) if ring else None
-                # Beyond its end it would never wrap.
-                if ring and ring[1] == 1 and ring[2] is not None and start is not None and start < ring[2]:
-                    return min(0, start), ring[2] - 1
+        if kind == "select":
+            chosen = [self._arm(node, truth, depth) for truth in (True, False)]
+            if None in chosen:
                 return None
-            bounds = [self.interval(p, depth + 1) for p in parts]
-            if None in bounds:
-                return None
-            return min(b[0] for b in bounds if b), max(b[1] for b in bounds if b)
+            return min(b[0] for b in chosen if b), max(b[1] for b in chosen if b)
+        if kind == "phi":
+            return self._phi_interval(value)
         if kind == "sum":
             low = high = node[2]
             for term, factor in node[1]:
@@ -1279,6 +1278,84 @@ class Values:
                 low, high = low + min(ends), high + max(ends)
             return low, high
         return None
+
+    def _arm(self, node: Node, truth: bool, depth: int) -> Interval | None:
+        """Bounds of what a select gives where its condition is *truth*."""
+        arm = node[2] if truth else node[3]
+        tested = self._bounded(node, truth)
+        bounds = self.interval(tested[0], depth + 1) if tested is not None else None
+        if tested is None or bounds is None:
+            return self.interval(arm, depth + 1)
+        _, relation, limit, offset = tested
+        low, high = bounds
+        if relation == "eq":
+            low, high = low + (low == limit), high - (high == limit)
+        else:
+            high = min(high, limit - 1) if low >= 0 else high
+        return (low + offset, high + offset) if low <= high else (bounds[0] + offset, bounds[1] + offset)
+
+    def _bounded(self, node: Node, truth: bool) -> tuple[int, str, int, int] | None:
+        """``(x, relation, limit, offset)`` when an arm of a select is x + offset, and x is tested there.
+
+        The relation is ``eq``: x is not the limit, or ``lt``: x is less.
+        """
+        test, arm = self.node(node[1]), node[2] if truth else node[3]
+        number = self.known(test[3]) if test[0] == "compare" else None
+        if number is None or (test[1] == "eq") is truth:
+            return None
+        (tested, shift), (terms, offset) = self.linear(test[2]), self.linear(arm)
+        if len(terms) != 1 or terms != tested or terms[0][1] != 1:
+            return None
+        return terms[0][0], test[1], number - shift, offset
+
+    def _phi_interval(self, value: int) -> Interval | None:
+        """Bounds of what a loop carries: what its constants and tests suggest, if no way round it leads out of that."""
+        if self._guess:
+            return self._guess.get(value)
+        if value not in self._intervals:
+            self._intervals[value] = None
+            phis, numbers = self._carried(value)
+            if numbers:
+                guess = min(numbers), max(numbers)
+                self._guess = dict.fromkeys(phis, guess)
+                brought = [self.interval(a, 1) for phi in phis for a in self.arguments(phi)]
+                self._guess = {}
+                if all(b is not None and guess[0] <= b[0] and b[1] <= guess[1] for b in brought):
+                    self._intervals.update(dict.fromkeys(phis, guess))
+        return self._intervals[value]
+
+    def _carried(self, value: int) -> tuple[set[int], set[int]]:
+        """The phis that *value* is carried through, and the numbers that may bound it; no numbers: too many, or one unknown."""
+        phis: set[int] = set()
+        numbers: set[int] = set()
+        work, seen = [value], {value}
+        while work:
+            v = work.pop()
+            node = self.nodes[v]
+            inner: tuple[int, ...] = ()
+            if node[0] == "const":
+                numbers.add(node[1])
+            elif node[0] == "phi":
+                phis.add(v)
+                inner = self.arguments(v)
+                if not inner or len(phis) > _CARRIED:
+                    return set(), set()
+            elif node[0] == "select":
+                inner = node[2:4]
+                for truth in (True, False):
+                    tested = self._bounded(node, truth)
+                    if tested is not None:
+                        _, relation, limit, offset = tested
+                        numbers.add(limit if relation == "eq" else limit - 1 + offset)
+            elif node[0] == "sum":
+                inner = tuple(t for t, _ in node[1]) if len(node[1]) == 1 else ()
+            elif node[0] == "op":
+                numbers.update(self.interval(v, 1) or ())
+            for x in map(self.find, inner):
+                if x not in seen:
+                    seen.add(x)
+                    work.append(x)
+        return phis, numbers
 
     def known_bits(self, value: int) -> Bits:
         """The bits of *value* known to be 0, and those known to be 1, of its low 64.
