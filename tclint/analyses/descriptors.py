@@ -130,6 +130,7 @@ INSTRUCTION: Mapping[str, Mapping[str, Field]] = {
     ".kind::i8": _table(
         *_DENSE_OR_SPARSE,
         *_types((0, 1), 2),
+        _field("saturation", 3, 3),
         _field("negation of A", 13, 13, 0),
         _field("negation of B", 14, 14, 0),
     ),

@@ -62,6 +62,10 @@ class Place(NamedTuple):
     distance: int
     size: int
     """Columns of the allocation, or of all of tensor memory."""
+    column: int
+    """The least column, counted from the base."""
+    lane: int
+    """The least lane."""
 
 
 class TensorMemory(Analysis[State]):
@@ -252,12 +256,9 @@ class TensorMemory(Analysis[State]):
         operand: Operand | None = instruction.role(role)
         if operand is None or (role == "a" and not isinstance(operand, Memory)):
             return None
-        values = model.values
-        terms, constant = values.linear(values.operand(operand, site))
-        # What reaches only the upper half of an address selects lanes (9.7.16.1.1).
-        columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
-        start = values.total(columns, constant & 0xFFFF)
-        return Range(start, self._width(site, role), constant >> 16)
+        address = model.values.operand(operand, site)
+        _, constant = model.values.linear(address)
+        return Range(self._columns(address), self._width(site, role), constant >> 16)
 
     def _width(self, site: int, role: str) -> int:
         """How many columns *role* covers at least."""
@@ -295,13 +296,23 @@ class TensorMemory(Analysis[State]):
         values = self.model.values
         terms, constant = values.linear(address)
         bases = [t for t, f in terms if f == 1 and values.node(t)[0] == "allocated"]
-        if not bases:
-            return Place(None, address, _ALL) if not terms else None
-        if len(bases) > 1:
+        if len(bases) > 1 or (terms and not bases):
             return None
-        word = values.find(values.node(bases[0])[1])
-        distance = values.total(tuple(term for term in terms if term[0] != bases[0]), constant)
-        return Place(word, distance, self._sizes.get(word, _ALL))
+        distance = values.total(tuple(term for term in terms if term[0] not in bases), constant)
+        word = values.find(values.node(bases[0])[1]) if bases else None
+        size = _ALL if word is None else self._sizes.get(word, _ALL)
+        start = self._columns(distance)
+        column, bounds = values.known_bits(start)[1] & 0xFFFF, values.interval(start)
+        if bounds is not None and bounds[0] >= 0 and bounds[1] < 1 << 16:
+            column = max(column, bounds[0])
+        return Place(word, distance, size, column, values.known_bits(distance)[1] >> 16 & 0xFFFF)
+
+    def _columns(self, address: int) -> int:
+        """*address* without its lanes: what reaches only the upper half selects these (9.7.16.1.1)."""
+        values = self.model.values
+        terms, constant = values.linear(address)
+        columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
+        return values.total(columns, constant & 0xFFFF)
 
     def meet(self, a: Range | None, b: Range | None) -> bool:
         """Whether two ranges provably share a column (and start in the same lane)."""

@@ -85,7 +85,7 @@ def descriptors(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 def _shared_reasons(
     model: KernelModel, shared: Bits, form: Form | None, idesc: Bits | None, name: str
 ) -> Iterator[str]:
-    for field in SHARED.values():
+    for field in _FIXED:
         if field.wrong(shared):
             yield _reason(field, shared)
     swizzle = SHARED["swizzling mode"].read(shared)
@@ -102,6 +102,7 @@ def _shared_reasons(
             yield f"a transposed {name} of {form.kind} {only} 128-byte swizzling with atoms of 32 bytes (1), and the mode is {swizzle}"
 
 
+_FIXED = tuple(field for field in SHARED.values() if field.allowed is not None)
 _WITHOUT_ABSOLUTE = frozenset((100, 101, 110))
 """Targets without the absolute leading dimension, which sm_103a brought (9.7.16.4.1.1)."""
 
@@ -171,23 +172,20 @@ def bounds(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             place = tmem.relative(model.values.operand(operand, site)) if columns is not None else None
             if columns is None or place is None:
                 continue
-            bits = model.values.known_bits(place.distance)
-            if role == "d" and _is_shift(model.instruction(site)) and bits[1] >> 16 & 31:
-                message = (
-                    f"tcgen05.shift from lane {bits[1] >> 16 & 0xFFFF}: its lane must be a multiple of 32"
-                )
+            if role == "d" and _is_shift(model.instruction(site)) and place.lane % 32:
+                message = f"tcgen05.shift from lane {place.lane}: its lane must be a multiple of 32"
                 faults.add("TC020", site, operand, message, "start at lane 0, 32, 64 or 96")
             else:
-                outside = _outside(columns.columns, place, bits)
+                outside = _outside(columns.columns, place)
                 if outside:
                     message = f"{name_of(model, site)} {outside}"
                     faults.add("TC017", site, operand, message, _REMEDY_17)
     yield from faults.hits()
 
 
-def _outside(width: int, place: Place, bits: Bits) -> str:
-    """What of *width* columns lies outside the allocation at any address with these bits."""
-    column, lane = bits[1] & 0xFFFF, bits[1] >> 16 & 0xFFFF
+def _outside(width: int, place: Place) -> str:
+    """What of *width* columns lies outside the allocation wherever the address may point."""
+    column, lane = place.column, place.lane
     if lane >> 15 and place.base is not None:
         return "uses columns before the start of the allocation"
     if lane >= LANES:
@@ -245,18 +243,25 @@ def lane_window(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     tmem, _ = model.solved(TensorMemory)
     faults = Faults(model)
     for site in sorted(sites):
-        operand = model.instruction(site).role("taddr")
+        operand, threads = model.instruction(site).role("taddr"), model.views.at(site).threads
         place = tmem.relative(model.values.operand(operand, site))
         lanes = _lanes(model, place.distance) if place is not None else None
-        foreign = _foreign(lanes, model.views.at(site).threads) if lanes is not None else None
+        foreign = _foreign(lanes, threads) if lanes is not None else None
         if foreign is None:
             continue
         warp, lane = foreign
-        first = warp % 4 * 32
-        message = f"{name_of(model, site)} of warp {warp} at lane {lane}: this warp reaches lanes {first} to {first + 31} only"
+        own = warp % 4 * 32
         # Of an address without a warp the hardware takes the warp's own lanes, and there is code that counts on it.
-        doubtful = Confidence.LOW if lane < 32 else None
-        faults.add("TC023", site, operand, message, "add (warp index % 4) << 21 to the address", doubtful)
+        # Without .reqntid nobody knows how many warps there are, but the first one that may come.
+        absent = model.function.threads is None and threads & (1 << 32 * warp) - 1
+        faults.add(
+            "TC023",
+            site,
+            operand,
+            f"{name_of(model, site)} of warp {warp} at lane {lane}: this warp reaches lanes {own} to {own + 31} only",
+            "add (warp index % 4) << 21 to the address",
+            Confidence.LOW if lane < 32 or absent else None,
+        )
     yield from faults.hits()
 
 
@@ -273,7 +278,7 @@ def _lanes(model: KernelModel, distance: int) -> T.Planes | None:
                 return None
             lanes.append((term, factor))
     planes = values.planes(values.total(tuple(lanes), constant))
-    return None if planes is None else planes[16:23]
+    return None if planes is None else planes[16:]
 
 
 def _foreign(lanes: T.Planes, threads: int) -> tuple[int, int] | None:
