@@ -626,7 +626,13 @@ class Values:
         if node[0] == "const":
             return (), node[1]
         if node[0] == "sum":
-            return node[1], node[2]
+            terms: tuple[tuple[int, int], ...] = node[1]
+            if any(term in self._alias for term, _ in terms):
+                total: dict[int, int] = {}
+                for term, factor in terms:
+                    total[self.find(term)] = total.get(self.find(term), 0) + factor
+                terms = tuple(sorted((t, f) for t, f in total.items() if f))
+            return terms, node[2]
         if not exact and node[:2] == ("op", "mask") and node[3] == _SHORT:
             return self._terms(node[2])  # an address or a small index stays what it is when it is widened
         return ((self.find(value), 1),), 0
