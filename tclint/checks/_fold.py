@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple
 
 from tclint.checks import Hit, Mark
 from tclint.finding import Confidence
@@ -17,12 +18,19 @@ def name_of(model: KernelModel, site: int) -> str:
     return ".".join(model.instruction(site).opcode.split(".")[:2])
 
 
+class _Fault(NamedTuple):
+    site: int
+    operand: Operand | None
+    message: str
+    remedy: str
+
+
 class Faults:
-    """Faults in operands of one kernel; equal ones are counted."""
+    """Faults in operands of one kernel; those of one cause are counted, and the first is shown."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._found: dict[tuple[str, str, str, Confidence | None], list[tuple[int, Operand | None]]] = {}
+        self._found: dict[tuple[str, Hashable, Confidence | None], list[_Fault]] = {}
 
     def add(
         self,
@@ -31,21 +39,27 @@ class Faults:
         operand: Operand | None,
         message: str,
         remedy: str,
+        *,
         confidence: Confidence | None = None,
+        cause: Hashable = None,
     ) -> None:
-        """The instruction at *site* has a fault in *operand*."""
-        self._found.setdefault((rule, message, remedy, confidence), []).append((site, operand))
+        """The instruction at *site* has a fault in *operand*; without a *cause*, the message is that."""
+        key = rule, cause or message, confidence
+        self._found.setdefault(key, []).append(_Fault(site, operand, message, remedy))
 
     def hits(self) -> Iterator[tuple[str, Hit]]:
-        """What was found, the first place of each fault shown."""
-        for (rule, message, remedy, confidence), places in self._found.items():
-            site, operand = places[0]
+        """What was found."""
+        for (rule, _, confidence), faults in self._found.items():
+            first = min(faults, key=lambda fault: fault.site)
             hit = Hit(
-                site=site,
-                message=message,
-                steps=(*self._made(operand), Mark(site, f"{name_of(self.model, site)} takes it")),
-                count=len({at for at, _ in places}),
-                help=remedy,
+                site=first.site,
+                message=first.message,
+                steps=(
+                    *self._made(first.operand),
+                    Mark(first.site, f"{name_of(self.model, first.site)} takes it"),
+                ),
+                count=len({fault.site for fault in faults}),
+                help=first.remedy,
                 confidence=confidence,
             )
             yield rule, hit

@@ -179,7 +179,7 @@ def bounds(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 outside = _outside(columns.columns, place)
                 if outside:
                     message = f"{name_of(model, site)} {outside}"
-                    faults.add("TC017", site, operand, message, _REMEDY_17)
+                    faults.add("TC017", site, operand, message, _REMEDY_17, cause=(place.base, place.size))
     yield from faults.hits()
 
 
@@ -220,7 +220,7 @@ def divergent_address(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             continue
         message = f"the address of {name_of(model, site)} differs between the threads of a warp, which must agree on it"
         remedy = "leave the lane out of the address: it names the first lane of the warp, and each thread gets its own"
-        faults.add("TC022", site, operand, message, remedy)
+        faults.add("TC022", site, operand, message, remedy, cause="the address")
     yield from faults.hits()
 
 
@@ -260,7 +260,8 @@ def lane_window(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             operand,
             f"{name_of(model, site)} of warp {warp} at lane {lane}: this warp reaches lanes {own} to {own + 31} only",
             "add (warp index % 4) << 21 to the address",
-            Confidence.LOW if lane < 32 or absent else None,
+            confidence=Confidence.LOW if lane < 32 or absent else None,
+            cause="the lane",
         )
     yield from faults.hits()
 
