@@ -671,6 +671,27 @@ def test_values_of_the_thread_index_agree_with_running_every_thread(
             assert exact is Level.DIVERGENT, name
 
 
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        ("setp.eq.s64 %p1, %rd1, 5;", "setp.eq.s32 %p2, %r1, 5;"),
+        ("setp.lt.s64 %p1, %rd1, 5;", "setp.lt.u32 %p2, %r1, 5;"),
+        ("setp.gt.u64 %p1, %rd1, 5;", "setp.gt.u32 %p2, %r1, 5;"),
+    ],
+)
+def test_a_widened_number_is_compared_as_what_it_was(wide: str, narrow: str) -> None:
+    assert same(f"ld.param.u32 %r1, [number]; cvt.u64.u32 %rd1, %r1; {wide} {narrow}", "%p1", "%p2")
+
+
+def test_a_register_that_is_taken_apart_and_put_together_again_is_the_same() -> None:
+    assert same(
+        "ld.param.u64 %rd1, [pointer]; add.s64 %rd2, %rd1, 8; mov.b64 {%r1, %r2}, %rd2; mov.b64 %rd3, {%r1, %r2};",
+        "%rd2",
+        "%rd3",
+    )
+    assert same("ld.param.u32 %r1, [number]; mov.b64 %rd1, {%r1, %r1}; mov.b64 {_, %r2}, %rd1;", "%r1", "%r2")
+
+
 def test_a_number_of_32_bits_says_nothing_of_the_sign_of_64() -> None:
     m = of(
         "ld.param.u32 %r1, [number]; cvt.u64.u32 %rd1, %r1; setp.lt.s32 %p1, %r1, 0; setp.lt.s64 %p2, %rd1, 0;"

@@ -472,6 +472,8 @@ class Values:
             return True
         if node[0] == "sum":
             return all(self._same_in_warp(t) for t, _ in node[1])
+        if self._is_widened(node):
+            return self._same_in_warp(node[2])
         planes = self.planes(value)
         return planes is not None and self._plane_level(planes) <= Level.WARP
 
@@ -523,6 +525,10 @@ class Values:
             node[0] == "op" and node[1] == "mask" and node[3] <= _SHORT
         )
         return value if short else self._masked(value, (1 << width) - 1, 64)
+
+    def _is_widened(self, node: Node) -> bool:
+        """Whether *node* is nothing but a number of 32 bits with zeros above."""
+        return node[:2] == ("op", "mask") and node[3] == _SHORT
 
     def _apply(self, name: str, type_name: str, modifiers: tuple[str, ...], a: list[int]) -> int | None:
         """*name* over argument values, simplified; None when it stays an opaque operation."""
@@ -633,7 +639,7 @@ class Values:
                     total[self.find(term)] = total.get(self.find(term), 0) + factor
                 terms = tuple(sorted((t, f) for t, f in total.items() if f))
             return terms, node[2]
-        if not exact and node[:2] == ("op", "mask") and node[3] == _SHORT:
+        if not exact and self._is_widened(node):
             return self._terms(node[2])  # an address or a small index stays what it is when it is widened
         return ((self.find(value), 1),), 0
 
@@ -758,6 +764,8 @@ class Values:
             return self.constant(int(x == y if relation == "eq" else x < y))
         if a == b:
             return self.constant(int(relation == "eq"))
+        if y is not None and 0 <= y <= _SHORT and self._is_widened(self.node(a)):
+            return self.compare(relation, self.node(a)[2], b, False, 32)
         if relation == "eq":
             if x is not None:
                 a, b, x, y = b, a, y, x
@@ -1082,7 +1090,7 @@ class Values:
             if worst < Level.DIVERGENT:
                 return worst
             # One divergent term in a sum of uniform ones stays divergent; elsewhere it may be masked out.
-            if kind in ("sum", "not"):
+            if kind in ("sum", "not") or self._is_widened(node):
                 return (
                     Level.DIVERGENT
                     if sorted(levels)[:-1] == [] or max(sorted(levels)[:-1]) <= Level.WARP
@@ -1372,12 +1380,12 @@ class Values:
         value = self.find(value)
         if value not in self._bits:
             assumed: dict[int, Bits] = {}
-            for rounds in range(_DEEP):
+            settled, rounds = False, 0
+            while not settled:
                 before, memo = dict(assumed), dict[int, Bits]()
-                self._bits[value] = self._bits_of(value, memo, assumed, rounds > _ROUNDS, 0)
-                if before == assumed:
-                    self._bits.update(memo)
-                    break
+                self._bits_of(value, memo, assumed, rounds > _ROUNDS, 0)
+                settled, rounds = before == assumed, rounds + 1
+            self._bits.update(memo)
         zeros, ones = self._bits[value]
         return (0, 0) if zeros & ones else (zeros, ones)
 
@@ -1385,9 +1393,7 @@ class Values:
         self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], hurry: bool, depth: int
     ) -> Bits:
         value = self.find(value)
-        found = self._bits.get(value) if depth else None
-        if found is None:
-            found = memo.get(value)
+        found = self._bits.get(value, memo.get(value))
         if found is not None:
             return found
         if depth > _DEEP // 2:
@@ -1478,7 +1484,7 @@ class Values:
                 z, o = ((1 << unit) - 1 | -1 << min(top, 64)) & _EVERY, 0
             zeros, ones = _added(zeros, ones, z, o)
         exact &= most < 1 << 31
-        return _narrow(zeros, ones, True) if exact or self._wide(value) else _low(zeros, ones)
+        return (zeros, ones) if exact or self._wide(value) else _low(zeros, ones)
 
     def _wide(self, value: int, depth: int = 0) -> bool:
         """Whether *value* is sure to have been computed in 64 bits."""
