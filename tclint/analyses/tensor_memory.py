@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
+from typing import NamedTuple
 
 from tclint.analyses import threads as T
+from tclint.analyses.descriptors import Form, shape
 from tclint.cfg import Edge
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
 from tclint.isa.table import Match
 from tclint.model import KernelModel
 
-__all__ = ["COPIED", "ISSUED", "USED", "Range", "TensorMemory"]
+__all__ = ["COPIED", "ISSUED", "LANES", "USED", "Place", "Range", "TensorMemory"]
 
 ISSUED = 0
 """Nothing has been done about it."""
@@ -28,11 +30,20 @@ USED = -2
 State = frozenset[tuple[int, int]]
 """``(site, status)``. The status of an MMA, copy or shift that a commit tracks is that commit's site plus one."""
 
+_A_COLUMNS = 8
+"""Columns of A in tensor memory: K elements are 32 bytes (9.7.16.2.1)."""
+
 _COMMITS = 4
 """Commits that an operation is followed through."""
 
-_COLUMNS = {".32x32b": 1, ".16x64b": 2, ".16x128b": 4, ".16x256b": 8, ".16x32bx2": 1}
-"""Columns that one unit of .num covers (9.7.16.2.3)."""
+LANES, _ALL = 128, 512
+"""Lanes and columns of tensor memory (9.7.16.1)."""
+
+_COLUMNS = {
+    ".32x32b": 1, ".16x64b": 2, ".16x128b": 4, ".16x256b": 8, ".16x32bx2": 1,
+    ".128x256b": 8, ".4x256b": 8, ".128x128b": 4, ".64x128b": 4, ".32x128b": 4,
+}  # fmt: skip
+"""Columns that the shape covers, of ld and st one unit of .num (9.7.16.2.3)."""
 
 
 def _computes(match: Match | None) -> bool:
@@ -57,6 +68,20 @@ class Range:
         self.start = start
         self.columns = columns
         self.lanes = lanes
+
+
+class Place(NamedTuple):
+    """An address of tensor memory, relative to an allocation."""
+
+    base: int | None
+    """The shared word that holds the address of the allocation; None for a constant address."""
+    distance: int
+    size: int
+    """Columns of the allocation, or of all of tensor memory."""
+    column: int
+    """The least column, counted from the base."""
+    lane: int
+    """The least lane."""
 
 
 class TensorMemory(Analysis[State]):
@@ -272,21 +297,63 @@ class TensorMemory(Analysis[State]):
         operand: Operand | None = instruction.role(role)
         if operand is None or (role == "a" and not isinstance(operand, Memory)):
             return None
-        values = model.values
-        terms, constant = values.linear(values.operand(operand, site))
-        # What reaches only the upper half of an address selects lanes (9.7.16.1.1).
-        columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
-        start = values.total(columns, constant & 0xFFFF)
-        width = 1
-        match = instruction.match
-        if match is not None and instruction.group in ("tcgen05.ld", "tcgen05.st"):
-            shape, num = match.binding.get("shape", ""), match.number("num")
-            width = _COLUMNS.get(shape, 1) * (num or 1)
-        elif instruction.event == "tmem-dealloc":
+        address = model.values.operand(operand, site)
+        _, constant = model.values.linear(address)
+        return Range(self._columns(address), self._width(site, role), constant >> 16)
+
+    def _width(self, site: int, role: str) -> int:
+        """How many columns *role* covers at least."""
+        instruction, values = self.model.instruction(site), self.model.values
+        match, idesc = instruction.match, self.model.value(site, "idesc")
+        if match is not None and idesc is not None:
+            form = Form.of(match)
+            if role == "a":
+                return 1 if form.weights else _A_COLUMNS
+            found = shape(form, values.known_bits(idesc))
+            return found.columns(form) if found is not None else 1
+        if match is not None and "shape" in match.binding:
+            # Two elements of 16 bits from adjacent columns share a register.
+            packed = 1 + any(m in match.modifiers for m in (".pack::16b", ".unpack::16b"))
+            return _COLUMNS[match.binding["shape"]] * (match.number("num") or 1) * packed
+        if instruction.event == "tmem-dealloc":
             count = instruction.role("columns")
-            known = values.known(values.operand(count, site)) if count is not None else None
-            width = known or 1
-        return Range(start, width, constant >> 16)
+            return (values.known(values.operand(count, site)) if count is not None else None) or 1
+        return 1
+
+    @cached_property
+    def _sizes(self) -> dict[int, int]:
+        """The most columns that are allocated through each shared word."""
+        sizes: dict[int, int] = {}
+        for site in self.model.sites("tmem-alloc"):
+            word, columns = self.model.value(site, "destination"), self.model.value(site, "columns")
+            number = self.model.values.known(columns) if columns is not None else None
+            if word is not None:
+                word = self.model.values.find(word)
+                sizes[word] = max(sizes.get(word, 0), number or _ALL)
+        return sizes
+
+    def relative(self, address: int) -> Place | None:
+        """Where *address* lies; None when nothing is known of its base."""
+        values = self.model.values
+        terms, constant = values.linear(address)
+        bases = [t for t, f in terms if f == 1 and values.node(t)[0] == "allocated"]
+        if len(bases) > 1 or (terms and not bases):
+            return None
+        distance = values.total(tuple(term for term in terms if term[0] not in bases), constant)
+        word = values.find(values.node(bases[0])[1]) if bases else None
+        size = _ALL if word is None else self._sizes.get(word, _ALL)
+        start = self._columns(distance)
+        column, bounds = values.known_bits(start)[1] & 0xFFFF, values.interval(start)
+        if bounds is not None and bounds[0] >= 0 and bounds[1] < 1 << 16:
+            column = max(column, bounds[0])
+        return Place(word, distance, size, column, values.known_bits(distance)[1] >> 16 & 0xFFFF)
+
+    def _columns(self, address: int) -> int:
+        """*address* without its lanes: what reaches only the upper half selects these (9.7.16.1.1)."""
+        values = self.model.values
+        terms, constant = values.linear(address)
+        columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
+        return values.total(columns, constant & 0xFFFF)
 
     def meet(self, a: Range | None, b: Range | None) -> bool:
         """Whether two ranges provably share a column (and start in the same lane)."""
