@@ -17,7 +17,8 @@ SETUP = f"""
 """
 ALLOC = "@%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 128;"
 READ = "bar.sync 0;\nld.shared.b32 %r9, [slot];"
-LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r20}, [%r9];\ntcgen05.wait::ld.sync.aligned;"
+UNREAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r20}, [%r9];\ntcgen05.wait::ld.sync.aligned;"
+LOAD = f"{UNREAD}\nadd.u32 %r21, %r20, 1;"
 FREE = "@%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, 128;"
 BAR = "bar.sync 0;"
 GIVE_UP = "@%p1 tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"
@@ -102,6 +103,7 @@ CASES: dict[str, str] = {
         ALLOC, READ, FREE,
     ),
     "freed while the others load": lines(ALLOC, READ, LOAD, f"{FREE} // want TM006"),
+    "freed while the others load what nobody reads": lines(ALLOC, READ, UNREAD, FREE),
     "freed when the others have arrived": lines(
         ALLOC, READ, LOAD, "bar.warp.sync -1;", "elect.sync _|%p5, -1;",
         "@%p5 mbarrier.arrive.shared::cta.b64 _, [done];", "W: mbarrier.try_wait.parity.shared::cta.b64 %p6, [done], 0;",

@@ -7,7 +7,7 @@ from support import by_rule, found, kernel, lint, model, module
 
 from tclint.analyses.descriptors import INSTRUCTION, SHARED, Form, instruction_fields, shape
 from tclint.analyses.tensor_memory import TensorMemory
-from tclint.finding import Finding
+from tclint.finding import Finding, Severity
 
 BITS = (1 << 64) - 1
 F16 = 0x0820_0490  # bf16 * bf16 -> f32, M = 128, N = 128
@@ -440,6 +440,22 @@ def test_metadata(form: str, made: str, reason: str) -> None:
     report = lint(text(f"{made}\n{SPARSE[form].format('%r7')}"))
     messages = [f.message for f in by_rule(report, "MO002")]
     assert [reason in message for message in messages] == ([True] if reason else []), messages
+
+
+@pytest.mark.parametrize(
+    ("made", "severity"),
+    [
+        ("shl.b32 %r3, %r1, 16; add.u32 %r4, %r9, %r3;", Severity.INFO),
+        ("and.b32 %r3, %r0, 127; shl.b32 %r3, %r3, 16; add.u32 %r4, %r9, %r3;", Severity.INFO),
+        ("add.u32 %r4, %r9, %r1;", Severity.ERROR),
+        ("shl.b32 %r3, %r1, 17; add.u32 %r4, %r9, %r3;", Severity.ERROR),
+    ],
+)
+def test_a_lane_in_the_address_is_a_note_and_another_column_is_an_error(
+    made: str, severity: Severity
+) -> None:
+    (finding,) = of("TC022", f"{made}\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r5}}, [%r4];")
+    assert finding.severity is severity
 
 
 def test_nothing_is_said_of_kernels_without_such_operands() -> None:

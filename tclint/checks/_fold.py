@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from tclint.checks import Hit, Mark
-from tclint.finding import Confidence
+from tclint.finding import Confidence, Severity
 from tclint.ir.nodes import Operand, registers
 from tclint.model import KernelModel
 
@@ -30,7 +30,7 @@ class Faults:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._found: dict[tuple[str, Hashable, Confidence | None], list[_Fault]] = {}
+        self._found: dict[tuple[str, Hashable, Confidence | None, Severity | None], list[_Fault]] = {}
 
     def add(
         self,
@@ -41,15 +41,16 @@ class Faults:
         remedy: str,
         *,
         confidence: Confidence | None = None,
+        severity: Severity | None = None,
         cause: Hashable = None,
     ) -> None:
         """The instruction at *site* has a fault in *operand*; without a *cause*, the message is that."""
-        key = rule, cause or message, confidence
+        key = rule, cause or message, confidence, severity
         self._found.setdefault(key, []).append(_Fault(site, operand, message, remedy))
 
     def hits(self) -> Iterator[tuple[str, Hit]]:
         """What was found."""
-        for (rule, _, confidence), faults in self._found.items():
+        for (rule, _, confidence, severity), faults in self._found.items():
             first = min(faults, key=lambda fault: fault.site)
             hit = Hit(
                 site=first.site,
@@ -61,6 +62,7 @@ class Faults:
                 count=len({fault.site for fault in faults}),
                 help=first.remedy,
                 confidence=confidence,
+                severity=severity,
             )
             yield rule, hit
 

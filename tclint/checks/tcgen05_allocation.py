@@ -779,7 +779,7 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
         return None
     signals = {*_exchanges(model, _SIGNALS, _RELEASE), *frees}
     # What is stored and then told to nobody is no use to anyone: such a path is not taken.
-    for site in _last(model, model.sites("issue", "tcgen05.ld"), signals):
+    for site in _last(model, _seen_loads(model), signals):
         others = _others(model, frees, site)
         free = next((f for f in frees if not _exclusive(model, site, f)), None)
         if not others or free is None or not _may_use(model, site, frees) or _joined(model, site, free):
@@ -824,7 +824,7 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
     """A deallocation whose warp waits for nothing since a barrier behind which other warps start to use the memory."""
     views = model.views
     waits = _waits(model)
-    uses = [site for group in _USES for site in model.sites("issue", group)]
+    uses = [*_seen_loads(model), *model.sites("issue", "tcgen05.st"), *model.sites("issue", "tcgen05")]
     for free in frees:
         threads = views.at(free).threads
         barriers = [b for b in _barriers(model) if _behind(model, b, free)]
@@ -860,6 +860,13 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
 
 
 _USES = ("tcgen05.ld", "tcgen05.st", "tcgen05")
+
+
+def _seen_loads(model: KernelModel) -> list[int]:
+    """The loads of which some register is read: what the others fetch makes no difference."""
+    loads = model.sites("issue", "tcgen05.ld")
+    read = {r for i in model.function.instructions for r in i.reads} if loads else set()
+    return [i for i in loads if not read.isdisjoint(model.instruction(i).writes)]
 
 
 def _may_use(model: KernelModel, site: int, frees: Iterable[int]) -> bool:

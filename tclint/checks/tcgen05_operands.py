@@ -215,13 +215,41 @@ def divergent_address(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         value = values.operand(operand, site)
         if values.level(value) is not Level.DIVERGENT:
             continue
-        planes, active = values.planes(value), model.views.at(site).threads
-        if planes is not None and not any(T.partial_groups(plane, active, 32) for plane in planes):
+        differing = _differing(model, value, model.views.at(site).threads)
+        if not differing:
             continue
         message = f"the address of {name_of(model, site)} differs between the threads of a warp, which must agree on it"
         remedy = "leave the lane out of the address: it names the first lane of the warp, and each thread gets its own"
-        faults.add("TC022", site, operand, message, remedy, cause="the address")
+        # ptxas takes the address of one lane, and its lane part does not matter to the hardware.
+        severity = None if differing & ~_LANE_OF_WARP else Severity.INFO
+        faults.add("TC022", site, operand, message, remedy, severity=severity, cause="the address")
     yield from faults.hits()
+
+
+_LANE_OF_WARP = 0x1F << 16
+"""The bits of an address that choose among the 32 lanes that a warp reaches (9.7.16.1.1, 9.7.16.8.1)."""
+
+
+def _differing(model: KernelModel, value: int, active: int) -> int:
+    """The bits of *value* in which *active* threads of one warp may differ; 0 when they are shown not to."""
+    values = model.values
+
+    def bits(part: int) -> int | None:
+        planes = values.planes(part)
+        if planes is None:
+            return None
+        return sum(1 << bit for bit, plane in enumerate(planes) if T.partial_groups(plane, active, 32))
+
+    differing = bits(value)
+    if differing is not None:
+        return differing
+    differing = 0
+    for term, factor in values.linear(value)[0]:
+        if values.level(term) is Level.DIVERGENT:
+            part = values.times(term, factor)
+            known = bits(part)
+            differing |= ~values.known_bits(part)[0] & 0xFFFFFFFF if known is None else known
+    return differing or 0xFFFFFFFF
 
 
 def _collective(model: KernelModel) -> list[int]:
