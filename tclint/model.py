@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from tclint.analyses.shared_memory import SharedMemory
 from tclint.analyses.values import Values
 from tclint.cfg import CFG
 from tclint.config import Config
@@ -55,6 +56,10 @@ class KernelModel:
     @cached_property
     def views(self) -> Views:
         return Views(self.cfg, self.values)
+
+    @cached_property
+    def shared(self) -> SharedMemory:
+        return SharedMemory(self.function, self.module.variables, self.values)
 
     @cached_property
     def survey(self) -> Survey:
@@ -118,7 +123,7 @@ class KernelModel:
         analysis, entry = results.analysis, results.entry
 
         def alive(block: int) -> bool:
-            return analysis.mentions(entry[block], start)
+            return start < 0 or analysis.mentions(entry[block], start)
 
         return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive)
 
