@@ -16,6 +16,7 @@ from support import built, kernel, label, lint, model, module
 
 import tclint.analyses
 import tclint.model
+from tclint.analyses.copy_groups import TRACKED, CopyGroups
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness
@@ -49,6 +50,11 @@ loop:
     add.f32 %f1, %f1, %f9;
     mov.f32 %f0, %f8;
     wgmma.wait_group.sync.aligned 0;
+    cp.async.ca.shared.global [slot], [%rd2], 4;
+    @%p1 cp.async.mbarrier.arrive.noinc.shared.b64 [bar];
+    cp.async.commit_group;
+    cp.async.ca.shared.global [slot], [%rd2], 4;
+    cp.async.wait_group 0;
     @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;
     @%p1 tcgen05.cp.cta_group::1.128x256b [%r9], %rd0;
     @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
@@ -91,7 +97,7 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.results)
     if not sites:  # of the base class
         return st.just(EMPTY)
-    ages = st.integers(OVERDUE, analysis.deepest)
+    ages = st.integers(TRACKED if isinstance(analysis, CopyGroups) else OVERDUE, analysis.deepest)
     copies = st.frozensets(
         st.tuples(st.integers(0, 12), st.sampled_from(sites), st.integers(0, 12)).filter(
             lambda c: c[0] != c[2]
@@ -114,6 +120,7 @@ def _tensor_memory(analysis: TensorMemory) -> st.SearchStrategy[Any]:
 STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Groups: _groups,
     WgmmaGroups: _groups,
+    CopyGroups: _groups,
     Depth: lambda analysis: st.integers(0, analysis.limit),
     WgmmaFences: lambda analysis: st.tuples(
         st.booleans(), st.integers(0, (1 << len(analysis._registers)) - 1)
