@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from tclint.analyses import threads as T
+from tclint.analyses.shared_memory import SharedMemory
 from tclint.analyses.values import Values
 from tclint.cfg import CFG
 from tclint.config import Config
@@ -61,6 +62,10 @@ class KernelModel:
     @cached_property
     def views(self) -> Views:
         return Views(self.cfg, self.values)
+
+    @cached_property
+    def shared(self) -> SharedMemory:
+        return SharedMemory(self.function, self.module.variables, self.values)
 
     @cached_property
     def survey(self) -> Survey:
@@ -131,7 +136,7 @@ class KernelModel:
         analysis, entry = results.analysis, results.entry
 
         def alive(block: int) -> bool:
-            return analysis.mentions(entry[block], start)
+            return start < 0 or analysis.mentions(entry[block], start)
 
         return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive)
 

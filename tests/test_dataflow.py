@@ -18,6 +18,7 @@ import tclint.analyses
 import tclint.model
 from tclint.analyses.accumulators import UnwrittenAccumulators
 from tclint.analyses.collector import ENTRY, Collector
+from tclint.analyses.copy_groups import TRACKED, CopyGroups
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness, ResultLiveness
@@ -57,6 +58,11 @@ loop:
     tcgen05.fence::before_thread_sync;
     @%p1 tcgen05.mma.cta_group::1.kind::f16.collector::a::fill [%r9], %rd0, %rd1, %r7, %p0;
     @%p1 tcgen05.mma.cta_group::1.kind::f16.collector::a::lastuse [%r9], %rd0, %rd1, %r7, %p0;
+    cp.async.ca.shared.global [slot], [%rd2], 4;
+    @%p1 cp.async.mbarrier.arrive.noinc.shared.b64 [bar];
+    cp.async.commit_group;
+    cp.async.ca.shared.global [slot], [%rd2], 4;
+    cp.async.wait_group 0;
     @%p1 tcgen05.cp.cta_group::1.128x256b [%r9], %rd0;
     @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
 wait:
@@ -100,7 +106,7 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.results)
     if not sites:  # of the base class
         return st.just(EMPTY)
-    ages = st.integers(OVERDUE, analysis.deepest)
+    ages = st.integers(TRACKED if isinstance(analysis, CopyGroups) else OVERDUE, analysis.deepest)
     copies = st.frozensets(
         st.tuples(st.integers(0, 12), st.sampled_from(sites), st.integers(0, 12)).filter(
             lambda c: c[0] != c[2]
@@ -128,6 +134,7 @@ def _tensor_allocation(analysis: TensorAllocation) -> st.SearchStrategy[Any]:
 STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Groups: _groups,
     WgmmaGroups: _groups,
+    CopyGroups: _groups,
     Depth: lambda analysis: st.integers(0, analysis.limit),
     UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),
     WgmmaFences: lambda analysis: st.tuples(
@@ -377,7 +384,7 @@ def test_the_limit_of_a_check_is_a_problem_of_its_file(monkeypatch: pytest.Monke
     bad = f"wgmma.commit_group.sync.aligned;\n{FOUR}"
     report = lint(module(kernel(f"L:\n{bad}\nbra L;", "slow"), kernel("ret;", "quick")))
     assert report.status == "partial"
-    assert [("did not settle in slow" in p.message, p.line) for p in report.problems] == [(True, 4)]
+    assert {("did not settle in slow" in p.message, p.line) for p in report.problems} == {(True, 4)}
 
 
 FOUR = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 1, 1, 0, 0;"

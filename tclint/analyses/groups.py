@@ -181,6 +181,16 @@ class Groups(Analysis[State]):
 
         return step
 
+    def follow(self, site: int, age: int, at: int, instruction: Instruction) -> int | None:
+        """The age of the operation that *site* began, after one more instruction; None when it is complete.
+
+        What the same instruction begins in the next round of a loop is another operation.
+        """
+        if at == site:
+            return age
+        facts, _ = self.transfer((frozenset(((site, age),)), frozenset()), at, instruction)
+        return next((a for s, a in facts if s == site), None)
+
 
 class WgmmaGroups(Groups):
     """wgmma-groups (9.7.15.7.2 and 9.7.15.7.3)."""

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from typing import Any
 
 from tclint.analyses import threads as T
-from tclint.cfg import CFG
+from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import (
     Function,
     Immediate,
@@ -51,6 +52,10 @@ _ROUNDS = 4
 """Rounds after which bits that still change in a loop count as unknown."""
 _DEEP = 120
 """Definition chains longer than this stay opaque; real addresses are far shorter."""
+
+
+_LONG = 4000
+"""Expressions that are followed along one path."""
 
 
 class Facts(dict[int, bool]):
@@ -961,6 +966,12 @@ class Values:
             if node[1] == "shl" and ".b16" not in node[2]:  # a set of roles: 1 << warp & mask
                 number, planes = self.known(node[3]), self.planes(node[4])
                 return None if number is None or planes is None else T.shifted(number, planes, n)
+            if node[1] == "bfe" and str(node[2][-1])[1] != "s":
+                planes, at, length = self.planes(node[3]), self.known(node[4]), self.known(node[5])
+                if planes is None or at is None or length is None:
+                    return None
+                field = T.shift_right(planes, at & 0xFF, False)
+                return tuple(p if bit < length & 0xFF else 0 for bit, p in enumerate(field))
             if node[1] in ("and", "or", "xor"):
                 left, right = self.planes(node[3]), self.planes(node[4])
                 if left is None or right is None:
@@ -1238,6 +1249,97 @@ class Values:
         if facts.fragile is None:
             facts.fragile = tuple((p, sites) for p in facts if (sites := self.renewed(p)))
         return facts.fragile
+
+    def along(self, edges: Sequence[Edge], passed: AbstractSet[int]) -> Callable[[int], int]:
+        """What an expression stands for at the end of a path, in terms of values at its start.
+
+        The path takes *edges* and executes the instructions *passed*: a phi is
+        what the last edge into its block chose, and what is loaded anew is no
+        longer what it was.
+        """
+        memo: dict[tuple[int, int], int] = {}
+
+        def walk(value: int, end: int) -> int:
+            value = self.find(value)
+            if not self.volatile(value):
+                return value
+            found = memo.get((value, end))
+            if found is None:
+                memo[value, end] = value  # too deep, or in terms of itself: opaque
+                if len(memo) < _LONG:
+                    memo[value, end] = self._walked(value, edges, end, passed, walk)
+                found = memo[value, end]
+            return found
+
+        return lambda value: walk(value, len(edges))
+
+    def _walked(
+        self,
+        value: int,
+        edges: Sequence[Edge],
+        end: int,
+        passed: AbstractSet[int],
+        walk: Callable[[int, int], int],
+    ) -> int:
+        """One step of :meth:`along`: *value* after the first *end* edges, its parts by *walk*."""
+        node = self.nodes[value]
+        kind = node[0]
+        if kind == "phi":
+            block, arguments = node[1], self.arguments(value)
+            for at in range(end - 1, -1, -1):
+                if edges[at].target == block:
+                    sources = sorted(
+                        {e.source for e in self.cfg.predecessors[block] if e.source in self.cfg.rank}
+                    )
+                    if len(arguments) != len(sources):
+                        return self._node("later", value, at)
+                    return walk(arguments[sources.index(edges[at].source)], at)
+            return value
+        if kind in ("unknown", "collective", "load"):
+            return self._node("later", value, end) if node[1] in passed else value
+        if kind == "sum":
+            total = self.constant(node[2])
+            for term, factor in node[1]:
+                total = self.add(total, self.times(walk(term, end), factor))
+            return total
+        if kind == "select":
+            return self.select(*(walk(x, end) for x in node[1:4]))
+        if kind == "not":
+            return self.negate(walk(node[1], end))
+        if kind == "logic":
+            return self.logic(node[1], walk(node[2], end), walk(node[3], end))
+        if kind == "compare":
+            return self.compare(node[1], walk(node[2], end), walk(node[3], end), node[4], node[5])
+        if kind == "op" and node[1] == "mask":
+            inner = walk(node[2], end)
+            number = self.known(inner)
+            return self._masked(inner, node[3], 64) if number is None else self.constant(number & node[3])
+        if kind == "op":
+            return self._reapplied(node, [walk(x, end) for x in node[3:]])
+        if kind == "part":
+            return self._part(node[1], node[2], walk(node[3], end))
+        if kind == "pack":
+            return self._pack(node[1], [walk(x, end) for x in node[2:]])
+        if kind == "vector":
+            return self._node(kind, *(walk(x, end) for x in node[1:]))
+        return self._node("later", value, end)
+
+    def _reapplied(self, node: Node, arguments: list[int]) -> int:
+        """The operation of *node* on other arguments, folded when these are constants."""
+        name, modifiers = node[1], (node[2],) if isinstance(node[2], str) else node[2]
+        numbers = [n for n in map(self.known, arguments) if n is not None]
+        compute = COMPUTE.get(name)
+        if compute is None or len(numbers) < len(arguments) or any(_FLOAT.match(m) for m in modifiers):
+            return self._node(*node[:3], *arguments)
+        binding = {str(k): m for k, m in enumerate(modifiers)}
+        try:
+            pattern = compute(binding, *(n & _EVERY for n in numbers))
+        except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
+            return self._node(*node[:3], *arguments)
+        width = (
+            64 if ".wide" in modifiers else _width(next((m for m in modifiers if m[1:2] in "bus"), ".b32"))
+        )
+        return self.constant(_signed(pattern, width))
 
     # ------------------------------------------------------------ induction
 

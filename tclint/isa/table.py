@@ -107,6 +107,7 @@ class Form:
     async_reads: tuple[str, ...]
     async_writes: tuple[str, ...]
     roles: Mapping[str, str]
+    align: Mapping[str, int | str]
 
     def number(self, slot: str, binding: Mapping[str, str]) -> int | None:
         """The number that a modifier stands for: ``.x16`` is 16; ``shape.n`` the n of ``.m64n8k16``."""
@@ -411,7 +412,7 @@ def _accesses(
 
 _FORM_KEYS = frozenset(
     """name syntax where since targets requires optimized combinations operands numbers manual examples summary event group
-    flow compute scope scope_when issued_by completion proxy space memory async roles""".split()
+    flow compute scope scope_when issued_by completion proxy space memory async roles align""".split()
 )
 _QUOTED = re.compile(r"""["']\s*([A-Za-z_]\w*)""")
 _SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
@@ -507,7 +508,7 @@ def _form(raw: Mapping[str, Any], family: str, shared: Mapping[str, str]) -> For
         scope_when=raw.get("scope_when", ""), issued_by=raw.get("issued_by", ""),
         completion=asynchronous.get("completion", ""), proxy=asynchronous.get("proxy", raw.get("proxy", "")),
         space=raw.get("space", ""), memory=memory, async_reads=_texts(asynchronous.get("reads", ())),
-        async_writes=_texts(asynchronous.get("writes", ())), roles=raw.get("roles", {}),
+        async_writes=_texts(asynchronous.get("writes", ())), roles=raw.get("roles", {}), align=raw.get("align", {}),
     )  # fmt: skip
 
 

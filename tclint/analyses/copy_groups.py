@@ -1,0 +1,33 @@
+"""Outstanding ``cp.async`` operations of one thread (PTX ISA 9.7.9.25.3)."""
+
+from __future__ import annotations
+
+from tclint.analyses.groups import Groups, State
+from tclint.ir.nodes import Instruction
+
+__all__ = ["TRACKED", "CopyGroups"]
+
+TRACKED = -3
+"""An mbarrier tells when it is done: ``cp.async.mbarrier.arrive`` came after it (9.7.13.15.15)."""
+
+
+class CopyGroups(Groups):
+    """cp.async-groups. What an mbarrier tracks is taken to be complete after any wait for an mbarrier or a group."""
+
+    group = "cp.async"
+
+    def relevant(self, instruction: Instruction) -> bool:
+        return instruction.event == "mbarrier-wait" or super().relevant(instruction)
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        facts, copies = state
+        event = instruction.event
+        if event == "mbarrier-wait":
+            return frozenset(f for f in facts if f[1] != TRACKED), copies
+        if instruction.group != self.group or event == "issue":
+            return super().transfer(state, at, instruction)
+        if event == "mbarrier-arrive":
+            return frozenset((s, TRACKED) for s, _ in facts), copies
+        tracked = frozenset(f for f in facts if f[1] == TRACKED)
+        facts, copies = super().transfer((facts - tracked, copies), at, instruction)
+        return (facts | tracked if event == "commit" else facts), copies
