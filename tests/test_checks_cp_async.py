@@ -94,6 +94,8 @@ CASES = {
     "zeros instead of a copy": f"setp.lt.u32 %p0, %r0, %r9;\n@%p0 {COPY}\n@!%p0 st.shared.u32 [%r3], %r9;\n{COMMIT}\n{wait()}\n{READ}",
     "tracked by an mbarrier": f"{COPY}\n{TRACK}\n{PASS}\n{READ}",
     "tracked, not waited for": f"{COPY}\n{TRACK}\n{READ} // want CA001",
+    "tracked, and waited for by another thread": f"{COPY}\n{TRACK}\nsetp.lt.u32 %p2, %r0, 64;\n@%p2 bra on;\n{PASS}\non: bar.sync 0;\n{OTHERS}",
+    "a barrier is no wait": f"{COPY}\n{COMMIT}\nbar.sync 0;\n{READ} // want CA001\n{TRACK}",
     "tracked too early": f"{TRACK}\n{COPY}\n{PASS}\n{READ} // want CA001",
     "waited for on one way": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra on;\n{wait()}\non: {READ} // want CA001",
     "read on the way that waits": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra on;\n{wait()}\n{READ}\non: {wait()}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tclint.analyses.groups import Groups, State
 from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
 
 __all__ = ["TRACKED", "CopyGroups"]
 
@@ -11,18 +12,30 @@ TRACKED = -3
 """An mbarrier tells when it is done: ``cp.async.mbarrier.arrive`` came after it (9.7.13.15.15)."""
 
 
+_NEWS = frozenset(("mbarrier-wait", "barrier-sync", "barrier-wait"))
+
+
 class CopyGroups(Groups):
-    """cp.async-groups. What an mbarrier tracks is taken to be complete after any wait for an mbarrier or a group."""
+    """cp.async-groups.
+
+    What an mbarrier tracks is taken to be complete after any wait for an
+    mbarrier or a group, and after a CTA barrier: another thread may have
+    waited and passed the news on.
+    """
 
     group = "cp.async"
 
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self.tracks = bool(model.sites("mbarrier-arrive", self.group))
+
     def relevant(self, instruction: Instruction) -> bool:
-        return instruction.event == "mbarrier-wait" or super().relevant(instruction)
+        return (self.tracks and instruction.event in _NEWS) or super().relevant(instruction)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         facts, copies = state
         event = instruction.event
-        if event == "mbarrier-wait":
+        if event in _NEWS:
             return frozenset(f for f in facts if f[1] != TRACKED), copies
         if instruction.group != self.group or event == "issue":
             return super().transfer(state, at, instruction)

@@ -88,7 +88,7 @@ def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
         message = f"{root} takes an offset in shared memory here, but {name} is a generic address"
         step = "a generic address"
         remedy = "convert the address with cvta.to.shared (in CUDA C++, __cvta_generic_to_shared)"
-    # ptxas uses the low half of an address of shared memory, which is the same for both, wherever it knows the space.
+    # Where ptxas knows the space it uses the low half of the address, which is the same for both from sm_90 on.
     tolerated = made == _GENERIC or bool(instruction.event)
     return Hit(
         site=site,
