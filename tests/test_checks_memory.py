@@ -53,14 +53,20 @@ def test_kinds_of_addresses(case: str) -> None:
     ("line", "severity"),
     [
         ("ld.u32 %r2, [%rd1];", Severity.ERROR),
-        ("st.shared.u32 [%rd2], %r9;", Severity.WARNING),
-        ("cvt.u64.u32 %rd3, %r3;\nmbarrier.arrive.b64 %rd4, [%rd3];", Severity.WARNING),
-        ("tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%r3];", Severity.WARNING),
+        ("st.shared.u32 [%rd2], %r9;", Severity.INFO),
+        ("cvt.u64.u32 %rd3, %r3;\nmbarrier.arrive.b64 %rd4, [%rd3];", Severity.INFO),
+        ("tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%r3];", Severity.INFO),
     ],
 )
-def test_what_works_with_ptxas_is_a_warning(line: str, severity: Severity) -> None:
+def test_what_works_with_ptxas_is_a_note(line: str, severity: Severity) -> None:
     (finding,) = by_rule(lint(text(f"mov.u32 %r3, bar;\n{line}")), "MO001")
     assert finding.severity is severity
+
+
+def test_before_sm_90_an_address_has_more_than_its_low_half() -> None:
+    older = text("st.shared.u32 [%rd2], %r9;").replace("sm_100a", "sm_80")
+    (finding,) = by_rule(lint(older), "MO001")
+    assert finding.severity is Severity.WARNING
 
 
 def test_generic_addresses_of_a_kernel_are_one_finding() -> None:

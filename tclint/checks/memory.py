@@ -90,13 +90,15 @@ def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
         remedy = "convert the address with cvta.to.shared (in CUDA C++, __cvta_generic_to_shared)"
     # Where ptxas knows the space it uses the low half of the address, which is the same for both from sm_90 on.
     tolerated = made == _GENERIC or bool(instruction.event)
+    target = model.function.target
+    works = target is not None and target.number >= 90
     return Hit(
         site=site,
         message=message,
         steps=(Mark(origin, step), Mark(site, f"{name} is used")),
         count=len(sites),
         help=remedy,
-        severity=Severity.WARNING if tolerated else None,
+        severity=(Severity.INFO if works else Severity.WARNING) if tolerated else None,
     )
 
 
