@@ -18,7 +18,6 @@ from importlib import import_module
 from typing import Any
 
 from tclint import analyses
-from tclint.analyses import threads as T
 from tclint.analyses.collector import Collector
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import OPEN, OVERDUE, Depth, Groups
@@ -291,7 +290,7 @@ def _block(source: Source, model: KernelModel, b: int) -> str:
 def _reach(model: KernelModel, b: int) -> str:
     if b not in model.cfg.rank:
         return "unreachable"
-    return T.describe(model.views.reach.get(b, 0), model.values.threads)
+    return model.who(model.views.reach.get(b, 0))
 
 
 def _condition(function: Function, edge: Edge) -> str:

@@ -92,6 +92,14 @@ class KernelModel:
     def instruction(self, site: int) -> Instruction:
         return self.function.instructions[site]
 
+    def name(self, site: int) -> str:
+        """The first two words of an opcode: ``tcgen05.mma``."""
+        return self.instruction(site).name
+
+    def who(self, threads: int) -> str:
+        """*threads* in words: ``warps 4-7``."""
+        return T.describe(threads, self.values.threads)
+
     def value(self, site: int, role: str) -> int | None:
         """The value of the operand that plays *role* at *site*, if the instruction has one."""
         operand: Operand | None = self.instruction(site).role(role)

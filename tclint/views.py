@@ -35,10 +35,6 @@ class View:
         passing = {p for p, _ in values.fragile(self.facts)}
         return Facts((p, v) for p, v in self.facts.items() if p not in passing) if passing else self.facts
 
-    def role(self, count: int) -> str:
-        """The threads in words: ``warps 4-7``."""
-        return T.describe(self.threads, count)
-
 
 class Views:
     """The views of one function: which threads reach which block, and what holds there."""

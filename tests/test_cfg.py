@@ -238,7 +238,7 @@ end: ret;
         "rest": warp << 32 | warp << 96,
         "end": (1 << 128) - 1,
     }
-    assert m.views.at(label(m.function, "second")).role(128) == "warp 2"
+    assert m.who(m.views.at(label(m.function, "second")).threads) == "warp 2"
 
 
 def test_a_role_table_in_shared_memory_is_a_dispatcher() -> None:

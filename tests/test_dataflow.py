@@ -97,7 +97,12 @@ def discovered() -> list[type[Analysis[Any]]]:
             yield from below(cls)
 
     return sorted(
-        {c for c in below(Analysis) if c.__module__.startswith("tclint.")}, key=lambda c: c.__name__
+        {
+            c
+            for c in below(Analysis)
+            if c.__module__.startswith("tclint.") and c.transfer is not Analysis.transfer
+        },
+        key=lambda c: c.__name__,
     )
 
 

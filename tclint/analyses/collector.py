@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tclint.cfg import Edge
-from tclint.dataflow.engine import Analysis
+from tclint.analyses.facts import FactSet
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -23,22 +22,16 @@ def usage(instruction: Instruction) -> tuple[str, str]:
     return ("b0" if ".ws" in instruction.opcode else "a"), "discard"
 
 
-class Collector(Analysis[State]):
+class Collector(FactSet[tuple[int, str]]):
     """Facts ``(site, buffer)`` of the buffers that the kernel uses."""
 
     def __init__(self, model: KernelModel) -> None:
-        self.model = model
+        super().__init__(model)
         mmas = [model.instruction(i) for i in model.sites("issue", "tcgen05")]
         self.used = frozenset(b for b, what in map(usage, filter(self.relevant, mmas)) if what != "discard")
 
     def boundary(self) -> State:
         return frozenset((ENTRY, buffer) for buffer in self.used)
-
-    def bottom(self) -> State:
-        return frozenset()
-
-    def join(self, a: State, b: State) -> State:
-        return a | b
 
     def relevant(self, instruction: Instruction) -> bool:
         return instruction.opcode.startswith("tcgen05.mma")
@@ -48,12 +41,3 @@ class Collector(Analysis[State]):
         if what == "use" or buffer not in self.used:
             return state
         return frozenset(f for f in state if f[1] != buffer) | {(at, buffer)}
-
-    def guarded(self, state: State, after: State, at: int) -> State:
-        return self.model.views.guarded(state, after, at)
-
-    def edge(self, state: State, edge: Edge) -> State:
-        return frozenset() if edge.source in self.model.views.dispatchers else state
-
-    def mentions(self, state: State, site: int) -> bool:
-        return any(f[0] == site for f in state)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tclint.cfg import Edge
-from tclint.dataflow.engine import Analysis
+from tclint.analyses.facts import FactSet
 from tclint.ir.nodes import Function, Immediate, Instruction
 from tclint.model import KernelModel
 
@@ -37,11 +36,11 @@ def raises(instruction: Instruction) -> bool:
     return instruction.match is not None and instruction.match.binding.get("action") == ".inc"
 
 
-class RegisterCounts(Analysis[State]):
+class RegisterCounts(FactSet[tuple[int, int]]):
     """The counts that a warp may own."""
 
     def __init__(self, model: KernelModel) -> None:
-        self.model = model
+        super().__init__(model)
         self.launch = bound(model.function) if model.function.entry else None
         asked = [model.instruction(i) for i in model.sites("setmaxnreg")]
         most = max((requested(i) for i in asked if raises(i)), default=None)
@@ -52,29 +51,8 @@ class RegisterCounts(Analysis[State]):
     def boundary(self) -> State:
         return frozenset(() if self.launch is None else ((START, self.launch),))
 
-    def bottom(self) -> State:
-        return frozenset()
-
-    def join(self, a: State, b: State) -> State:
-        return a | b
-
     def relevant(self, instruction: Instruction) -> bool:
         return instruction.event == "setmaxnreg"
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         return frozenset(((at, requested(instruction)),))
-
-    def guarded(self, state: State, after: State, at: int) -> State:
-        return self.model.views.guarded(state, after, at)
-
-    def edge(self, state: State, edge: Edge) -> State:
-        views = self.model.views
-        if edge.source in views.dispatchers:
-            return frozenset()
-        if edge.predicate < 0 or not state:
-            return state
-        gone = views.barred(edge, {site for site, _ in state})
-        return frozenset(f for f in state if f[0] not in gone) if gone else state
-
-    def mentions(self, state: State, site: int) -> bool:
-        return any(f[0] == site for f in state)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from tclint.cfg import Edge
-from tclint.dataflow.engine import Analysis
+from tclint.analyses.facts import FactSet
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -29,11 +28,11 @@ _MOST = 2
 _EVENTS = frozenset(("tmem-alloc", "tmem-dealloc", "tmem-relinquish"))
 
 
-class TensorAllocation(Analysis[State]):
+class TensorAllocation(FactSet[tuple[int, int]]):
     """Facts ``(site, status)``."""
 
     def __init__(self, model: KernelModel) -> None:
-        self.model = model
+        super().__init__(model)
         # Instructions that lack operands are the assembler's to refuse.
         self.allocations = [i for i in model.sites("tmem-alloc") if model.value(i, "destination") is not None]
         self.deallocations = [i for i in model.sites("tmem-dealloc") if model.value(i, "taddr") is not None]
@@ -75,15 +74,6 @@ class TensorAllocation(Analysis[State]):
 
     # ------------------------------------------------------------ dataflow
 
-    def boundary(self) -> State:
-        return frozenset()
-
-    def bottom(self) -> State:
-        return frozenset()
-
-    def join(self, a: State, b: State) -> State:
-        return a | b
-
     def relevant(self, instruction: Instruction) -> bool:
         return instruction.event in _EVENTS
 
@@ -92,23 +82,6 @@ class TensorAllocation(Analysis[State]):
             return frozenset(f for f in state if f[0] != at) | {(at, HELD)}
         freed = self.frees(at)
         return frozenset((s, at + 1) if s in freed and status == HELD else (s, status) for s, status in state)
-
-    def guarded(self, state: State, after: State, at: int) -> State:
-        return self.model.views.guarded(state, after, at)
-
-    def edge(self, state: State, edge: Edge) -> State:
-        if not state:
-            return state
-        views = self.model.views
-        if edge.source in views.dispatchers:
-            return frozenset()
-        if edge.predicate < 0:
-            return state
-        gone = views.barred(edge, {site for site, _ in state})
-        return frozenset(f for f in state if f[0] not in gone) if gone else state
-
-    def mentions(self, state: State, site: int) -> bool:
-        return any(f[0] == site for f in state)
 
     def entered(self, ledger: Ledger, at: int, instruction: Instruction) -> Ledger:
         """*ledger* after an instruction of one path: a deallocation takes the newest allocation it can be about."""

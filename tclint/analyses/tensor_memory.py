@@ -11,10 +11,9 @@ from collections import Counter
 from functools import cached_property
 from typing import NamedTuple
 
-from tclint.analyses import threads as T
 from tclint.analyses.descriptors import Form, shape
+from tclint.analyses.facts import FactSet
 from tclint.cfg import Edge
-from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
 from tclint.isa.table import Match
 from tclint.model import KernelModel
@@ -84,11 +83,11 @@ class Place(NamedTuple):
     """The least lane."""
 
 
-class TensorMemory(Analysis[State]):
+class TensorMemory(FactSet[tuple[int, int]]):
     """Facts ``(site, status)``."""
 
     def __init__(self, model: KernelModel) -> None:
-        self.model = model
+        super().__init__(model)
         self.loads = frozenset(model.sites("issue", "tcgen05.ld"))
         self.stores = frozenset(model.sites("issue", "tcgen05.st"))
         self.operations = frozenset(model.sites("issue", "tcgen05"))
@@ -147,15 +146,6 @@ class TensorMemory(Analysis[State]):
         return match.binding.get("cta_group", "") if match else ""
 
     # ------------------------------------------------------------ dataflow
-
-    def boundary(self) -> State:
-        return frozenset()
-
-    def bottom(self) -> State:
-        return frozenset()
-
-    def join(self, a: State, b: State) -> State:
-        return a | b
 
     def relevant(self, instruction: Instruction) -> bool:
         match = instruction.match
@@ -242,23 +232,11 @@ class TensorMemory(Analysis[State]):
         instruction = self.model.instruction(at)
         known = () if _computes(instruction.match) else self.derived.get(instruction.guard, ())
         before = frozenset(f for f in state if f[0] not in known) if known else state
-        return self.model.views.guarded(before, after, at)
+        return super().guarded(before, after, at)
 
     def edge(self, state: State, edge: Edge) -> State:
         # What was computed in a block is known where it ends.
-        state = frozenset(f for f in state if f[1] != USED)
-        if not state:
-            return state
-        views = self.model.views
-        if edge.source in views.dispatchers:
-            return frozenset()
-        if edge.predicate < 0:
-            return state
-        gone = views.barred(edge, {site for site, _ in state})
-        return frozenset(f for f in state if f[0] not in gone) if gone else state
-
-    def mentions(self, state: State, site: int) -> bool:
-        return any(f[0] == site for f in state)
+        return super().edge(frozenset(f for f in state if f[1] != USED), edge)
 
     def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
         """One operation followed along a path; None when it has ended, or is issued anew."""
@@ -360,6 +338,3 @@ class TensorMemory(Analysis[State]):
         if a is None or b is None or a.lanes != b.lanes:
             return False
         return self.model.values.apart(a.start, a.columns, b.start, b.columns) is False
-
-    def role_of(self, threads: int) -> str:
-        return T.describe(threads, self.model.values.threads)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tclint.analyses.facts import FactSet
 from tclint.analyses.values import Values
-from tclint.cfg import Edge
-from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -17,24 +16,15 @@ State = frozenset[tuple[int]]
 with no ``fence::before_thread_sync`` behind them yet."""
 
 
-class ThreadSync(Analysis[State]):
+class ThreadSync(FactSet[tuple[int]]):
     """Facts ``(site,)``."""
 
     def __init__(self, model: KernelModel) -> None:
-        self.model = model
+        super().__init__(model)
         self.waits = frozenset((i,) for i in waits_for_commits(model))
         self.operations = frozenset(
             (i,) for group in ("tcgen05.ld", "tcgen05.st") for i in model.sites("issue", group)
         )
-
-    def boundary(self) -> State:
-        return frozenset()
-
-    def bottom(self) -> State:
-        return frozenset()
-
-    def join(self, a: State, b: State) -> State:
-        return a | b
 
     def relevant(self, instruction: Instruction) -> bool:
         event, group = instruction.event, instruction.group
@@ -54,13 +44,6 @@ class ThreadSync(Analysis[State]):
         if (at,) in self.waits or (at,) in self.operations:
             return state | {(at,)}
         return state
-
-    def edge(self, state: State, edge: Edge) -> State:
-        # Who takes it is left to the search for a path: few facts come to that.
-        return frozenset() if edge.source in self.model.views.dispatchers else state
-
-    def mentions(self, state: State, site: int) -> bool:
-        return (site,) in state
 
     def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
         """One fact followed along a path; None when a fence has ended it, or its instruction is executed anew."""

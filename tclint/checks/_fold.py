@@ -10,12 +10,7 @@ from tclint.finding import Confidence, Severity
 from tclint.ir.nodes import Operand, registers
 from tclint.model import KernelModel
 
-__all__ = ["Faults", "name_of"]
-
-
-def name_of(model: KernelModel, site: int) -> str:
-    """The first two words of an opcode: ``tcgen05.mma``."""
-    return ".".join(model.instruction(site).opcode.split(".")[:2])
+__all__ = ["Faults"]
 
 
 class _Fault(NamedTuple):
@@ -57,7 +52,7 @@ class Faults:
                 message=first.message,
                 steps=(
                     *self._made(first.operand),
-                    Mark(first.site, f"{name_of(self.model, first.site)} takes it"),
+                    Mark(first.site, f"{self.model.name(first.site)} takes it"),
                 ),
                 count=len({fault.site for fault in faults}),
                 help=first.remedy,

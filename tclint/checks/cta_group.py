@@ -70,8 +70,8 @@ def _hit(
 ) -> Hit:
     order = sorted(first.items(), key=lambda item: (item[1][0].start, item[1][1]))
     (group_a, (function_a, a)), (group_b, (function_b, b)) = order[0], order[1]
-    opcode_a = ".".join(function_a.instructions[a].opcode.split(".")[:2])
-    opcode_b = ".".join(function_b.instructions[b].opcode.split(".")[:2])
+    opcode_a = function_a.instructions[a].name
+    opcode_b = function_b.instructions[b].name
     where = "" if function_a is function_b else f" (in {function_a.name})"
     return Hit(
         function=function_b,

@@ -117,7 +117,7 @@ def _confidence(model: KernelModel) -> Confidence | None:
 
 def _excluded(model: KernelModel, sites: list[int], mask: int, left_out: int) -> Hit:
     opcode = model.instruction(min(sites)).opcode
-    who = T.describe(left_out, model.values.threads)
+    who = model.who(left_out)
     return Hit(
         site=min(sites),
         message=f"{opcode} is executed by {who}, which its membermask 0x{mask:x} leaves out",
@@ -130,7 +130,7 @@ def _excluded(model: KernelModel, sites: list[int], mask: int, left_out: int) ->
 def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int, arriving: int) -> Hit:
     i = min(sites)
     opcode = model.instruction(i).opcode
-    here = T.describe(arriving, model.values.threads)
+    here = model.who(arriving)
     branch = [c for c in conditions(model, i) if c.edge is not None and lanes.splits(c)][:1]
     return Hit(
         site=i,

@@ -87,7 +87,7 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]
         partial(_meet, model, 1024),
     )
     for meeting, count in _folded(model, meetings):
-        name = ".".join(model.instruction(meeting.operation.site).opcode.split(".")[:2])
+        name = model.name(meeting.operation.site)
         committed = any(status != ISSUED for _, status in meeting.path.state)
         why = "it was committed, and nothing waits for the mbarrier" if committed else "it was not committed"
         remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
@@ -118,7 +118,7 @@ def _hit(
 ) -> Hit:
     site, use = meeting.operation.site, meeting.use.site
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
-    role = T.describe(meeting.path.threads, model.values.threads)
+    role = model.who(meeting.path.threads)
     return Hit(
         site=use,
         message=f"{verb} shared memory that {name} may still read as a matrix: {why}",

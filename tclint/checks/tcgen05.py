@@ -15,10 +15,6 @@ from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
 
-def _name(model: KernelModel, site: int) -> str:
-    return ".".join(model.instruction(site).opcode.split(".")[:2])
-
-
 def _follow(
     model: KernelModel,
     tmem: TensorMemory,
@@ -86,11 +82,11 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             key = (candidate.rule + candidate.what, candidate.site, doubtful)
             found.setdefault(key, (candidate, path, []))[2].append(site)
     for (_, end, doubtful), (candidate, path, sites) in found.items():
-        role = tmem.role_of(path.threads)
+        role = model.who(path.threads)
         then = (
             "other threads may go on from here"
             if candidate.rule == "TC002"
-            else f"{_name(model, end)} on the same columns"
+            else f"{model.name(end)} on the same columns"
         )
         yield (
             candidate.rule,
@@ -98,7 +94,7 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 site=end,
                 message=candidate.message,
                 steps=(
-                    Mark(sites[0], f"{_name(model, sites[0])} starts", role=role),
+                    Mark(sites[0], f"{model.name(sites[0])} starts", role=role),
                     Mark(end, then, role=role),
                 ),
                 count=len(sites),
@@ -175,7 +171,7 @@ def _conflicts(
             mine = tmem.range(site, "d")
             if any(tmem.meet(mine, r) for r, _ in ranges):
                 what = "has not been waited for" if status else "was never committed"
-                message = f"accesses the result of {_name(model, site)} in tensor memory before it is complete: it {what}"
+                message = f"accesses the result of {model.name(site)} in tensor memory before it is complete: it {what}"
                 remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
                 yield site, _Candidate("TC001", i, "op", message, remedy)
 
@@ -323,14 +319,14 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             found.setdefault(tuple(e.target for e in path.edges[-3:]), []).append((site, path))
     for group in found.values():
         site, path = group[-1]
-        role = tmem.role_of(path.threads)
+        role = model.who(path.threads)
         yield (
             "TC005",
             Hit(
                 site=site,
-                message=f"{_name(model, site)} is never followed by a tcgen05.commit of its thread: nothing can learn that it is complete",
+                message=f"{model.name(site)} is never followed by a tcgen05.commit of its thread: nothing can learn that it is complete",
                 steps=(
-                    Mark(site, f"{_name(model, site)} starts", role=role),
+                    Mark(site, f"{model.name(site)} starts", role=role),
                     Mark(_last(model, path), "the thread ends without a commit", role=role),
                 ),
                 count=len(group),
@@ -358,8 +354,8 @@ def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list
 
 def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, sites: list[int]) -> Hit:
     site = max((s for s in sites if s < commit), default=sites[-1])
-    issuer, other = (tmem.role_of(model.views.at(i).threads) for i in (site, commit))
-    name = _name(model, site)
+    issuer, other = (model.who(model.views.at(i).threads) for i in (site, commit))
+    name = model.name(site)
     return Hit(
         site=commit,
         message=f"commits nothing: it tracks only what its own thread has issued, and is executed by {other}, "

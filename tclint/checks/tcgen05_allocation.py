@@ -22,17 +22,9 @@ _MANAGEMENT = ("tmem-alloc", "tmem-dealloc", "tmem-relinquish")
 # ---------------------------------------------------------------- what several rules ask
 
 
-def _name(model: KernelModel, site: int) -> str:
-    return ".".join(model.instruction(site).opcode.split(".")[:2])
-
-
-def _role(model: KernelModel, threads: int) -> str:
-    return T.describe(threads, model.values.threads)
-
-
 def _warps(model: KernelModel, threads: int) -> str:
     """The warps of *threads* in words, when it is known how many there are."""
-    return _role(model, T.whole(threads, 32)) if model.function.threads else "other warps"
+    return model.who(T.whole(threads, 32)) if model.function.threads else "other warps"
 
 
 def _whole_program(model: KernelModel) -> bool:
@@ -222,7 +214,7 @@ def _never_freed(model: KernelModel, memory: TensorAllocation) -> Hit:
     return Hit(
         site=site,
         message="allocates tensor memory that the kernel never frees: it has no tcgen05.dealloc",
-        steps=(Mark(site, "allocated here", role=_role(model, model.views.at(site).threads)),),
+        steps=(Mark(site, "allocated here", role=model.who(model.views.at(site).threads)),),
         count=len(memory.allocations),
         help="free it with tcgen05.dealloc when all warps are done with it, before the kernel ends",
         confidence=None if _whole_program(model) else Confidence.LOW,
@@ -398,12 +390,12 @@ def _too_many(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | 
 
 def _leaked(model: KernelModel, memory: TensorAllocation, site: int, path: Path, start: int) -> Hit:
     columns = memory.columns(site)
-    role = _role(model, T.whole(path.threads, 32))
+    role = model.who(T.whole(path.threads, 32))
     return Hit(
         site=site,
         message=f"allocates {columns or 'some'} columns of tensor memory that are not freed on a path to the end of the kernel",
         steps=(
-            Mark(site, "allocated here", role=_role(model, model.views.at(site).threads)),
+            Mark(site, "allocated here", role=model.who(model.views.at(site).threads)),
             Mark(_end(model, start, path), "the kernel ends here with the columns allocated", role=role),
         ),
         help="free them with tcgen05.dealloc on every path to the end",
@@ -425,7 +417,7 @@ def _freed_twice(model: KernelModel, memory: TensorAllocation) -> Hit | None:
     for first in memory.deallocations:
         path = _way(model, first, T.full(model.values.threads), memory.deallocations, ())
         if path is not None:
-            role = _role(model, T.whole(path.threads, 32))
+            role = model.who(T.whole(path.threads, 32))
             return Hit(
                 site=path.end,
                 message="frees an allocation of tensor memory that was freed before",
@@ -551,7 +543,7 @@ def _earlier(model: KernelModel, first: int, second: int, once: str, then: str) 
         first, True, results, lambda state, i, instruction: state, lambda state, i: i == second, (second,)
     )
     if path is not None:
-        role = _role(model, path.threads)
+        role = model.who(path.threads)
         return Mark(first, once, role=role), Mark(second, then, role=role)
     if _exclusive(model, first, second):
         return ()
@@ -562,9 +554,9 @@ def _earlier(model: KernelModel, first: int, second: int, once: str, then: str) 
             and not _reaches(model, barrier, first)
         ):
             return (
-                Mark(first, once, role=_role(model, model.views.at(first).threads)),
+                Mark(first, once, role=model.who(model.views.at(first).threads)),
                 Mark(barrier, "all threads of the CTA wait"),
-                Mark(second, then, role=_role(model, model.views.at(second).threads)),
+                Mark(second, then, role=model.who(model.views.at(second).threads)),
             )
     return ()
 
@@ -595,8 +587,8 @@ def not_one_warp(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         "TM007",
         Hit(
             site=site,
-            message=f"{_name(model, site)} is executed by {_role(model, threads)}: one warp of the CTA must do it for all",
-            steps=tuple(Mark(i, f"{_name(model, i)} is executed", role=_role(model, t)) for i, t in found),
+            message=f"{model.name(site)} is executed by {model.who(threads)}: one warp of the CTA must do it for all",
+            steps=tuple(Mark(i, f"{model.name(i)} is executed", role=model.who(t)) for i, t in found),
             count=len(found),
             help="let one warp execute it, by a test of the warp index around it",
             confidence=Confidence.LOW if spread else confidence,
@@ -701,9 +693,9 @@ def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
             Mark(
                 allocation,
                 "written by tcgen05.alloc",
-                role=_role(model, model.views.at(allocation).threads),
+                role=model.who(model.views.at(allocation).threads),
             ),
-            Mark(path.end, "read without waiting", role=_role(model, T.whole(path.threads, 32))),
+            Mark(path.end, "read without waiting", role=model.who(T.whole(path.threads, 32))),
         ),
         help="add bar.sync 0 for all warps between tcgen05.alloc and this load",
         confidence=Confidence.MEDIUM if path.edges and _passes_call(model, path) else None,
@@ -750,13 +742,13 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
         committed = not {*commits}.isdisjoint(path.sites(model.cfg, site))
         if not committed and not any(_reaches(model, free, commit) for commit in commits):
             continue  # it is never committed, which is a fault of its own
-        role = _role(model, path.threads)
+        role = model.who(path.threads)
         return Hit(
             site=free,
-            message=f"frees tensor memory that {_name(model, site)} of the same thread may still be using: "
+            message=f"frees tensor memory that {model.name(site)} of the same thread may still be using: "
             + ("nothing was waited for since its commit" if committed else "it is committed later"),
             steps=(
-                Mark(site, f"{_name(model, site)} starts", role=role),
+                Mark(site, f"{model.name(site)} starts", role=role),
                 Mark(free, "its tensor memory is freed", role=role),
             ),
             help="wait for the mbarrier of its tcgen05.commit before this instruction",
@@ -792,9 +784,9 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
             site=free,
             message=f"frees tensor memory that {role} may still be using: nothing tells this warp that they are done",
             steps=(
-                Mark(site, f"last {_name(model, site)} of another warp", role=role),
+                Mark(site, f"last {model.name(site)} of another warp", role=role),
                 Mark(_end(model, site, path), "it ends without arriving at a barrier", role=role),
-                Mark(free, "freed here", role=_role(model, model.views.at(free).threads)),
+                Mark(free, "freed here", role=model.who(model.views.at(free).threads)),
             ),
             help="add a barrier of all warps between the last access to tensor memory and this instruction",
             confidence=None if model.function.threads else Confidence.MEDIUM,
@@ -850,8 +842,8 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
                     "this warp waits for nothing after they start",
                     steps=(
                         Mark(last, "all warps go on from here"),
-                        Mark(site, f"{_name(model, site)} of another warp", role=role),
-                        Mark(free, "freed here", role=_role(model, threads)),
+                        Mark(site, f"{model.name(site)} of another warp", role=role),
+                        Mark(free, "freed here", role=model.who(threads)),
                     ),
                     help="add a barrier of all warps between the last access to tensor memory and this instruction",
                     confidence=None if model.function.threads else Confidence.MEDIUM,
@@ -956,7 +948,7 @@ def pair_without_cluster(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             "TM010",
             Hit(
                 site=site,
-                message=f"{_name(model, site)} with .cta_group::2 needs a peer CTA, but the kernel runs in {what}",
+                message=f"{model.name(site)} with .cta_group::2 needs a peer CTA, but the kernel runs in {what}",
                 count=len(sites),
                 help="make the number of CTAs of a cluster even, or use .cta_group::1",
                 severity=Severity.ERROR if size == 1 else None,
@@ -989,7 +981,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     Mark(
                         free,
                         "freed without a barrier of the cluster",
-                        role=_role(model, T.whole(path.threads, 32)),
+                        role=model.who(T.whole(path.threads, 32)),
                     ),
                 ),
                 help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",

@@ -55,7 +55,7 @@ def missing_before_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if pair is None:
         return
     access, arrival = pair
-    name = ".".join(model.instruction(access).opcode.split(".")[:2])
+    name = model.name(access)
     yield (
         "TC014",
         Hit(

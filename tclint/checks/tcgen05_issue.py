@@ -86,7 +86,7 @@ def issued_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             found.setdefault(threads, []).append(i)
     for threads, sites in found.items():
         name = _name(model.instruction(sites[0]))
-        who = T.describe(threads, values.threads)
+        who = model.who(threads)
         yield (
             "TC010",
             Hit(
@@ -117,7 +117,7 @@ def not_elected(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if len(found) <= 2 and not any(model.cfg.block_of[i] in model.cfg.in_cycle for i, _ in found):
         return
     site, threads = min(found)
-    role = T.describe(threads, values.threads)
+    role = model.who(threads)
     yield (
         "CV009",
         Hit(

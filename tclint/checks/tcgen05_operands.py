@@ -17,7 +17,7 @@ from tclint.analyses.descriptors import (
 from tclint.analyses.tensor_memory import LANES, Place, TensorMemory
 from tclint.analyses.values import Bits, Level
 from tclint.checks import Hit, check
-from tclint.checks._fold import Faults, name_of
+from tclint.checks._fold import Faults
 from tclint.finding import Confidence, Severity
 from tclint.ir.nodes import Instruction, Memory
 from tclint.model import KernelModel
@@ -178,7 +178,7 @@ def bounds(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             else:
                 outside = _outside(columns.columns, place)
                 if outside:
-                    message = f"{name_of(model, site)} {outside}"
+                    message = f"{model.name(site)} {outside}"
                     faults.add("TC017", site, operand, message, _REMEDY_17, cause=(place.base, place.size))
     yield from faults.hits()
 
@@ -218,7 +218,9 @@ def divergent_address(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         differing = _differing(model, value, model.views.at(site).threads)
         if not differing:
             continue
-        message = f"the address of {name_of(model, site)} differs between the threads of a warp, which must agree on it"
+        message = (
+            f"the address of {model.name(site)} differs between the threads of a warp, which must agree on it"
+        )
         remedy = "leave the lane out of the address: it names the first lane of the warp, and each thread gets its own"
         # ptxas takes the address of one lane, and its lane part does not matter to the hardware.
         severity = None if differing & ~_LANE_OF_WARP else Severity.INFO
@@ -286,7 +288,7 @@ def lane_window(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             "TC023",
             site,
             operand,
-            f"{name_of(model, site)} of warp {warp} at lane {lane}: this warp reaches lanes {own} to {own + 31} only",
+            f"{model.name(site)} of warp {warp} at lane {lane}: this warp reaches lanes {own} to {own + 31} only",
             "add (warp index % 4) << 21 to the address",
             confidence=Confidence.LOW if lane < 32 or absent else None,
             cause="the lane",

@@ -21,10 +21,6 @@ _SHAPE = 0x1F7E0000
 """M and N in an instruction descriptor of any kind (9.7.16.4.2)."""
 
 
-def _name(model: KernelModel, site: int) -> str:
-    return ".".join(model.instruction(site).opcode.split(".")[:2])
-
-
 def _path(
     model: KernelModel,
     results: Results[Any],
@@ -55,15 +51,15 @@ def unordered_pair(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     if path is not None:
                         found[at] = (why, site, path)
     for at, (why, site, path) in found.items():
-        role = tmem.role_of(path.threads)
+        role = model.who(path.threads)
         yield (
             "TC009",
             Hit(
                 site=at,
-                message=f"{_name(model, at)} {why} an earlier {_name(model, site)} that may still be running: the two are no pipelined pair",
+                message=f"{model.name(at)} {why} an earlier {model.name(site)} that may still be running: the two are no pipelined pair",
                 steps=(
-                    Mark(site, f"{_name(model, site)} starts", role=role),
-                    Mark(at, f"{_name(model, at)} is not ordered behind it", role=role),
+                    Mark(site, f"{model.name(site)} starts", role=role),
+                    Mark(at, f"{model.name(at)} is not ordered behind it", role=role),
                 ),
                 help="commit the first to an mbarrier and wait for it before this instruction",
                 confidence=Confidence.LOW if why == _ANTI else model.confidence(path, site),
@@ -85,7 +81,7 @@ class _Pairs:
 
     def __init__(self, model: KernelModel, tmem: TensorMemory) -> None:
         self.tmem = tmem
-        self.kinds = {i: _name(model, i).partition(".")[2] for i in tmem.operations}
+        self.kinds = {i: model.name(i).partition(".")[2] for i in tmem.operations}
         self.opcodes = {i: model.instruction(i).opcode for i in tmem.operations}
         self.shapes = {i: _shape(model, i) for i, kind in self.kinds.items() if kind == "mma"}
         self.operands = {i: _columns_read(model, i) for i in self.shapes}

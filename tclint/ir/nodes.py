@@ -172,6 +172,11 @@ class Instruction:
         self.targets: tuple[int, ...] = ()
 
     @property
+    def name(self) -> str:
+        """The first two words of the opcode: ``tcgen05.mma``."""
+        return ".".join(self.opcode.split(".")[:2])
+
+    @property
     def event(self) -> str:
         return self.match.form.event if self.match else ""
 

@@ -1,0 +1,46 @@
+"""The base of analyses whose state is a set of facts, each about the instruction that it starts with."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from tclint.cfg import Edge
+from tclint.dataflow.engine import Analysis
+from tclint.model import KernelModel
+
+__all__ = ["FactSet"]
+
+Fact = TypeVar("Fact", bound=tuple[Any, ...])
+
+
+class FactSet(Analysis[frozenset[Fact]]):
+    """Facts ``(site, ...)``, true where some path brings them, and gone where the threads of their site do not come."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+
+    def boundary(self) -> frozenset[Fact]:
+        return frozenset()
+
+    def bottom(self) -> frozenset[Fact]:
+        return frozenset()
+
+    def join(self, a: frozenset[Fact], b: frozenset[Fact]) -> frozenset[Fact]:
+        return a | b
+
+    def guarded(self, state: frozenset[Fact], after: frozenset[Fact], at: int) -> frozenset[Fact]:
+        return self.model.views.guarded(state, after, at)
+
+    def edge(self, state: frozenset[Fact], edge: Edge) -> frozenset[Fact]:
+        if not state:
+            return state
+        views = self.model.views
+        if edge.source in views.dispatchers:
+            return frozenset()
+        if edge.predicate < 0:
+            return state
+        gone = views.barred(edge, {fact[0] for fact in state})
+        return frozenset(fact for fact in state if fact[0] not in gone) if gone else state
+
+    def mentions(self, state: frozenset[Fact], site: int) -> bool:
+        return any(fact[0] == site for fact in state)
