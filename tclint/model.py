@@ -100,6 +100,16 @@ class KernelModel:
         """*threads* in words: ``warps 4-7``."""
         return T.describe(threads, self.values.threads)
 
+    def space(self, value: int) -> str:
+        """The state space of the variable that *value* is the address of, "" when it is none."""
+        node = self.values.node(value)
+        return self.space_of(str(node[1])) if node[0] == "symbol" else ""
+
+    def space_of(self, name: str) -> str:
+        """The state space of the variable called *name*, "" when there is none."""
+        variable = self.function.variables.get(name) or self.module.variables.get(name)
+        return variable.space if variable is not None else ""
+
     def value(self, site: int, role: str) -> int | None:
         """The value of the operand that plays *role* at *site*, if the instruction has one."""
         operand: Operand | None = self.instruction(site).role(role)
@@ -157,7 +167,7 @@ class KernelModel:
         passed = set(path.sites(self.cfg, start))
         return any(where in (entered if kind == "block" else passed) for kind, where in places)
 
-    def reaches(self, start: int, end: int, avoiding: int) -> bool:
+    def reaches(self, start: int, end: int, avoiding: int = -1) -> bool:
         """Whether some way leads from instruction *start* to *end* without passing *avoiding*."""
         cfg = self.cfg
         work = [(cfg.block_of[start], start + 1)]

@@ -14,8 +14,10 @@ from tclint.analyses.facts import FactSet
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
-__all__ = ["HELD", "Ledger", "TensorAllocation"]
+__all__ = ["COLUMNS", "HELD", "Ledger", "TensorAllocation"]
 
+COLUMNS = (32, 64, 128, 256, 512)
+"""What an allocation may ask for."""
 HELD = 0
 """Allocated and not freed; of the permit: given up."""
 State = frozenset[tuple[int, int]]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tclint.analyses.descriptors import Form, shape
 from tclint.analyses.facts import FactSet
+from tclint.analyses.warps import of_the_cta
 from tclint.cfg import Edge
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
 from tclint.isa.table import Match
@@ -187,7 +188,7 @@ class TensorMemory(FactSet[tuple[int, int]]):
             committed = [f for f in state if f[0] in self.operations and f[1] != ISSUED]
             seen = {s for s, status in committed if self._observes(at, status - 1)}
             return state.difference(f for f in committed if f[0] in seen) if seen else state
-        if event in ("barrier-sync", "barrier-wait") and not instruction.opcode.startswith("bar.warp"):
+        if event in ("barrier-sync", "barrier-wait") and of_the_cta(self.model, at):
             # Another thread may have waited and now passes the news on.
             return frozenset(
                 f

@@ -149,6 +149,13 @@ def whole(taken: int, size: int) -> int:
     return found
 
 
+def one_warp(taken: int) -> int:
+    """The threads of the warp that *taken* belong to; 0 when they belong to several or to none."""
+    first = ((taken & -taken).bit_length() - 1) // 32 * 32
+    warp = 0xFFFFFFFF << max(first, 0)
+    return warp if taken and not taken & ~warp else 0
+
+
 def describe(taken: int, threads: int) -> str:
     """A thread set in words: ``all threads``, ``warps 4-7``, ``thread 0``, ``lanes 0-15 of warp 1``."""
     every = full(threads)

@@ -153,7 +153,5 @@ class _Kinds:
         if isinstance(operand, int):
             return self.of(operand, at, depth)
         if isinstance(operand, Symbol):
-            model = self.model
-            variable = model.function.variables.get(operand.name) or model.module.variables.get(operand.name)
-            return (_OFFSET, at) if variable is not None and variable.space == ".shared" else None
+            return (_OFFSET, at) if self.model.space_of(operand.name) == ".shared" else None
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tclint.analyses import threads as T
 from tclint.analyses.liveness import LoadLiveness, ResultLiveness
 from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, State, TensorMemory
+from tclint.analyses.warps import of_the_cta
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path, Results
 from tclint.finding import Confidence
@@ -66,7 +67,7 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if not state:
                 continue
             instruction = model.instruction(i)
-            if instruction.event in _SIGNALS and not instruction.opcode.startswith("bar.warp"):
+            if instruction.event in _SIGNALS and of_the_cta(model, i):
                 for site, candidate in _signalled(tmem, state, i):
                     candidates.setdefault(site, {})[i] = candidate
             elif instruction.event == "tmem-dealloc" or (
@@ -327,7 +328,7 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 message=f"{model.name(site)} is never followed by a tcgen05.commit of its thread: nothing can learn that it is complete",
                 steps=(
                     Mark(site, f"{model.name(site)} starts", role=role),
-                    Mark(_last(model, path), "the thread ends without a commit", role=role),
+                    Mark(path.last(model.cfg, site), "the thread ends without a commit", role=role),
                 ),
                 count=len(group),
                 help="add tcgen05.commit with the same .cta_group, by the same thread, to the mbarrier that is waited for",
@@ -344,9 +345,9 @@ def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list
         pair = tmem.cta_group(commit)
         others = [site for site in tmem.operations if tmem.cta_group(site) == pair]
         mine = [site for site in others if not model.views.apart(site, commit)]
-        if any(model.reaches(site, commit, -1) for site in mine):
+        if any(model.reaches(site, commit) for site in mine):
             continue
-        before = [site for site in others if site not in mine and model.reaches(site, commit, -1)]
+        before = [site for site in others if site not in mine and model.reaches(site, commit)]
         if before:
             found[commit] = sorted(before)
     return found
@@ -367,11 +368,6 @@ def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, si
         count=len(sites),
         help="let the thread that issues the operations commit them, under the same predicate",
     )
-
-
-def _last(model: KernelModel, path: Path) -> int:
-    block = path.edges[-1].target if path.edges else model.cfg.block_of[max(path.end, 0)]
-    return model.cfg.blocks[block].end - 1
 
 
 @check("TC007", needs="tcgen05")

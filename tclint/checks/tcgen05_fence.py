@@ -25,7 +25,7 @@ def missing_after_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         pair, late = _unfenced(model, waits, loads)
     else:
         behind = ((max((w for w in waits if w < i), default=-1), i) for i in sorted(loads)[:_TRIES])
-        pair = next((p for p in behind if p[0] >= 0 and model.reaches(*p, -1)), None)
+        pair = next((p for p in behind if p[0] >= 0 and model.reaches(*p)), None)
         late = set(loads)
     if pair is None:
         return

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from tclint.analyses import threads as T
 from tclint.analyses.values import Level, Values
 from tclint.checks import Hit, Mark, check
+from tclint.checks.convergence import conditions
 from tclint.ir.nodes import Instruction
 from tclint.isa.table import Form
 from tclint.model import KernelModel
@@ -41,29 +42,12 @@ def _once_for_a_warp(form: Form) -> bool:
     )
 
 
-class _Conditions:
-    """What decides whether an instruction executes: its guard, and the branches that its block depends on."""
-
-    def __init__(self, model: KernelModel) -> None:
-        self.model = model
-        self._of_block: dict[int, frozenset[int]] = {}
-
-    def of(self, site: int) -> frozenset[int]:
-        """The predicate values that hold when it executes, each alone."""
-        model, values = self.model, self.model.values
-        block = model.cfg.block_of[site]
-        if block not in self._of_block:
-            found = set()
-            for edge in model.cfg.controllers(block):
-                p = model.views.edge_value(edge)
-                if p is not None:
-                    found.add(p if edge.value else values.negate(p))
-            self._of_block[block] = frozenset(found)
-        instruction = model.instruction(site)
-        if instruction.guard < 0:
-            return self._of_block[block]
-        p = values.before(instruction.guard, site)
-        return self._of_block[block] | {values.negate(p) if instruction.negated else p}
+def _deciding(model: KernelModel, site: int) -> Iterator[int]:
+    """The predicate values that hold when the instruction executes, each alone."""
+    values = model.values
+    for condition in conditions(model, site):
+        p = values.before(condition.register, condition.at)
+        yield p if condition.value else values.negate(p)
 
 
 @check("TC010", needs="tcgen05")
@@ -76,13 +60,12 @@ def issued_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not model.function.entry:
         return  # the callers may leave one thread
     values = model.values
-    conditions = _Conditions(model)
     found: dict[int, list[int]] = {}
     for i in _sites(model, _for_one_thread):
         threads = model.views.at(i).threads
         if T.at_most_one_lane(threads):
             continue
-        if all(values.mask(p) is not None or values.level(p) <= Level.WARP for p in conditions.of(i)):
+        if all(values.mask(p) is not None or values.level(p) <= Level.WARP for p in _deciding(model, i)):
             found.setdefault(threads, []).append(i)
     for threads, sites in found.items():
         name = _name(model.instruction(sites[0]))
@@ -104,13 +87,12 @@ def issued_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 def not_elected(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """One note per kernel: warp-wide instructions for one thread, of which ptxas cannot see that one executes them."""
     values = model.values
-    conditions = _Conditions(model)
     found: list[tuple[int, int]] = []
     for i in _sites(model, _once_for_a_warp):
         threads = model.views.at(i).threads
         if not threads or not T.at_most_one_lane(threads):
             continue
-        choosing = [p for p in conditions.of(i) if _chooses(values, p)]
+        choosing = [p for p in _deciding(model, i) if _chooses(values, p)]
         if choosing and not any(_recognised(model, p) for p in choosing):
             found.append((i, threads))
     # Setting something up once costs nothing.

@@ -44,8 +44,15 @@ class Path:
         for edge in self.edges:
             yield from range(begin, cfg.blocks[edge.source].end)
             begin = cfg.blocks[edge.target].start
-        block = cfg.blocks[self.edges[-1].target if self.edges else cfg.block_of[max(start, 0)]]
-        yield from range(begin, block.end if self.end == EXIT else self.end)
+        yield from range(begin, self.last(cfg, start) + 1 if self.end == EXIT else self.end)
+
+    def block(self, cfg: CFG, start: int) -> int:
+        """The block that a path from *start* ends in."""
+        return self.edges[-1].target if self.edges else cfg.block_of[max(start, 0)]
+
+    def last(self, cfg: CFG, start: int) -> int:
+        """The last instruction of that block, by which a path leaves the function."""
+        return cfg.blocks[self.block(cfg, start)].end - 1
 
 
 class Survey:

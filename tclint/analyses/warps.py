@@ -1,0 +1,167 @@
+"""How the warps of a CTA hear of each other, and the ways on which they hear nothing (PTX ISA 9.7.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from tclint.analyses import threads as T
+from tclint.analyses.values import Facts, Level
+from tclint.dataflow import EXIT, Path, find_path
+from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
+from tclint.views import View
+
+
+def whole_program(model: KernelModel) -> bool:
+    """Whether everything that the kernel executes is before us: no call leads out of the module."""
+    bodies = {f.name for f in model.module.functions if f.instructions}
+    return model.function.entry and all(model.instruction(i).callee in bodies for i in calls(model))
+
+
+def exclusive(model: KernelModel, a: int, b: int) -> bool:
+    """Whether a condition that is the same in the whole CTA lets it execute only one of two instructions."""
+    values = model.values
+    facts = model.views.at(b).lasting(values)
+    return any(
+        values.decide(p, facts) is (not truth) and values.level(p) is Level.CTA
+        for p, truth in model.views.at(a).lasting(values).items()
+    )
+
+
+def barriers(model: KernelModel) -> list[int]:
+    """The barriers that every thread of the CTA waits at, once."""
+    return [
+        i
+        for i in model.sites("barrier-sync")
+        if of_the_cta(model, i)
+        and model.instruction(i).role("count") is None
+        and model.instruction(i).guard < 0
+        and model.cfg.block_of[i] not in model.cfg.in_cycle
+    ]
+
+
+def of_the_cta(model: KernelModel, site: int) -> bool:
+    """Whether a barrier is for more than the lanes of a warp."""
+    match = model.instruction(site).match
+    return match is not None and match.form.scope != "lanes"
+
+
+def behind(model: KernelModel, barrier: int, site: int) -> bool:
+    """Whether *site* is executed only after *barrier*."""
+    block_of = model.cfg.block_of
+    if block_of[barrier] == block_of[site]:
+        return barrier < site
+    return model.cfg.dominates(block_of[barrier], block_of[site])
+
+
+_ACQUIRE = frozenset((".acquire", ".acq_rel", ".volatile"))
+_RELEASE = frozenset((".release", ".acq_rel", ".volatile"))
+_WAITS = ("barrier-sync", "barrier-wait", "mbarrier-wait")
+_SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive", "commit")
+
+
+def waits(model: KernelModel) -> list[int]:
+    """Where a warp learns of others: barriers, loops that load what others release, calls."""
+    cfg = model.cfg
+    loops = (i for i in _exchanges(model, (), _ACQUIRE) if cfg.block_of[i] in cfg.in_cycle)
+    return [*_exchanges(model, _WAITS, frozenset()), *loops]
+
+
+def signals(model: KernelModel) -> list[int]:
+    """Where a warp tells others that it has come so far: barriers, arrivals, commits, releasing accesses, calls."""
+    return _exchanges(model, _SIGNALS, _RELEASE)
+
+
+def _exchanges(model: KernelModel, events: Collection[str], orders: frozenset[str]) -> list[int]:
+    """Instructions by which warps exchange news: *events* of more than a warp, accesses in *orders*, calls."""
+    found = calls(model)
+    for use in model.function.uses:
+        match = use.match
+        if match is None:
+            continue
+        form = match.form
+        if form.event in events:
+            if form.scope != "lanes":
+                found += use.sites
+        elif form.memory and not orders.isdisjoint(match.modifiers):
+            found += use.sites
+    return found
+
+
+def calls(model: KernelModel) -> list[int]:
+    return [
+        i
+        for use in model.function.uses
+        if use.match is not None and use.match.form.flow == "call"
+        for i in use.sites
+    ]
+
+
+def deciding(model: KernelModel, site: int) -> Iterator[int]:
+    """The predicates that decide whether *site* is executed; that of a branch table is an unknown one."""
+    cfg, values = model.cfg, model.values
+    for edge in cfg.controllers(cfg.block_of[site]):
+        yield values.before(edge.predicate, cfg.blocks[edge.source].end - 1)
+    guard = model.instruction(site).guard
+    if guard >= 0:
+        yield values.before(guard, site)
+
+
+def way(
+    model: KernelModel,
+    start: int,
+    threads: int,
+    to: Collection[int],
+    ends: Collection[int],
+    facts: Facts | None = None,
+) -> Path | None:
+    """A path of *threads* from *start* to an instruction of *to* (none: the end) that passes none of *ends*.
+
+    A warp is followed by its first lane, which does what one lane does for all.
+    """
+    here = model.views.at(start)
+    view = View(here.threads & threads & T.lane_zero(model.values.threads), facts or here.facts)
+    cfg, first = model.cfg, max(start, 0)
+    if not view.threads or (cfg.block_of[first] not in cfg.in_cycle and not last(model, (first,), ends, to)):
+        return None
+    relevant: list[list[int]] = [[] for _ in cfg.blocks]
+    for i in sorted({*to, *ends}):
+        relevant[cfg.block_of[i]].append(i)
+    blocks = {cfg.block_of[i] for i in to} or cfg.exits
+
+    def step(state: object, i: int, instruction: Instruction) -> object:
+        return None if i in ends else state
+
+    def goal(state: object, i: int) -> bool:
+        return i in to if to else i == EXIT
+
+    return find_path(model.survey, start, view, True, relevant, step, goal, blocks)
+
+
+def last(
+    model: KernelModel, sites: Iterable[int], barring: Collection[int], to: Collection[int] = ()
+) -> list[int]:
+    """The last of *sites* in each block from which *to* (none: an end) may be reached without passing *barring*."""
+    cfg = model.cfg
+    unguarded: dict[int, list[int]] = {}
+    for i in barring:
+        if model.instruction(i).guard < 0:
+            unguarded.setdefault(cfg.block_of[i], []).append(i)
+    work = [(cfg.block_of[i], i) for i in to] or [(b, cfg.blocks[b].end) for b in cfg.exits if b in cfg.rank]
+    seen = set(work)
+    free: dict[int, list[tuple[int, int]]] = {}
+    """Block -> the instructions behind which, and before which, nothing bars the way."""
+    while work:
+        b, end = work.pop()
+        begin = max((i for i in unguarded.get(b, ()) if i < end), default=-1)
+        free.setdefault(b, []).append((begin, end))
+        if begin < 0:
+            before = {(e.source, cfg.blocks[e.source].end) for e in cfg.predecessors[b]} - seen
+            seen |= before
+            work += before
+    last: dict[int, int] = {}
+    for site in sorted(sites):
+        b = cfg.block_of[site]
+        if any(begin < site < end for begin, end in free.get(b, ())):
+            last[b] = site
+    return list(last.values())

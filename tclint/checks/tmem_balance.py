@@ -1,0 +1,243 @@
+"""Checks of tensor memory that is not freed, or freed wrongly (PTX ISA 9.7.16.7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses import threads as T
+from tclint.analyses.tensor_allocation import COLUMNS, HELD, Ledger, TensorAllocation
+from tclint.analyses.values import Facts, Level
+from tclint.analyses.warps import barriers, way, whole_program
+from tclint.checks import Hit, Mark, check
+from tclint.dataflow import EXIT, Path
+from tclint.finding import Confidence, Severity
+from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
+
+
+@check("TM001", "TM003", needs="tcgen05")
+def balance(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """What is allocated is freed: once, as a whole, by the address that the allocation gave."""
+    if not model.sites("tmem-alloc") and not model.sites("tmem-dealloc"):
+        return
+    memory, _ = model.solved(TensorAllocation)
+    wrong = list(_mismatches(model, memory))
+    yield from (("TM003", hit) for hit in wrong)
+    if not model.sites("tmem-dealloc"):
+        if model.function.entry and memory.allocations:
+            yield "TM001", _never_freed(model, memory)
+    elif memory.allocations and memory.deallocations and not wrong:
+        yield from _unbalanced(model, memory)
+
+
+def _never_freed(model: KernelModel, memory: TensorAllocation) -> Hit:
+    site = memory.allocations[0]
+    return Hit(
+        site=site,
+        message="allocates tensor memory that the kernel never frees: it has no tcgen05.dealloc",
+        steps=(Mark(site, "allocated here", role=model.who(model.views.at(site).threads)),),
+        count=len(memory.allocations),
+        help="free it with tcgen05.dealloc when all warps are done with it, before the kernel ends",
+        confidence=None if whole_program(model) else Confidence.LOW,
+    )
+
+
+def _mismatches(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
+    """Deallocations that cannot be of an allocation of this kernel."""
+    if not memory.deallocations:
+        return
+    if not memory.allocations:
+        if not model.sites("tmem-alloc") and whole_program(model):
+            yield Hit(
+                site=memory.deallocations[0],
+                message="frees tensor memory in a kernel that allocates none",
+                count=len(memory.deallocations),
+                help="allocate it with tcgen05.alloc in the same kernel",
+            )
+        return
+    piecewise = any((a := memory.address(d)) is not None and a[1] for d in memory.deallocations)
+    for site in memory.deallocations:
+        address = memory.address(site)
+        if address is None:
+            beyond = _beyond(model, memory, site)
+            if beyond:
+                yield Hit(
+                    site=site,
+                    message=f"frees tensor memory at column {beyond}, where no allocation of 512 columns begins",
+                    steps=(
+                        Mark(memory.allocations[0], "all 512 columns are allocated here"),
+                        Mark(site, "freed by another address"),
+                    ),
+                    help="free the whole allocation by the address that tcgen05.alloc gave",
+                )
+                continue
+            if _is_shared_address(model, site):
+                yield Hit(
+                    site=site,
+                    message="frees an address of shared memory: tcgen05.alloc writes the address of the tensor memory there",
+                    help="load the word that tcgen05.alloc wrote, and free what it holds",
+                )
+                continue
+        elif address[1]:
+            origin = memory.words[address[0]][0]
+            yield Hit(
+                site=site,
+                message=f"frees tensor memory by an address {address[1]} beyond the one that tcgen05.alloc gave",
+                steps=(Mark(origin, "allocated here"), Mark(site, "freed by another address")),
+                help="free the whole allocation by the address that tcgen05.alloc gave",
+                confidence=Confidence.MEDIUM,
+            )
+            continue
+        origins = sorted(memory.frees(site))
+        counts = {memory.columns(origin) for origin in origins}
+        columns = memory.columns(site)
+        if columns is None or None in counts or columns in counts or not {columns, *counts}.issubset(COLUMNS):
+            continue
+        had = " or ".join(str(n) for n in sorted(n for n in counts if n is not None))
+        yield Hit(
+            site=site,
+            message=f"frees {columns} columns of an allocation of {had}",
+            steps=(
+                Mark(origins[0], f"{memory.columns(origins[0])} columns are allocated here"),
+                Mark(site, f"{columns} columns are freed"),
+            ),
+            help="free as many columns as were allocated",
+            confidence=Confidence.LOW if piecewise else None,
+        )
+
+
+def _beyond(model: KernelModel, memory: TensorAllocation, site: int) -> int:
+    """The constant column that is freed although all allocations are of all columns, which begin at 0."""
+    value = model.value(site, "taddr")
+    assert value is not None
+    column = (model.values.known(value) or 0) & 0xFFFF
+    return column if {memory.columns(a) for a in memory.allocations} == {512} else 0
+
+
+def _is_shared_address(model: KernelModel, site: int) -> bool:
+    value = model.value(site, "taddr")
+    assert value is not None
+    return any(
+        model.space(term) == ".shared" for term, factor in model.values.linear(value)[0] if factor == 1
+    )
+
+
+def _unbalanced(model: KernelModel, memory: TensorAllocation) -> Iterator[tuple[str, Hit]]:
+    """Allocations that a path never frees, and one that a path frees twice."""
+    if not model.function.entry:
+        return
+    freeing = 0
+    for free in memory.deallocations:
+        freeing |= model.views.at(free).threads
+    for site in memory.allocations:
+        warp = T.one_warp(model.views.at(site).threads)
+        if not warp:
+            continue
+        if not freeing & ~warp:
+            leak = _held_at_the_end(model, memory, site)
+        elif T.one_warp(freeing) and not freeing & warp:
+            leak = _skipped_by_another(model, memory, site, freeing) or _too_many(model, memory, site)
+        else:
+            leak = None
+        if leak is not None:
+            yield "TM001", leak
+            break
+    twice = _freed_twice(model, memory)
+    if twice is not None:
+        yield "TM003", twice
+
+
+def _held_at_the_end(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | None:
+    """A path of the warp that allocates and frees, on which it does not free all that it allocated."""
+    _, results = model.solved(TensorAllocation)
+    cfg = model.cfg
+    # Of several allocations a state cannot tell which one a deallocation was about; a path can.
+    if (
+        len(memory.allocations) == 1
+        and cfg.block_of[site] not in cfg.in_cycle
+        and not any((site, HELD) in results.leave(b) for b in cfg.exits if b in cfg.rank)
+    ):
+        return None
+
+    def step(ledger: Ledger, i: int, instruction: Instruction) -> Ledger | None:
+        return memory.entered(ledger, i, instruction) or None
+
+    path = model.path(site, (site,), results, step, lambda ledger, i: i == EXIT, ())
+    if path is None or path.block(model.cfg, site) in model.views.dispatchers:
+        return None
+    return _leaked(model, memory, path.state[0], path, site)
+
+
+def _skipped_by_another(model: KernelModel, memory: TensorAllocation, site: int, freeing: int) -> Hit | None:
+    """A path of the warp that frees what another one allocated, from a barrier behind the allocation to the end."""
+    values = model.values
+    facts = Facts(
+        (p, truth)
+        for p, truth in model.views.at(site).lasting(values).items()
+        if values.level(p) is Level.CTA
+    )
+    for barrier in barriers(model):
+        if model.reaches(site, barrier) and not model.reaches(barrier, site):
+            path = way(model, barrier, freeing, (), memory.deallocations, facts)
+            if path is None or path.block(model.cfg, barrier) in model.views.dispatchers:
+                return None
+            return _leaked(model, memory, site, path, barrier)
+    return None
+
+
+def _too_many(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | None:
+    """A path with more allocations than there are deallocations, each of which is executed once."""
+    _, results = model.solved(TensorAllocation)
+    cfg, most = model.cfg, len(memory.deallocations)
+    if len(memory.allocations) <= most or any(cfg.block_of[d] in cfg.in_cycle for d in memory.deallocations):
+        return None
+
+    def step(ledger: Ledger, i: int, instruction: Instruction) -> Ledger:
+        return memory.entered(ledger, i, instruction) if instruction.event == "tmem-alloc" else ledger
+
+    path = model.path(site, (site,), results, step, lambda ledger, i: i == EXIT and len(ledger) > most, ())
+    return None if path is None else _leaked(model, memory, site, path, site)
+
+
+def _leaked(model: KernelModel, memory: TensorAllocation, site: int, path: Path, start: int) -> Hit:
+    columns = memory.columns(site)
+    role = model.who(T.whole(path.threads, 32))
+    return Hit(
+        site=site,
+        message=f"allocates {columns or 'some'} columns of tensor memory that are not freed on a path to the end of the kernel",
+        steps=(
+            Mark(site, "allocated here", role=model.who(model.views.at(site).threads)),
+            Mark(path.last(model.cfg, start), "the kernel ends here with the columns allocated", role=role),
+        ),
+        help="free them with tcgen05.dealloc on every path to the end",
+        severity=Severity.WARNING,
+        confidence=model.confidence(path, start),
+    )
+
+
+def _freed_twice(model: KernelModel, memory: TensorAllocation) -> Hit | None:
+    """A second deallocation of the only allocation."""
+    cfg = model.cfg
+    addresses = {model.value(d, "taddr") for d in memory.deallocations}
+    if (
+        len(memory.allocations) != 1
+        or len(addresses) != 1
+        or cfg.block_of[memory.allocations[0]] in cfg.in_cycle
+    ):
+        return None
+    for first in memory.deallocations:
+        path = way(model, first, T.full(model.values.threads), memory.deallocations, ())
+        if path is not None:
+            role = model.who(T.whole(path.threads, 32))
+            return Hit(
+                site=path.end,
+                message="frees an allocation of tensor memory that was freed before",
+                steps=(
+                    Mark(memory.allocations[0], "allocated here"),
+                    Mark(first, "freed here", role=role),
+                    Mark(path.end, "freed again", role=role),
+                ),
+                help="free each allocation once",
+                confidence=model.confidence(path, first),
+            )
+    return None

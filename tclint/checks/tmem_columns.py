@@ -1,0 +1,138 @@
+"""Checks of how much tensor memory is allocated, and in which order (PTX ISA 9.7.16.7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.tensor_allocation import COLUMNS, TensorAllocation
+from tclint.analyses.values import Level
+from tclint.analyses.warps import barriers, behind, exclusive
+from tclint.checks import Hit, Mark, check
+from tclint.finding import Confidence
+from tclint.model import KernelModel
+
+
+@check("TM002", needs="tcgen05")
+def column_count(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A number of columns that no allocation can have; an immediate is the assembler's to refuse."""
+    values = model.values
+    for site in (*model.sites("tmem-alloc"), *model.sites("tmem-dealloc")):
+        operand = model.instruction(site).role("columns")
+        if not isinstance(operand, int):
+            continue
+        value = values.operand(operand, site)
+        known = _alternatives(model, value)
+        verb = "allocates" if model.instruction(site).event == "tmem-alloc" else "frees"
+        if known and not known & set(COLUMNS):
+            numbers = " or ".join(map(str, sorted(known)))
+            yield (
+                "TM002",
+                Hit(
+                    site=site,
+                    message=f"{verb} {numbers} columns of tensor memory: it must be 32, 64, 128, 256 or 512",
+                    help="round the number of columns up to a power of two, 32 at least",
+                ),
+            )
+        elif values.level(value) is Level.DIVERGENT:
+            yield (
+                "TM002",
+                Hit(
+                    site=site,
+                    message="the number of columns differs between the threads of the warp, which must agree on it",
+                    help="make the number of columns the same in the whole warp",
+                    confidence=Confidence.MEDIUM,
+                ),
+            )
+
+
+def _alternatives(model: KernelModel, value: int) -> set[int]:
+    """The constants that *value* is one of; empty when it may be something else."""
+    values = model.values
+    found: set[int] = set()
+    seen: set[int] = set()
+    work = [value]
+    while work:
+        value = values.find(work.pop())
+        if value in seen:
+            continue
+        seen.add(value)
+        node = values.node(value)
+        if node[0] == "select":
+            work += node[2:4]
+        elif node[0] == "phi" and values.arguments(value):
+            work += values.arguments(value)
+        elif node[0] == "const":
+            found.add(node[1] & 0xFFFFFFFF)
+        else:
+            return set()
+    return found
+
+
+@check("TM004", "TM005", needs="tcgen05")
+def order(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Allocations after the permit was given up, and larger ones after smaller ones."""
+    allocations, given_up = model.sites("tmem-alloc"), model.sites("tmem-relinquish")
+    if len(allocations) + len(given_up) < 2:
+        return
+    memory, _ = model.solved(TensorAllocation)
+    for site in memory.allocations:
+        for first in given_up:
+            steps = _earlier(
+                model, first, site, "the right to allocate is given up", "allocates all the same"
+            )
+            if steps:
+                yield (
+                    "TM004",
+                    Hit(
+                        site=site,
+                        message="allocates tensor memory after the CTA gave up the right to: tcgen05.relinquish_alloc_permit is final",
+                        steps=steps,
+                        help="move tcgen05.relinquish_alloc_permit behind the last allocation",
+                        confidence=None if len(steps) == 2 else Confidence.MEDIUM,
+                    ),
+                )
+                break
+        columns = memory.columns(site)
+        for first in memory.allocations:
+            before = memory.columns(first)
+            if columns is None or before is None or before >= columns:
+                continue
+            steps = _earlier(model, first, site, f"{before} columns are allocated", f"then {columns} columns")
+            if steps:
+                yield (
+                    "TM005",
+                    Hit(
+                        site=site,
+                        message=f"allocates {columns} columns of tensor memory after an allocation of {before}: "
+                        "allocations of a CTA must not grow",
+                        steps=steps,
+                        help="allocate the largest number of columns first",
+                        confidence=None if len(steps) == 2 else Confidence.MEDIUM,
+                    ),
+                )
+                break
+
+
+def _earlier(model: KernelModel, first: int, second: int, once: str, then: str) -> tuple[Mark, ...]:
+    """The steps by which *first* comes before *second*: one thread's path, or a barrier between two warps."""
+    _, results = model.solved(TensorAllocation)
+    path = model.path(
+        first, True, results, lambda state, i, instruction: state, lambda state, i: i == second, (second,)
+    )
+    if path is not None:
+        role = model.who(path.threads)
+        return Mark(first, once, role=role), Mark(second, then, role=role)
+    if exclusive(model, first, second):
+        return ()
+    for barrier in barriers(model):
+        if (
+            behind(model, barrier, second)
+            and model.reaches(first, barrier)
+            and not model.reaches(barrier, first)
+        ):
+            return (
+                Mark(first, once, role=model.who(model.views.at(first).threads)),
+                Mark(barrier, "all threads of the CTA wait"),
+                Mark(second, then, role=model.who(model.views.at(second).threads)),
+            )
+    return ()

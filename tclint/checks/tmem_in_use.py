@@ -1,0 +1,181 @@
+"""Checks of tensor memory that is freed while it is in use (PTX ISA 9.7.16.5, 9.7.16.7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tclint.analyses import threads as T
+from tclint.analyses.warps import barriers, behind, deciding, exclusive, last, of_the_cta, signals, waits, way
+from tclint.checks import Hit, Mark, check
+from tclint.finding import Confidence
+from tclint.model import KernelModel
+
+
+@check("TM006", needs="tcgen05")
+def freed_in_use(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Tensor memory is freed while this thread's operations, or other warps, may still be using it (9.7.16.5)."""
+    frees = model.sites("tmem-dealloc")
+    if not frees or not model.sites("issue") or not model.function.entry:
+        return
+    for site in frees:
+        hit = _own_operation(model, site)
+        if hit is not None:
+            yield "TM006", hit
+    hit = _ends_unheard(model, frees) or _waits_for_nothing(model, frees)
+    if hit is not None:
+        yield "TM006", hit
+
+
+def _own_operation(model: KernelModel, free: int) -> Hit | None:
+    """An MMA, copy or shift of the same thread that is not complete; its loads and stores are other rules'."""
+    commits = model.sites("commit", "tcgen05")
+    # Whatever is waited for may tell of the operation too, and an access to its result is the first fault.
+    ends = {
+        *waits(model),
+        *model.sites("issue", "tcgen05.ld"),
+        *model.sites("issue", "tcgen05.st"),
+    }
+    for site in last(model, model.sites("issue", "tcgen05"), ends, (free,)):
+        if not _may_use(model, site, (free,)):
+            continue
+        path = way(model, site, T.full(model.values.threads), (free,), ends)
+        if path is None:
+            continue
+        committed = not {*commits}.isdisjoint(path.sites(model.cfg, site))
+        if not committed and not any(model.reaches(free, commit) for commit in commits):
+            continue  # it is never committed, which is a fault of its own
+        role = model.who(path.threads)
+        return Hit(
+            site=free,
+            message=f"frees tensor memory that {model.name(site)} of the same thread may still be using: "
+            + ("nothing was waited for since its commit" if committed else "it is committed later"),
+            steps=(
+                Mark(site, f"{model.name(site)} starts", role=role),
+                Mark(free, "its tensor memory is freed", role=role),
+            ),
+            help="wait for the mbarrier of its tcgen05.commit before this instruction",
+            confidence=Confidence.MEDIUM,
+        )
+    return None
+
+
+def _others(model: KernelModel, frees: Iterable[int], site: int) -> int:
+    """The threads that execute *site* and belong to a warp that frees nothing."""
+    freeing = 0
+    for free in frees:
+        freeing |= model.views.at(free).threads
+    return model.views.at(site).threads & ~T.whole(freeing, 32)
+
+
+def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
+    """A warp that accesses tensor memory and ends without a word, while another warp frees it."""
+    if model.views.dispatchers:
+        return None
+    told = {*signals(model), *frees}
+    # What is stored and then told to nobody is no use to anyone: such a path is not taken.
+    for site in last(model, _seen_loads(model), told):
+        others = _others(model, frees, site)
+        free = next((f for f in frees if not exclusive(model, site, f)), None)
+        if not others or free is None or not _may_use(model, site, frees) or _joined(model, site, free):
+            continue
+        path = way(model, site, others, (), told)
+        if path is None:
+            continue
+        role = warps_of(model, path.threads)
+        return Hit(
+            site=free,
+            message=f"frees tensor memory that {role} may still be using: nothing tells this warp that they are done",
+            steps=(
+                Mark(site, f"last {model.name(site)} of another warp", role=role),
+                Mark(path.last(model.cfg, site), "it ends without arriving at a barrier", role=role),
+                Mark(free, "freed here", role=model.who(model.views.at(free).threads)),
+            ),
+            help="add a barrier of all warps between the last access to tensor memory and this instruction",
+            confidence=None if model.function.threads else Confidence.MEDIUM,
+        )
+    return None
+
+
+def _joined(model: KernelModel, site: int, free: int) -> bool:
+    """Whether the freeing warp may wait for all threads after *site*: a barrier does not wait for those that ended."""
+    threads = model.views.at(free).threads
+    return any(
+        model.instruction(b).role("count") is None
+        and of_the_cta(model, b)
+        and model.views.at(b).threads & threads
+        and not behind(model, b, site)
+        and model.reaches(b, free)
+        for b in model.sites("barrier-sync")
+    )
+
+
+def _always(model: KernelModel, site: int) -> bool:
+    """Whether the thread index alone decides who executes *site*: then somebody does in every launch."""
+    return all(model.values.mask(p) is not None for p in deciding(model, site))
+
+
+def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
+    """A deallocation whose warp waits for nothing since a barrier behind which other warps start to use the memory."""
+    views = model.views
+    heard = waits(model)
+    uses = [*_seen_loads(model), *model.sites("issue", "tcgen05.st"), *model.sites("issue", "tcgen05")]
+    for free in frees:
+        threads = views.at(free).threads
+        met = [b for b in barriers(model) if behind(model, b, free)]
+        met = [b for b in met if all(b is c or behind(model, c, b) for c in met)]
+        if not threads or not met or views.dispatchers:
+            continue
+        (start,) = met
+        between = (w for w in heard if w != start and views.at(w).threads & threads)
+        if any(model.reaches(start, w) and model.reaches(w, free) for w in between):
+            continue
+        for site in uses:
+            if (
+                behind(model, start, site)
+                and _others(model, frees, site)
+                and _may_use(model, site, frees)
+                and (_always(model, free) or model.reaches(site, free))
+                and not exclusive(model, site, free)
+            ):
+                role = warps_of(model, _others(model, frees, site))
+                return Hit(
+                    site=free,
+                    message=f"frees tensor memory that {role} may still be using: "
+                    "this warp waits for nothing after they start",
+                    steps=(
+                        Mark(start, "all warps go on from here"),
+                        Mark(site, f"{model.name(site)} of another warp", role=role),
+                        Mark(free, "freed here", role=model.who(threads)),
+                    ),
+                    help="add a barrier of all warps between the last access to tensor memory and this instruction",
+                    confidence=None if model.function.threads else Confidence.MEDIUM,
+                )
+    return None
+
+
+def _seen_loads(model: KernelModel) -> list[int]:
+    """The loads of which some register is read: what the others fetch makes no difference."""
+    loads = model.sites("issue", "tcgen05.ld")
+    read = {r for i in model.function.instructions for r in i.reads} if loads else set()
+    return [i for i in loads if not read.isdisjoint(model.instruction(i).writes)]
+
+
+def _may_use(model: KernelModel, site: int, frees: Iterable[int]) -> bool:
+    """Whether *site* accesses what is freed: its address is one of these plus something."""
+    values = model.values
+    terms = {
+        t
+        for role in ("taddr", "d")
+        if (v := model.value(site, role)) is not None
+        for t in values.linear(v)[0]
+    }
+    return any(
+        terms.issuperset(values.linear(value)[0])
+        for free in frees
+        if (value := model.value(free, "taddr")) is not None
+    )
+
+
+def warps_of(model: KernelModel, threads: int) -> str:
+    """The warps of *threads* in words, when it is known how many there are."""
+    return model.who(T.whole(threads, 32)) if model.function.threads else "other warps"

@@ -1,0 +1,94 @@
+"""Checks of the tensor memory of a pair of CTAs (PTX ISA 9.7.16.5, 9.7.16.7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import prod
+
+from tclint.analyses import threads as T
+from tclint.analyses.warps import calls, way
+from tclint.checks import Hit, Mark, check
+from tclint.finding import Confidence, Severity
+from tclint.model import KernelModel
+
+
+def _paired(model: KernelModel, sites: Iterable[int]) -> list[int]:
+    """Those of *sites* that are about a pair of CTAs."""
+    return [
+        i
+        for i in sites
+        if (match := model.instruction(i).match) is not None
+        and match.binding.get("cta_group") == ".cta_group::2"
+    ]
+
+
+@check("TM010", needs="tcgen05")
+def pair_without_cluster(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Operations of a pair of CTAs in a kernel whose clusters have no pairs."""
+    directives = model.function.directives
+    size = prod(directives.get(".reqnctapercluster", ()))
+    if ".reqnctapercluster" in directives:
+        odd, what = bool(size % 2), f"clusters of {size} CTA{'s' * (size != 1)} (.reqnctapercluster)"
+    else:
+        odd, what = directives.get(".maxclusterrank") == (1,), "clusters of one CTA (.maxclusterrank 1)"
+        size = 1
+    if not odd:
+        return
+    uses = (i for use in model.function.uses if use.match is not None for i in use.sites)
+    sites = [i for i in _paired(model, uses) if model.cfg.block_of[i] in model.cfg.rank]
+    if sites:
+        site = min(sites)
+        yield (
+            "TM010",
+            Hit(
+                site=site,
+                message=f"{model.name(site)} with .cta_group::2 needs a peer CTA, but the kernel runs in {what}",
+                count=len(sites),
+                help="make the number of CTAs of a cluster even, or use .cta_group::1",
+                severity=Severity.ERROR if size == 1 else None,
+            ),
+        )
+
+
+_USES = ("tcgen05.ld", "tcgen05.st", "tcgen05")
+
+
+@check("TM011", needs="tcgen05")
+def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """The tensor memory of a pair is freed without waiting for the peer CTA (9.7.16.5)."""
+    frees = _paired(model, model.sites("tmem-dealloc"))
+    allocations = model.sites("tmem-alloc")
+    if not frees or not allocations or not model.function.entry:
+        return
+    uses = [site for group in _USES for site in model.sites("issue", group)] or allocations
+    late = [w for w in model.sites("barrier-wait") if any(model.reaches(i, w) for i in uses)]
+    # A handshake: the warp arrives on an mbarrier of the peer, and one of the two waits.
+    told = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
+    for free in frees:
+        path = way(model, -1, model.views.at(free).threads, (free,), [*late, *told, *calls(model)])
+        if path is None:
+            continue
+        yield (
+            "TM011",
+            Hit(
+                site=free,
+                message="frees the tensor memory of a pair of CTAs without waiting for the peer, which may still be using it",
+                steps=(
+                    Mark(allocations[0], "allocated by both CTAs"),
+                    Mark(
+                        free,
+                        "freed without a barrier of the cluster",
+                        role=model.who(T.whole(path.threads, 32)),
+                    ),
+                ),
+                help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",
+                confidence=Confidence.LOW if late or told else None,
+            ),
+        )
+        return
+
+
+def _is_remote(model: KernelModel, arrive: int) -> bool:
+    """Whether an arrival may be on an mbarrier of another CTA."""
+    match = model.instruction(arrive).match
+    return match is not None and match.space == ".shared::cluster"

@@ -1,0 +1,180 @@
+"""Checks of the warp that allocates tensor memory, and of the address that it hands on (PTX ISA 9.7.16.7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses import threads as T
+from tclint.analyses.tensor_allocation import TensorAllocation
+from tclint.analyses.values import Level
+from tclint.analyses.warps import behind, deciding, waits, way
+from tclint.checks import Hit, Mark, check
+from tclint.dataflow import Path
+from tclint.finding import Confidence
+from tclint.ir.nodes import registers
+from tclint.model import KernelModel
+
+_MANAGEMENT = ("tmem-alloc", "tmem-dealloc", "tmem-relinquish")
+
+
+@check("TM007", needs="tcgen05")
+def not_one_warp(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Allocation, deallocation or relinquishment that several warps of the CTA execute for certain."""
+    if not model.function.entry:
+        return  # its caller decides who comes here
+    values = model.values
+    found: list[tuple[int, int]] = []
+    for kind in _MANAGEMENT:
+        for site in model.sites(kind):
+            threads = _executing(model, site)
+            if threads and not T.one_warp(threads):
+                found.append((site, threads))
+    if not found or values.threads <= 32:
+        return
+    site, threads = min(found)
+    directives = model.function.directives
+    sure = bool(model.function.threads)
+    spread = any(_own_word(model, i) for i, _ in found)
+    confidence = None if sure else Confidence.MEDIUM if ".maxntid" in directives else Confidence.LOW
+    yield (
+        "TM007",
+        Hit(
+            site=site,
+            message=f"{model.name(site)} is executed by {model.who(threads)}: one warp of the CTA must do it for all",
+            steps=tuple(Mark(i, f"{model.name(i)} is executed", role=model.who(t)) for i, t in found),
+            count=len(found),
+            help="let one warp execute it, by a test of the warp index around it",
+            confidence=Confidence.LOW if spread else confidence,
+        ),
+    )
+
+
+def _executing(model: KernelModel, site: int) -> int:
+    """The threads that execute *site* in some launch; 0 when something unknown tells warps apart."""
+    values = model.values
+    known = all(values.mask(p) is not None or values.level(p) is Level.CTA for p in deciding(model, site))
+    return model.views.at(site).threads if known else 0
+
+
+def _own_word(model: KernelModel, site: int) -> bool:
+    """Whether each warp allocates to, or frees from, a place of its own."""
+    value = model.value(site, "destination")
+    if value is None:
+        value = model.value(site, "taddr")
+    return value is not None and model.values.level(value) is not Level.CTA
+
+
+@check("TM008", needs="tcgen05")
+def result_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """The address that an allocation wrote is read by another warp, which has not waited for it."""
+    if not model.sites("tmem-alloc") or not model.function.entry:
+        return
+    memory, _ = model.solved(TensorAllocation)
+    readers = _readers(model, memory)
+    if not readers:
+        return
+    every = T.full(model.values.threads)
+    heard = waits(model)
+    for word, sites in readers.items():
+        allocations = memory.words[word]
+        warps = [T.one_warp(model.views.at(a).threads) for a in allocations]
+        if not all(warps):
+            continue
+        others = every
+        for warp in warps:
+            others &= ~warp
+        ends = [w for w in heard if not all(_too_early(model, w, a) for a in allocations)]
+        sites = [s for s in sites if not any(_before(model, s, a) for a in allocations)]
+        path = way(model, -1, others, sites, ends) if sites else None
+        if path is not None:
+            yield "TM008", _unsynced(model, allocations[0], path)
+
+
+def _before(model: KernelModel, load: int, allocation: int) -> bool:
+    """Whether *load* is about what the word held before: the allocation follows it, and not the other way round."""
+    return model.reaches(load, allocation) and not model.reaches(allocation, load)
+
+
+def _readers(model: KernelModel, memory: TensorAllocation) -> dict[int, list[int]]:
+    """The loads of each word that an allocation is written to."""
+    values = model.values
+    found: dict[int, list[int]] = {}
+    for use in model.function.uses:
+        match = use.match
+        if match is None or match.problem or match.form.event or not match.space.startswith(".shared"):
+            continue
+        if ("read", "a") in match.form.memory and ("write", "a") not in match.form.memory:
+            for i in use.sites:
+                if model.cfg.block_of[i] not in model.cfg.rank:
+                    continue
+                instruction = model.instruction(i)
+                address = values.operand(instruction.named("a"), i)
+                for k in range(len(registers(instruction.operands[0]))):
+                    word = values.find(values.add(address, values.constant(4 * k)))
+                    if word in memory.words:
+                        found.setdefault(word, []).append(i)
+    return found
+
+
+def _too_early(model: KernelModel, wait: int, allocation: int) -> bool:
+    """Whether all threads meet at *wait*, and the allocating warp has done so before it allocates."""
+    instruction = model.instruction(wait)
+    return (
+        instruction.event in ("barrier-sync", "barrier-wait")
+        and instruction.role("count") is None
+        and instruction.guard < 0
+        and behind(model, wait, allocation)
+        and not model.reaches(allocation, wait)
+    )
+
+
+def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
+    return Hit(
+        site=path.end,
+        message="reads the address of the tensor memory while another warp may not have allocated it: no barrier lies between",
+        steps=(
+            Mark(
+                allocation,
+                "written by tcgen05.alloc",
+                role=model.who(model.views.at(allocation).threads),
+            ),
+            Mark(path.end, "read without waiting", role=model.who(T.whole(path.threads, 32))),
+        ),
+        help="add bar.sync 0 for all warps between tcgen05.alloc and this load",
+        confidence=model.confidence(path, -1),
+    )
+
+
+@check("TM009", needs="tcgen05")
+def destination(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """An allocation that writes the address somewhere else than to the shared memory of the CTA."""
+    values = model.values
+    for site in model.sites("tmem-alloc"):
+        value = model.value(site, "destination")
+        if value is None:
+            continue
+        terms = [term for term, factor in values.linear(value)[0] if factor == 1]
+        spaces = {space for term in terms if (space := model.space(term))}
+        wrong = sorted(spaces - {".shared"})
+        sure = True
+        if wrong and ".shared" not in spaces:
+            where = f"a {wrong[0].lstrip('.')} variable"
+        elif len(terms) == 1 and not spaces and _is_pointer(model, terms[0]):
+            # No host can make a pointer to the shared memory of a CTA.
+            where, sure = "a pointer that the kernel was given", False
+        else:
+            continue
+        yield (
+            "TM009",
+            Hit(
+                site=site,
+                message=f"writes the address of the tensor memory to {where}, which is not in the shared memory of the CTA",
+                help="give it a word of shared memory, and copy the address from there if need be",
+                confidence=None if sure else Confidence.MEDIUM,
+            ),
+        )
+
+
+def _is_pointer(model: KernelModel, value: int) -> bool:
+    node = model.values.node(value)
+    return bool(node[0] == "parameter" and node[2] == 8)
