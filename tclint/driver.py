@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
+from tclint.causes import without_consequences
 from tclint.checks import Hit, kernel_checks, module_checks
 from tclint.config import Config
 from tclint.dataflow.engine import LimitExceeded
@@ -112,6 +113,7 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
         ):
             continue
         model = KernelModel(inline(function, module), module, config)
+        hits: list[tuple[Rule, Hit]] = []
         roots = {use.opcode.partition(".")[0] for use in model.function.uses}
         for names, kernel_check, needs in kernel_checks():
             if (needs and needs not in roots) or rules.keys().isdisjoint(names):
@@ -119,11 +121,12 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
             try:
                 for rule, hit in kernel_check(model):
                     if rule in rules:
-                        found.append((rules[rule], model.function, hit))
+                        hits.append((rules[rule], hit))
             except LimitExceeded as error:
                 problems.append(Problem(source.position(function.start).line, str(error)))
             tick("check " + names[0])
         model.release()
+        found += [(rule, model.function, hit) for rule, hit in without_consequences(hits)]
     findings = apply(source, module, _findings(source, module, found), config, complete=not problems)
     tick("findings")
     status = "analysed" if not problems else "partial" if module.functions else "failed"

@@ -8,6 +8,7 @@ thread names has been waited for, or a CTA barrier passes that news on.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from tclint.analyses.descriptors import Form, shape
 from tclint.analyses.facts import FactSet
 from tclint.analyses.warps import of_the_cta
 from tclint.cfg import Edge
+from tclint.dataflow import Path
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
 from tclint.isa.table import Match
 from tclint.model import KernelModel
@@ -104,7 +106,8 @@ class TensorMemory(FactSet[tuple[int, int]]):
         self._ranges: dict[tuple[int, str], Range | None] = {}
         self._same: dict[tuple[int, int], bool] = {}
         self._waited: dict[int, bool] = {}
-        self._pair = {i: self.cta_group(i) for i in (*self.operations, *model.sites("commit", "tcgen05"))}
+        self.cta_groups = self._cta_groups()
+        """The ``.cta_group`` of every operation and commit; "" where the kernel mixes both, which is one fault of its own."""
 
     def _copy(self) -> None:
         """A ``mov`` of a loaded register, packing included, is renaming: a use of the copy is the use."""
@@ -141,10 +144,13 @@ class TensorMemory(FactSet[tuple[int, int]]):
                     derived.setdefault(register, set()).update(*taken)
         return derived
 
-    def cta_group(self, site: int) -> str:
-        """The ``.cta_group`` of an operation or commit."""
-        match = self.model.instruction(site).match
-        return match.binding.get("cta_group", "") if match else ""
+    def _cta_groups(self) -> dict[int, str]:
+        model = self.model
+        matches = {
+            i: model.instruction(i).match for i in (*self.operations, *model.sites("commit", "tcgen05"))
+        }
+        groups = {i: match.binding.get("cta_group", "") if match else "" for i, match in matches.items()}
+        return groups if len(set(groups.values())) == 1 else dict.fromkeys(groups, "")
 
     # ------------------------------------------------------------ dataflow
 
@@ -177,8 +183,8 @@ class TensorMemory(FactSet[tuple[int, int]]):
             done = self.loads if group == "tcgen05.ld" else self.stores
             return frozenset(f for f in state if f[0] not in done)
         if event == "commit" and group == "tcgen05":
-            pair = self._pair[at]
-            tracked = {s for s, _ in state if s in self.operations and self._pair[s] == pair}
+            pair = self.cta_groups[at]
+            tracked = {s for s, _ in state if s in self.operations and self.cta_groups[s] == pair}
             # One that several commits cover is another role's to wait for: following them all is quadratic.
             times = Counter(s for s, status in state if s in tracked and status != ISSUED)
             known = {s for s in tracked if s in self.compared and times[s] < _COMMITS}
@@ -245,6 +251,15 @@ class TensorMemory(FactSet[tuple[int, int]]):
             return None
         after = frozenset(f for f in self.transfer(state, at, instruction) if f[0] == site)
         return after or None
+
+    def untold(self, paths: Iterable[tuple[int, Path]]) -> frozenset[int]:
+        """What keeps operations outstanding at the end of *paths*: each of them, or the commit that nobody waits for."""
+        return frozenset(
+            status - 1 if status > ISSUED else site
+            for site, path in paths
+            for s, status in path.state
+            if s == site
+        )
 
     @cached_property
     def compared(self) -> frozenset[int]:

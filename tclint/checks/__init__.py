@@ -50,6 +50,11 @@ class Hit:
     help: str = ""
     severity: Severity | None = None
     confidence: Confidence | None = None
+    about: frozenset[int] = frozenset()
+    """The instructions that lack something, or are wrong. A hit of another rule that is about them may follow from
+    this one (:mod:`tclint.causes`)."""
+    before_it: bool = False
+    """What is lacking is lacking before ``site``: what comes before that does not follow."""
 
 
 KernelCheck = Callable[[KernelModel], Iterable[tuple[str, Hit]]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 from tclint.checks import Hit, Mark
@@ -18,6 +18,7 @@ class _Fault(NamedTuple):
     operand: Operand | None
     message: str
     remedy: str
+    origins: tuple[Mark, ...]
 
 
 class Faults:
@@ -38,10 +39,14 @@ class Faults:
         confidence: Confidence | None = None,
         severity: Severity | None = None,
         cause: Hashable = None,
+        origins: Iterable[Mark] = (),
     ) -> None:
-        """The instruction at *site* has a fault in *operand*; without a *cause*, the message is that."""
+        """The instruction at *site* has a fault in *operand*; without a *cause*, the message is that.
+
+        *origins* are the instructions that may be wrong instead.
+        """
         key = rule, cause or message, confidence, severity
-        self._found.setdefault(key, []).append(_Fault(site, operand, message, remedy))
+        self._found.setdefault(key, []).append(_Fault(site, operand, message, remedy, tuple(origins)))
 
     def hits(self) -> Iterator[tuple[str, Hit]]:
         """What was found."""
@@ -51,6 +56,7 @@ class Faults:
                 site=first.site,
                 message=first.message,
                 steps=(
+                    *first.origins,
                     *self._made(first.operand),
                     Mark(first.site, f"{self.model.name(first.site)} takes it"),
                 ),
@@ -58,6 +64,7 @@ class Faults:
                 help=first.remedy,
                 confidence=confidence,
                 severity=severity,
+                about=frozenset(mark.site for mark in first.origins),
             )
             yield rule, hit
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from tclint.analyses import threads as T
@@ -55,18 +56,32 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         _writes,
         partial(_meet, model, 128),
     )
-    for meeting, count in _folded(model, meetings):
+    for meeting, uses, _ in _folded(model, meetings):
         waits = [
             i
             for i in meeting.path.sites(model.cfg, meeting.operation.site)
             if model.instruction(i).group == "wgmma" and model.instruction(i).event == "wait"
         ]
-        why = "no wgmma.wait_group completes it before"
-        if waits:
+        age = meeting.path.state
+        if age < 0:
+            why = "it was never committed, so no wait_group covers it"
+            remedy = "commit the group and wait for it (wgmma.commit_group, wgmma.wait_group) before this instruction"
+        elif waits:
             depth = groups.depth(model.instruction(waits[-1]))
             why = f"wgmma.wait_group {depth} leaves the newest {depth} groups in flight, this one among them"
-        remedy = "wait for the wgmma (wgmma.commit_group, wgmma.wait_group) before this instruction"
-        yield "WG011", _hit(model, meeting, count, "wgmma.mma_async", why, remedy, waits[-1:])
+            remedy = f"wait with wgmma.wait_group {age} or less before this instruction"
+        else:
+            why = "no wgmma.wait_group completes it before"
+            remedy = "add wgmma.wait_group.sync.aligned 0 before this instruction"
+        about = waits[-1] if waits and age >= 0 else meeting.operation.site
+        yield (
+            "WG011",
+            replace(
+                _hit(model, meeting, uses, "wgmma.mma_async", why, remedy, waits[-1:]),
+                about=frozenset((about,)),
+                before_it=not waits and age >= 0,
+            ),
+        )
 
 
 @check("TC012", needs="tcgen05")
@@ -86,12 +101,13 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]
         _writes,
         partial(_meet, model, 1024),
     )
-    for meeting, count in _folded(model, meetings):
+    for meeting, uses, told in _folded(model, meetings):
         name = model.name(meeting.operation.site)
         committed = any(status != ISSUED for _, status in meeting.path.state)
         why = "it was committed, and nothing waits for the mbarrier" if committed else "it was not committed"
         remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
-        yield "TC012", _hit(model, meeting, count, name, why, remedy, [])
+        hit = _hit(model, meeting, uses, name, why, remedy, [])
+        yield "TC012", replace(hit, about=tmem.untold((m.operation.site, m.path) for m in told))
 
 
 def _outstanding(model: KernelModel) -> TensorMemory:
@@ -103,14 +119,13 @@ def _outstanding(model: KernelModel) -> TensorMemory:
     return tmem
 
 
-def _folded(model: KernelModel, meetings: Meetings) -> Iterator[tuple[Meeting, int]]:
-    """One meeting for each block that writes, and the number of instructions there: a missing wait shows at all."""
-    told: dict[int, tuple[Meeting, set[int]]] = {}
+def _folded(model: KernelModel, meetings: Meetings) -> Iterator[tuple[Meeting, int, list[Meeting]]]:
+    """One meeting for each block that writes, the number of instructions there, and all: a missing wait shows at all."""
+    told: dict[int, list[Meeting]] = {}
     for meeting in meetings:
-        block = model.cfg.block_of[meeting.use.site]
-        told.setdefault(block, (meeting, set()))[1].add(meeting.use.site)
-    for meeting, sites in told.values():
-        yield meeting, len(sites)
+        told.setdefault(model.cfg.block_of[meeting.use.site], []).append(meeting)
+    for alike in told.values():
+        yield alike[0], len({meeting.use.site for meeting in alike}), alike
 
 
 def _hit(

@@ -75,14 +75,15 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             ):
                 for site, candidate in _conflicts(model, tmem, state, i, instruction):
                     candidates.setdefault(site, {}).setdefault(i, candidate)
-    found: dict[tuple[str, int, bool], tuple[_Candidate, Path, list[int]]] = {}
+    found: dict[tuple[str, int, bool], tuple[_Candidate, list[tuple[int, Path]]]] = {}
     for site in sorted(candidates):
         nearest = _nearest(model, tmem, results, site, candidates[site])
         if nearest is not None:
             candidate, path, doubtful = nearest
             key = (candidate.rule + candidate.what, candidate.site, doubtful)
-            found.setdefault(key, (candidate, path, []))[2].append(site)
-    for (_, end, doubtful), (candidate, path, sites) in found.items():
+            found.setdefault(key, (candidate, []))[1].append((site, path))
+    for (_, end, doubtful), (candidate, paths) in found.items():
+        site, path = paths[0]
         role = model.who(path.threads)
         then = (
             "other threads may go on from here"
@@ -95,12 +96,13 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 site=end,
                 message=candidate.message,
                 steps=(
-                    Mark(sites[0], f"{model.name(sites[0])} starts", role=role),
+                    Mark(site, f"{model.name(site)} starts", role=role),
                     Mark(end, then, role=role),
                 ),
-                count=len(sites),
+                count=len(paths),
                 help=candidate.help,
-                confidence=Confidence.LOW if doubtful else model.confidence(path, sites[0]),
+                confidence=Confidence.LOW if doubtful else model.confidence(path, site),
+                about=tmem.untold(paths),
             ),
         )
 
@@ -331,6 +333,7 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     Mark(path.last(model.cfg, site), "the thread ends without a commit", role=role),
                 ),
                 count=len(group),
+                about=frozenset(site for site, _ in group),
                 help="add tcgen05.commit with the same .cta_group, by the same thread, to the mbarrier that is waited for",
             ),
         )
@@ -342,8 +345,8 @@ def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list
     for commit in model.sites("commit", "tcgen05"):
         if not model.views.at(commit).threads:
             continue
-        pair = tmem.cta_group(commit)
-        others = [site for site in tmem.operations if tmem.cta_group(site) == pair]
+        pair = tmem.cta_groups[commit]
+        others = [site for site in tmem.operations if tmem.cta_groups[site] == pair]
         mine = [site for site in others if not model.views.apart(site, commit)]
         if any(model.reaches(site, commit) for site in mine):
             continue
@@ -366,6 +369,7 @@ def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, si
             Mark(commit, "signals the mbarrier at once", role=other),
         ),
         count=len(sites),
+        about=frozenset((commit, *sites)),
         help="let the thread that issues the operations commit them, under the same predicate",
     )
 
@@ -402,6 +406,7 @@ def register_use_before_wait(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             "(9.7.16.6.4.5), but nothing orders the load before later writes to the same tensor memory or before a signal to other threads",
             steps=(Mark(site, "tcgen05.ld starts"), Mark(use, "uses its register")),
             count=len(loads),
+            about=frozenset(loads),
             help="wait with tcgen05.wait::ld before the tensor memory is reused or another thread is signalled",
         ),
     )

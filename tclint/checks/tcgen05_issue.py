@@ -78,6 +78,7 @@ def issued_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 "one thread must issue it",
                 steps=(Mark(sites[0], "executed once for each thread", role=who),),
                 count=len(sites),
+                about=frozenset(sites),
                 help="guard it with the predicate of elect.sync, in one warp",
             ),
         )

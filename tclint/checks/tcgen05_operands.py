@@ -14,9 +14,10 @@ from tclint.analyses.descriptors import (
     Form,
     instruction_fields,
 )
+from tclint.analyses.tensor_allocation import TensorAllocation
 from tclint.analyses.tensor_memory import LANES, Place, TensorMemory
 from tclint.analyses.values import Bits, Level
-from tclint.checks import Hit, check
+from tclint.checks import Hit, Mark, check
 from tclint.checks._fold import Faults
 from tclint.finding import Confidence, Severity
 from tclint.ir.nodes import Instruction, Memory
@@ -165,6 +166,7 @@ def bounds(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not model.sites("issue"):
         return
     tmem, _ = model.solved(TensorMemory)
+    words = model.solved(TensorAllocation)[0].words
     faults = Faults(model)
     for group, role in (("tcgen05.ld", "taddr"), ("tcgen05.st", "taddr"), ("tcgen05", "d"), ("tcgen05", "a")):
         for site in model.sites("issue", group):
@@ -179,7 +181,10 @@ def bounds(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 outside = _outside(columns.columns, place)
                 if outside:
                     message = f"{model.name(site)} {outside}"
-                    faults.add("TC017", site, operand, message, _REMEDY_17, cause=(place.base, place.size))
+                    whose = (place.base, place.size)
+                    allocations = [] if place.base is None else words.get(place.base, [])
+                    origins = [Mark(i, f"{place.size} columns are allocated here") for i in allocations]
+                    faults.add("TC017", site, operand, message, _REMEDY_17, cause=whose, origins=origins)
     yield from faults.hits()
 
 

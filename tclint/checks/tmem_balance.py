@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tclint.analyses import threads as T
 from tclint.analyses.tensor_allocation import COLUMNS, HELD, Ledger, TensorAllocation
@@ -55,55 +56,67 @@ def _mismatches(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
                 help="allocate it with tcgen05.alloc in the same kernel",
             )
         return
-    piecewise = any((a := memory.address(d)) is not None and a[1] for d in memory.deallocations)
+    found: dict[tuple[str, frozenset[int]], list[Hit]] = {}
     for site in memory.deallocations:
-        address = memory.address(site)
-        if address is None:
-            beyond = _beyond(model, memory, site)
-            if beyond:
-                yield Hit(
-                    site=site,
-                    message=f"frees tensor memory at column {beyond}, where no allocation of 512 columns begins",
-                    steps=(
-                        Mark(memory.allocations[0], "all 512 columns are allocated here"),
-                        Mark(site, "freed by another address"),
-                    ),
-                    help="free the whole allocation by the address that tcgen05.alloc gave",
-                )
-                continue
-            if _is_shared_address(model, site):
-                yield Hit(
-                    site=site,
-                    message="frees an address of shared memory: tcgen05.alloc writes the address of the tensor memory there",
-                    help="load the word that tcgen05.alloc wrote, and free what it holds",
-                )
-                continue
-        elif address[1]:
-            origin = memory.words[address[0]][0]
-            yield Hit(
-                site=site,
-                message=f"frees tensor memory by an address {address[1]} beyond the one that tcgen05.alloc gave",
-                steps=(Mark(origin, "allocated here"), Mark(site, "freed by another address")),
-                help="free the whole allocation by the address that tcgen05.alloc gave",
-                confidence=Confidence.MEDIUM,
-            )
-            continue
-        origins = sorted(memory.frees(site))
-        counts = {memory.columns(origin) for origin in origins}
-        columns = memory.columns(site)
-        if columns is None or None in counts or columns in counts or not {columns, *counts}.issubset(COLUMNS):
-            continue
-        had = " or ".join(str(n) for n in sorted(n for n in counts if n is not None))
-        yield Hit(
+        hit = _wrong_address(model, memory, site) or _wrong_count(memory, site)
+        if hit is not None:
+            found.setdefault((hit.message, hit.about), []).append(hit)
+    for first, *others in found.values():
+        yield replace(first, count=1 + len(others))
+
+
+def _wrong_address(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | None:
+    address = memory.address(site)
+    if address is not None:
+        if not address[1]:
+            return None
+        origin = memory.words[address[0]][0]
+        return Hit(
             site=site,
-            message=f"frees {columns} columns of an allocation of {had}",
-            steps=(
-                Mark(origins[0], f"{memory.columns(origins[0])} columns are allocated here"),
-                Mark(site, f"{columns} columns are freed"),
-            ),
-            help="free as many columns as were allocated",
-            confidence=Confidence.LOW if piecewise else None,
+            message=f"frees tensor memory by an address {address[1]} beyond the one that tcgen05.alloc gave",
+            steps=(Mark(origin, "allocated here"), Mark(site, "freed by another address")),
+            help="free the whole allocation by the address that tcgen05.alloc gave",
+            confidence=Confidence.MEDIUM,
         )
+    beyond = _beyond(model, memory, site)
+    if beyond:
+        return Hit(
+            site=site,
+            message=f"frees tensor memory at column {beyond}, where no allocation of 512 columns begins",
+            steps=(
+                Mark(memory.allocations[0], "all 512 columns are allocated here"),
+                Mark(site, "freed by another address"),
+            ),
+            help="free the whole allocation by the address that tcgen05.alloc gave",
+        )
+    if _is_shared_address(model, site):
+        return Hit(
+            site=site,
+            message="frees an address of shared memory: tcgen05.alloc writes the address of the tensor memory there",
+            help="load the word that tcgen05.alloc wrote, and free what it holds",
+        )
+    return None
+
+
+def _wrong_count(memory: TensorAllocation, site: int) -> Hit | None:
+    origins = sorted(memory.frees(site))
+    counts = {memory.columns(origin) for origin in origins}
+    columns = memory.columns(site)
+    if columns is None or None in counts or columns in counts or not {columns, *counts}.issubset(COLUMNS):
+        return None
+    had = " or ".join(str(n) for n in sorted(n for n in counts if n is not None))
+    piecewise = any((a := memory.address(d)) is not None and a[1] for d in memory.deallocations)
+    return Hit(
+        site=site,
+        message=f"frees {columns} columns of an allocation of {had}",
+        steps=(
+            Mark(origins[0], f"{memory.columns(origins[0])} columns are allocated here"),
+            Mark(site, f"{columns} columns are freed"),
+        ),
+        help="free as many columns as were allocated",
+        confidence=Confidence.LOW if piecewise else None,
+        about=frozenset(origins),
+    )
 
 
 def _beyond(model: KernelModel, memory: TensorAllocation, site: int) -> int:

@@ -16,33 +16,40 @@ from tclint.model import KernelModel
 def column_count(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A number of columns that no allocation can have; an immediate is the assembler's to refuse."""
     values = model.values
+    wrong: dict[str, list[int]] = {}
+    divergent: dict[int, list[int]] = {}
     for site in (*model.sites("tmem-alloc"), *model.sites("tmem-dealloc")):
         operand = model.instruction(site).role("columns")
         if not isinstance(operand, int):
             continue
         value = values.operand(operand, site)
         known = _alternatives(model, value)
-        verb = "allocates" if model.instruction(site).event == "tmem-alloc" else "frees"
         if known and not known & set(COLUMNS):
-            numbers = " or ".join(map(str, sorted(known)))
-            yield (
-                "TM002",
-                Hit(
-                    site=site,
-                    message=f"{verb} {numbers} columns of tensor memory: it must be 32, 64, 128, 256 or 512",
-                    help="round the number of columns up to a power of two, 32 at least",
-                ),
-            )
+            wrong.setdefault(" or ".join(map(str, sorted(known))), []).append(site)
         elif values.level(value) is Level.DIVERGENT:
-            yield (
-                "TM002",
-                Hit(
-                    site=site,
-                    message="the number of columns differs between the threads of the warp, which must agree on it",
-                    help="make the number of columns the same in the whole warp",
-                    confidence=Confidence.MEDIUM,
-                ),
-            )
+            divergent.setdefault(value, []).append(site)
+    for numbers, sites in wrong.items():
+        verb = "allocates" if model.instruction(sites[0]).event == "tmem-alloc" else "frees"
+        yield (
+            "TM002",
+            Hit(
+                site=sites[0],
+                message=f"{verb} {numbers} columns of tensor memory: it must be 32, 64, 128, 256 or 512",
+                count=len(sites),
+                help="round the number of columns up to a power of two, 32 at least",
+            ),
+        )
+    for sites in divergent.values():
+        yield (
+            "TM002",
+            Hit(
+                site=sites[0],
+                message="the number of columns differs between the threads of the warp, which must agree on it",
+                count=len(sites),
+                help="make the number of columns the same in the whole warp",
+                confidence=Confidence.MEDIUM,
+            ),
+        )
 
 
 def _alternatives(model: KernelModel, value: int) -> set[int]:

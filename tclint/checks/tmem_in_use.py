@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from tclint.analyses import threads as T
 from tclint.analyses.warps import barriers, behind, deciding, exclusive, last, of_the_cta, signals, waits, way
 from tclint.checks import Hit, Mark, check
+from tclint.checks.tmem_pairs import paired
 from tclint.finding import Confidence
 from tclint.model import KernelModel
 
@@ -90,10 +91,20 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
                 Mark(path.last(model.cfg, site), "it ends without arriving at a barrier", role=role),
                 Mark(free, "freed here", role=model.who(model.views.at(free).threads)),
             ),
-            help="add a barrier of all warps between the last access to tensor memory and this instruction",
+            help=_remedy(model, free),
+            about=frozenset((free,)),
             confidence=None if model.function.threads else Confidence.MEDIUM,
         )
     return None
+
+
+def _remedy(model: KernelModel, free: int) -> str:
+    what = (
+        "barrier.cluster.arrive and .wait of both CTAs"
+        if paired(model, (free,))
+        else "a barrier of all warps"
+    )
+    return f"add {what} between the last access to tensor memory and this instruction"
 
 
 def _joined(model: KernelModel, site: int, free: int) -> bool:
@@ -147,7 +158,8 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
                         Mark(site, f"{model.name(site)} of another warp", role=role),
                         Mark(free, "freed here", role=model.who(threads)),
                     ),
-                    help="add a barrier of all warps between the last access to tensor memory and this instruction",
+                    help=_remedy(model, free),
+                    about=frozenset((free,)),
                     confidence=None if model.function.threads else Confidence.MEDIUM,
                 )
     return None

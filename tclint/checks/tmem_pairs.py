@@ -12,7 +12,7 @@ from tclint.finding import Confidence, Severity
 from tclint.model import KernelModel
 
 
-def _paired(model: KernelModel, sites: Iterable[int]) -> list[int]:
+def paired(model: KernelModel, sites: Iterable[int]) -> list[int]:
     """Those of *sites* that are about a pair of CTAs."""
     return [
         i
@@ -35,7 +35,7 @@ def pair_without_cluster(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not odd:
         return
     uses = (i for use in model.function.uses if use.match is not None for i in use.sites)
-    sites = [i for i in _paired(model, uses) if model.cfg.block_of[i] in model.cfg.rank]
+    sites = [i for i in paired(model, uses) if model.cfg.block_of[i] in model.cfg.rank]
     if sites:
         site = min(sites)
         yield (
@@ -56,8 +56,8 @@ _USES = ("tcgen05.ld", "tcgen05.st", "tcgen05")
 @check("TM011", needs="tcgen05")
 def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """The tensor memory of a pair is freed without waiting for the peer CTA (9.7.16.5)."""
-    frees = _paired(model, model.sites("tmem-dealloc"))
-    allocations = model.sites("tmem-alloc")
+    frees = paired(model, model.sites("tmem-dealloc"))
+    allocations = paired(model, model.sites("tmem-alloc"))
     if not frees or not allocations or not model.function.entry:
         return
     uses = [site for group in _USES for site in model.sites("issue", group)] or allocations
@@ -83,6 +83,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 ),
                 help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",
                 confidence=Confidence.LOW if late or told else None,
+                about=frozenset((free,)),
             ),
         )
         return

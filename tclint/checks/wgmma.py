@@ -148,9 +148,10 @@ def _report(
                 )
                 if found is not None:
                     told.setdefault(accumulators, use)
-                    reported.update(s for s, d in groups.results.items() if d == accumulators)
+                    alike = [s for s, d in groups.results.items() if d == accumulators]
+                    reported.update(alike)
                     count = len({u for u, _ in uses})
-                    yield _finding(model, groups, found, use, register, writing, count)
+                    yield _finding(model, groups, found, use, register, writing, count, alike)
                     break
 
 
@@ -162,8 +163,12 @@ def _finding(
     register: int,
     writing: bool,
     count: int,
+    alike: list[int],
 ) -> tuple[str, Hit]:
-    """The rule and the hit: which synchronisation is missing decides what is said."""
+    """The rule and the hit: which synchronisation is missing decides what is said.
+
+    *alike* are the operations on the same accumulators.
+    """
     site, path = found
     age = max(a for _, a in path.state[0])
     name = model.function.registers[register].name
@@ -212,6 +217,8 @@ def _finding(
         count=count,
         help=remedy,
         confidence=model.confidence(path, site),
+        about=frozenset((*alike, *waits[-1:]) if age >= 0 else alike),
+        before_it=age >= 0 and not waits,
     )
 
 
@@ -247,12 +254,15 @@ def _pending_at_exit(
     ends = [i for i in ends if model.instruction(i).flow in ("return", "exit")]
     if not model.function.entry:
         return  # the caller may wait
+    completing = set(model.sites("wait", "wgmma"))
     pending = {s for end in ends for s, _ in results.before(end)[0]} - reported
     for site in sorted(pending, reverse=True)[:_TRIES]:
         path = _followed(model, groups, results, site, frozenset(ends))
         if path is None:
             continue
-        why, remedy = _unfinished(max(age for _, age in path.state[0]))
+        age = max(age for _, age in path.state[0])
+        why, remedy = _unfinished(age)
+        waits = [i for i in path.sites(model.cfg, site) if i in completing] if age >= 0 else []
         yield (
             "WG007",
             Hit(
@@ -262,6 +272,7 @@ def _pending_at_exit(
                 count=len(pending),
                 help=f"{remedy} before the kernel ends",
                 confidence=model.confidence(path, site),
+                about=frozenset(waits[-1:] or (site,)),
             ),
         )
         return
@@ -318,6 +329,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     seen: set[tuple[int, int]] = set()
     entered = False
     for b in model.cfg.order:
+        told = -1  # the last wgmma of this block that lacks a fence: one there serves those behind it
         for i, (unfenced, dirty) in results.walk(b):
             instruction = model.instruction(i)
             if i not in fences.uses:
@@ -347,9 +359,10 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 continue
             access, register = origin
             key = (access, instruction.writes[0] if instruction.writes else i)
-            if key in seen:
+            if key in seen or (told >= 0 and not told < access < i):
                 continue
             seen.add(key)
+            told = i
             ignored = ignores_accumulator(model, i) and not (fences.bit(register) & fences.sources[i])
             name = names[register].name
             yield (
@@ -414,7 +427,8 @@ def wait_depth(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         depth = WgmmaGroups.depth(model.instruction(i))
         most = depths.before(i)
         state: State = groups.before(i)
-        if depth and most <= depth and any(age >= 0 for _, age in state[0]):
+        # What was never committed is told where it is used; then this wait may well be as deep as it should be.
+        if depth and most <= depth and state[0] and all(age >= 0 for _, age in state[0]):
             first = min(s for s, age in state[0] if age >= 0)
             yield (
                 "WG005",
@@ -426,5 +440,6 @@ def wait_depth(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                         Mark(i, "completes nothing"),
                     ),
                     help=f"use wgmma.wait_group {most - 1} or less" if most else "remove the wait",
+                    about=frozenset((i,)),
                 ),
             )

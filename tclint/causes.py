@@ -1,0 +1,48 @@
+"""One finding for one fault: what follows from a hit of another rule, and goes with it, is not told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tclint.checks import Hit
+from tclint.finding import Confidence
+from tclint.rules import Rule
+
+__all__ = ["without_consequences"]
+
+_COMMITS = ("TC005", "TC008", "TC010")
+_READS = ("WG001", "WG003")
+_CAUSES = {
+    "TC001": _COMMITS,
+    "TC005": ("TC008", "TC010"),
+    "TC007": ("TC002", "TC003"),
+    "TC010": ("TC008",),
+    "TC012": (*_COMMITS, "TC001"),
+    "TM003": ("TC017",),
+    "TM011": ("TM006",),
+    "WG004": _READS,
+    "WG005": (*_READS, "WG004", "WG011"),
+    "WG007": (*_READS, "WG004", "WG005", "WG011"),
+    "WG011": (*_READS, "WG004"),
+}
+"""Rule -> the rules whose findings may be the cause of its own, or name the same fault more precisely."""
+
+
+def without_consequences(found: Iterable[tuple[Rule, Hit]]) -> Iterator[tuple[Rule, Hit]]:
+    """The hits in one function of which no other hit says the cause."""
+    hits = list(found)
+    for rule, hit in hits:
+        causes = (h for r, h in hits if r.id in _CAUSES.get(rule.id, ()) and _outweighs(r, h, rule, hit))
+        left = set(hit.about)
+        for cause in causes:
+            if not cause.before_it or cause.site < hit.site:
+                left -= cause.about
+        if left or not hit.about:
+            yield rule, hit
+
+
+def _outweighs(rule: Rule, hit: Hit, other: Rule, than: Hit) -> bool:
+    """Whether who does not see *than* sees *hit*, and takes it as seriously."""
+    confidence, severity = hit.confidence or rule.confidence, hit.severity or rule.severity
+    doubt = than.confidence or other.confidence
+    return severity >= (than.severity or other.severity) and confidence >= min(doubt, Confidence.MEDIUM)
