@@ -76,7 +76,7 @@ CASES: dict[str, str] = {
     "an unknown address": lines(ALLOC, READ, FREE.replace("%r9", "%r8")),
     "nothing is allocated": f"mov.u32 %r9, 0;\n{FREE} // want TM003",
     "a wrong number in a register": lines(
-        "mov.u32 %r7, 48;", f"{ALLOC.replace('128', '%r7')} // want TM002", READ, f"{FREE.replace('128', '%r7')} // want TM002"
+        "mov.u32 %r7, 48;", f"{ALLOC.replace('128', '%r7')} // want TM002", READ, FREE.replace("128", "%r7")
     ),
     "one of two wrong numbers": lines(
         "selp.u32 %r7, 48, 96, %p3;", f"{ALLOC.replace('128', '%r7')} // want TM002", READ, FREE.replace("128", "%r8")

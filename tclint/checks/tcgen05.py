@@ -270,20 +270,8 @@ def _others_use(model: KernelModel, tmem: TensorMemory, threads: int, signal: in
     if threads & every != every:
         return any(model.views.at(site).threads & ~threads & every for site in operations)
     here = cfg.block_of[signal]
-    related = _reachable(here, lambda b: [e.target for e in cfg.successors[b]])
-    related |= _reachable(here, lambda b: [e.source for e in cfg.predecessors[b]])
+    related = {here} | cfg.behind(here) | cfg.before(here)
     return any(cfg.block_of[site] not in related for site in operations)
-
-
-def _reachable(start: int, neighbours: Callable[[int], list[int]]) -> set[int]:
-    found = {start}
-    work = [start]
-    while work:
-        for b in neighbours(work.pop()):
-            if b not in found:
-                found.add(b)
-                work.append(b)
-    return found
 
 
 @check("TC005", "TC008", needs="tcgen05")

@@ -166,7 +166,6 @@ def bounds(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not model.sites("issue"):
         return
     tmem, _ = model.solved(TensorMemory)
-    words = model.solved(TensorAllocation)[0].words
     faults = Faults(model)
     for group, role in (("tcgen05.ld", "taddr"), ("tcgen05.st", "taddr"), ("tcgen05", "d"), ("tcgen05", "a")):
         for site in model.sites("issue", group):
@@ -182,10 +181,24 @@ def bounds(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 if outside:
                     message = f"{model.name(site)} {outside}"
                     whose = (place.base, place.size)
-                    allocations = [] if place.base is None else words.get(place.base, [])
-                    origins = [Mark(i, f"{place.size} columns are allocated here") for i in allocations]
-                    faults.add("TC017", site, operand, message, _REMEDY_17, cause=whose, origins=origins)
+                    faults.add(
+                        "TC017",
+                        site,
+                        operand,
+                        message,
+                        _REMEDY_17,
+                        cause=whose,
+                        origins=_allocated(model, place),
+                    )
     yield from faults.hits()
+
+
+def _allocated(model: KernelModel, place: Place) -> Iterator[Mark]:
+    """Where the columns come from that are too few."""
+    if place.base is not None:
+        memory, _ = model.solved(TensorAllocation)
+        for site in memory.words.get(place.base, ()):
+            yield Mark(site, f"{place.size} columns are allocated here")
 
 
 def _outside(width: int, place: Place) -> str:
