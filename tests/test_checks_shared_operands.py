@@ -102,8 +102,8 @@ def test_writes_of_one_cause_are_counted() -> None:
         lint(hopper(f"{FENCE}\n{ISSUE}\n{COMMIT}\n{wait(1)}\n{STORE}\n{STORE}\n{wait()}")), "WG011"
     )
     assert finding.count == 1
-    assert "wait_group 1 leaves the newest 1 groups in flight" in finding.message
-    assert [s.message for s in finding.steps][1] == "does not wait for it"
+    assert "wait_group 1 leaves the newest group in flight" in finding.message
+    assert [s.message for s in finding.steps][1:3] == ["committed here", "waits for all but the newest group"]
 
 
 MMA = "setp.eq.u32 %p1, %r0, 0;\n@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, 69206032, %p0;"

@@ -10,6 +10,7 @@ from tclint.analyses.groups import OPEN, OVERDUE
 from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.shared_memory import Access
 from tclint.checks import Hit, Mark, check
+from tclint.checks._flight import Flight
 from tclint.finding import Confidence
 from tclint.ir.nodes import Immediate, Memory
 from tclint.model import KernelModel
@@ -37,7 +38,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     told: dict[tuple[str, int, int], tuple[Meeting, set[int]]] = {}
     for meeting in meetings:
         rule = _rule(model, meeting)
-        waits = _passed(model, meeting, "wait")
+        waits = _waits(model, meeting)
         key = (rule, waits[-1] if waits else -1, model.cfg.block_of[meeting.use.site])
         told.setdefault(key, (meeting, set()))[1].add(meeting.operation.site)
     for (rule, _, _), (meeting, sites) in told.items():
@@ -68,50 +69,31 @@ def _rule(model: KernelModel, meeting: Meeting) -> str:
     return "CA002" if meeting.path.state == OVERDUE else "CA001"
 
 
-def _passed(model: KernelModel, meeting: Meeting, event: str) -> list[int]:
-    """The instructions on the path that mean *event* to cp.async."""
+def _waits(model: KernelModel, meeting: Meeting) -> list[int]:
+    """The waits for copies on the path."""
     path = meeting.path
     return [
         i
         for i in path.sites(model.cfg, meeting.operation.site)
-        if model.instruction(i).event == event and model.instruction(i).group == "cp.async"
+        if model.instruction(i).event == "wait" and model.instruction(i).group == "cp.async"
     ]
 
 
 def _hit(model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, count: int) -> Hit:
     copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
-    waits, commits = _passed(model, meeting, "wait"), _passed(model, meeting, "commit")
-    steps = [Mark(copy, "cp.async starts to write here")]
-    if age == OVERDUE:
-        why = "it was never committed, so no wait_group covers it"
-        steps += [Mark(i, "this wait completes committed groups only") for i in waits[:1]]
-        remedy = "add cp.async.commit_group after the copy and before the wait, or use cp.async.wait_all"
-    elif age == OPEN:
-        why = "it was neither committed nor waited for"
-        remedy = "commit the copy and wait for it (cp.async.commit_group, cp.async.wait_group 0) before this instruction"
-    else:
-        steps += [Mark(i, "committed here") for i in commits[:1]]
-        if waits:
-            depth = groups.depth(model.instruction(waits[-1]))
-            why = (
-                f"cp.async.wait_group {depth} leaves the newest {depth} groups in flight, this one among them"
-            )
-            steps.append(Mark(waits[-1], f"waits for all but the newest {depth} groups"))
-            remedy = f"wait with cp.async.wait_group {age} or less before this instruction"
-        else:
-            why = "no cp.async.wait_group completes it before"
-            remedy = "add cp.async.wait_group before this instruction"
+    flight = Flight.of(model, groups, meeting.path, copy, age)
+    remedy = flight.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
     if rule == "CA003":
-        message = f"copies other bytes to where an earlier cp.async may still write, and nothing orders the two: {why}"
-        steps.append(Mark(use, "starts to write the same bytes"))
+        message = f"copies other bytes to where an earlier cp.async may still write, and nothing orders the two: {flight.why}"
+        step = "starts to write the same bytes"
     else:
         verb = "overwrites" if meeting.use.writes else "reads"
-        message = f"{verb} shared memory that a cp.async may still write: {why}"
-        steps.append(Mark(use, f"{verb} the same bytes"))
+        message = f"{verb} shared memory that a cp.async may still write: {flight.why}"
+        step = f"{verb} the same bytes"
     return Hit(
         site=use,
         message=message,
-        steps=tuple(steps),
+        steps=(Mark(copy, "cp.async starts to write here"), *flight.steps, Mark(use, step)),
         count=count,
         help=remedy,
         confidence=model.confidence(meeting.path, copy),

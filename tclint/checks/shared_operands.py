@@ -12,6 +12,7 @@ from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.tensor_memory import ISSUED, TensorMemory
 from tclint.checks import Hit, Mark, check
+from tclint.checks._flight import Flight
 from tclint.dataflow import solve
 from tclint.model import KernelModel
 
@@ -57,29 +58,14 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         partial(_meet, model, 128),
     )
     for meeting, uses, _ in _folded(model, meetings):
-        waits = [
-            i
-            for i in meeting.path.sites(model.cfg, meeting.operation.site)
-            if model.instruction(i).group == "wgmma" and model.instruction(i).event == "wait"
-        ]
-        age = meeting.path.state
-        if age < 0:
-            why = "it was never committed, so no wait_group covers it"
-            remedy = "commit the group and wait for it (wgmma.commit_group, wgmma.wait_group) before this instruction"
-        elif waits:
-            depth = groups.depth(model.instruction(waits[-1]))
-            why = f"wgmma.wait_group {depth} leaves the newest {depth} groups in flight, this one among them"
-            remedy = f"wait with wgmma.wait_group {age} or less before this instruction"
-        else:
-            why = "no wgmma.wait_group completes it before"
-            remedy = "add wgmma.wait_group.sync.aligned 0 before this instruction"
-        about = waits[-1] if waits and age >= 0 else meeting.operation.site
+        operation, age = meeting.operation.site, meeting.path.state
+        flight = Flight.of(model, groups, meeting.path, operation, age)
         yield (
             "WG011",
             replace(
-                _hit(model, meeting, uses, "wgmma.mma_async", why, remedy, waits[-1:]),
-                about=frozenset((about,)),
-                before_it=not waits and age >= 0,
+                _hit(model, meeting, uses, "wgmma.mma_async", flight),
+                about=frozenset((operation if flight.wait is None else flight.wait,)),
+                before_it=age >= 0 and flight.wait is None,
             ),
         )
 
@@ -106,7 +92,7 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]
         committed = any(status != ISSUED for _, status in meeting.path.state)
         why = "it was committed, and nothing waits for the mbarrier" if committed else "it was not committed"
         remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
-        hit = _hit(model, meeting, uses, name, why, remedy, [])
+        hit = _hit(model, meeting, uses, name, Flight(why, remedy, (), None))
         yield "TC012", replace(hit, about=tmem.untold((m.operation.site, m.path) for m in told))
 
 
@@ -128,21 +114,19 @@ def _folded(model: KernelModel, meetings: Meetings) -> Iterator[tuple[Meeting, i
         yield alike[0], len({meeting.use.site for meeting in alike}), alike
 
 
-def _hit(
-    model: KernelModel, meeting: Meeting, count: int, name: str, why: str, remedy: str, waits: list[int]
-) -> Hit:
+def _hit(model: KernelModel, meeting: Meeting, count: int, name: str, flight: Flight) -> Hit:
     site, use = meeting.operation.site, meeting.use.site
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
     role = model.who(meeting.path.threads)
     return Hit(
         site=use,
-        message=f"{verb} shared memory that {name} may still read as a matrix: {why}",
+        message=f"{verb} shared memory that {name} may still read as a matrix: {flight.why}",
         steps=(
             Mark(site, f"{name} starts to read it through a descriptor", role=role),
-            *(Mark(i, "does not wait for it") for i in waits),
+            *flight.steps,
             Mark(use, f"{verb} it", role=role),
         ),
         count=count,
-        help=remedy,
+        help=flight.remedy,
         confidence=model.confidence(meeting.path, site),
     )

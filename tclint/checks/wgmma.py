@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from tclint.analyses.fences import State as FenceState
 from tclint.analyses.fences import WgmmaFences
-from tclint.analyses.groups import OPEN, OVERDUE, Depth, State, WgmmaGroups, is_move
+from tclint.analyses.groups import OVERDUE, Depth, State, WgmmaGroups, is_move
 from tclint.checks import Hit, Mark, check
+from tclint.checks._flight import Flight
 from tclint.dataflow import Path, Results
 from tclint.finding import Confidence, Severity
 from tclint.ir.nodes import Immediate, Instruction
@@ -172,53 +173,35 @@ def _finding(
     site, path = found
     age = max(a for _, a in path.state[0])
     name = model.function.registers[register].name
-    passed = list(path.sites(model.cfg, site))
-    waits = [
-        i for i in passed if model.instruction(i).group == "wgmma" and model.instruction(i).event == "wait"
-    ]
-    commits = [
-        i for i in passed if model.instruction(i).group == "wgmma" and model.instruction(i).event == "commit"
-    ]
-    steps = [
-        Mark(site, "the wgmma starts here" if writing else "the wgmma starts to write its accumulator here")
-    ]
-    rule = "WG004" if writing else "WG001"
-    if age == OVERDUE:
-        rule = "WG004" if writing else "WG003"
-        why = "it was never committed, so no wait_group covers it"
-        steps += [Mark(i, "this wait completes committed groups only") for i in waits[:1]]
-        remedy = "add wgmma.commit_group.sync.aligned after the wgmma and before the wait"
-    elif age == OPEN:
-        why = "it was neither committed nor waited for"
-        remedy = "commit the group and wait for it (wgmma.commit_group, wgmma.wait_group 0) before this instruction"
-    else:
-        steps += [Mark(i, "committed here") for i in commits[:1]]
-        if waits:
-            depth = groups.depth(model.instruction(waits[-1]))
-            why = f"wgmma.wait_group {depth} leaves the newest {depth} groups in flight, this one among them"
-            steps.append(Mark(waits[-1], f"waits for all but the newest {depth} groups"))
-            remedy = f"wait with wgmma.wait_group {age} or less before this instruction"
-        elif _waited_elsewhere(model, groups, site, use):
-            why = "it is waited for on some paths only"
-            remedy = "move wgmma.wait_group before this instruction on every path"
-        else:
-            why = "no wgmma.wait_group completes it before"
-            remedy = "add wgmma.wait_group.sync.aligned 0 before this instruction"
+    flight = Flight.of(model, groups, path, site, age)
+    why, remedy = flight.why, flight.remedy
+    unwaited = age >= 0 and flight.wait is None
+    if unwaited and _waited_elsewhere(model, groups, site, use):
+        why, remedy = (
+            "it is waited for on some paths only",
+            "move wgmma.wait_group before this instruction on every path",
+        )
+    rule = "WG004" if writing else "WG003" if age == OVERDUE else "WG001"
     verb = "overwrites" if writing else "reads"
     if register in groups.results[site]:
         what = f"accumulator {name}"
     else:
         what = f"{name}, an A fragment," if writing else f"{name}, a copy of an accumulator,"
-    steps.append(Mark(use, f"{verb} {name}"))
     return rule, Hit(
         site=use,
         message=f"{verb} {what} while the wgmma may still {'use' if writing else 'write'} it: {why}",
-        steps=tuple(steps),
+        steps=(
+            Mark(
+                site, "the wgmma starts here" if writing else "the wgmma starts to write its accumulator here"
+            ),
+            *flight.steps,
+            Mark(use, f"{verb} {name}"),
+        ),
         count=count,
         help=remedy,
         confidence=model.confidence(path, site),
-        about=frozenset((*alike, *waits[-1:]) if age >= 0 else alike),
-        before_it=age >= 0 and not waits,
+        about=frozenset(alike if flight.wait is None else (*alike, flight.wait)),
+        before_it=unwaited,
     )
 
 

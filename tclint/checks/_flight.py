@@ -1,0 +1,67 @@
+"""Why an operation of a completion group is still in flight at the end of a path, in words."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tclint.analyses.groups import OVERDUE, Groups
+from tclint.checks import Mark
+from tclint.dataflow import Path
+from tclint.model import KernelModel
+
+__all__ = ["Flight"]
+
+
+class Flight(NamedTuple):
+    """What a path lacks that would complete the operation it begins with."""
+
+    why: str
+    remedy: str
+    """It belongs before the instruction at the end of the path."""
+    steps: tuple[Mark, ...]
+    """What looks as if it did."""
+    wait: int | None
+    """The wait that leaves the operation in flight, if that is what is wrong."""
+
+    @classmethod
+    def of(cls, model: KernelModel, groups: Groups, path: Path, site: int, age: int) -> Flight:
+        """The flight of the operation at *site*, which has *age* at the end of *path*."""
+        name = groups.group
+        aligned = ".sync.aligned" if name == "wgmma" else ""
+        passed: dict[str, list[int]] = {"wait": [], "commit": []}
+        for i in path.sites(model.cfg, site):
+            instruction = model.instruction(i)
+            if instruction.group == name and instruction.event in passed:
+                passed[instruction.event].append(i)
+        waits, commits = passed["wait"], passed["commit"]
+        if age == OVERDUE:
+            return cls(
+                "it was never committed, so no wait_group covers it",
+                f"add {name}.commit_group{aligned} after the operation and before the wait",
+                tuple(Mark(i, "this wait completes committed groups only") for i in waits[:1]),
+                None,
+            )
+        if age < 0:
+            return cls(
+                "it was neither committed nor waited for",
+                f"commit the group and wait for it ({name}.commit_group, {name}.wait_group 0) before this instruction",
+                (),
+                None,
+            )
+        steps = [Mark(i, "committed here") for i in commits[:1]]
+        if not waits:
+            return cls(
+                f"no {name}.wait_group completes it before",
+                f"add {name}.wait_group{aligned} 0 before this instruction",
+                tuple(steps),
+                None,
+            )
+        depth = groups.depth(model.instruction(waits[-1]))
+        newest = "the newest group" if depth == 1 else f"the newest {depth} groups"
+        steps.append(Mark(waits[-1], f"waits for all but {newest}"))
+        return cls(
+            f"{name}.wait_group {depth} leaves {newest} in flight, {'and it is this one' if depth == 1 else 'this one among them'}",
+            f"wait with {name}.wait_group {age} or less before this instruction",
+            tuple(steps),
+            waits[-1],
+        )
