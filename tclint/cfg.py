@@ -69,6 +69,7 @@ class CFG:
         self.successors: list[list[Edge]] = [[] for _ in self.blocks]
         self.predecessors: list[list[Edge]] = [[] for _ in self.blocks]
         self.exits: set[int] = set()
+        self._controllers: dict[int, list[Edge]] = {}
         for b, block in enumerate(self.blocks):
             last = instructions[block.end - 1]
             flow = last.flow
@@ -148,6 +149,12 @@ class CFG:
     def rank(self) -> dict[int, int]:
         """Position of each reachable block in :attr:`order`."""
         return {block: at for at, block in enumerate(self.order)}
+
+    @cached_property
+    def sources(self) -> list[tuple[int, ...]]:
+        """For every block, the reachable blocks from which it is entered, in order."""
+        rank = self.rank
+        return [tuple(sorted({e.source for e in edges if e.source in rank})) for edges in self.predecessors]
 
     @cached_property
     def idom(self) -> dict[int, int]:
@@ -263,7 +270,10 @@ class CFG:
 
     def controllers(self, block: int) -> list[Edge]:
         """The branch edges that decide whether *block* runs (control dependence, transitive)."""
-        found: list[Edge] = []
+        known = self._controllers.get(block)
+        if known is not None:
+            return known
+        found: list[Edge] = self._controllers.setdefault(block, [])
         seen: set[int] = set()
         work = [block]
         while work:

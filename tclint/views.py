@@ -32,8 +32,7 @@ class View:
 
     def lasting(self, values: Values) -> Facts:
         """The facts that hold for the whole life of a thread."""
-        passing = {p for p, _ in values.fragile(self.facts)}
-        return Facts((p, v) for p, v in self.facts.items() if p not in passing) if passing else self.facts
+        return values.lasting(self.facts)
 
     def role(self, count: int) -> str:
         """The threads in words: ``warps 4-7``."""

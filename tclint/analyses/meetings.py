@@ -232,9 +232,12 @@ class Meetings:
                 terms, constant = values.linear(resolve(base))
                 yield base, values.total(terms, 0), footprint and footprint.moved(constant)
 
+        there: dict[int, list[tuple[int, Footprint | None]]] = {}
+        for other, same, second in moved(uses, route.after):
+            there.setdefault(same, []).append((other, second))
         for base, common, first in moved(operations, route.before):
-            for other, same, second in moved(uses, route.after):
-                if common != same or (first is not None and second is not None and not first.meets(second)):
+            for other, second in there.get(common, ()):
+                if first is not None and second is not None and not first.meets(second):
                     continue
                 mine = [a for a in operations.accesses if shared.split(a.address)[0] == base]
                 near = [a for a in uses.accesses if shared.split(a.address)[0] == other]

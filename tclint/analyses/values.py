@@ -61,13 +61,14 @@ _LONG = 4000
 class Facts(dict[int, bool]):
     """Predicate values known to hold or not; immutable once made, so what follows from it is kept with it."""
 
-    __slots__ = ("bounds", "decided", "fragile")
+    __slots__ = ("bounds", "decided", "fragile", "lasting")
 
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
         self.decided: dict[int, bool | None] = {}
         self.bounds: dict[int, list[tuple[Node, bool]]] | None = None
         self.fragile: tuple[tuple[int, frozenset[tuple[str, int]]], ...] | None = None
+        self.lasting: Facts | None = None
 
 
 class Level(IntEnum):
@@ -143,6 +144,38 @@ def _shifted_bits(zeros: int, ones: int, by: int, type_name: str) -> Bits:
     return (zeros >> by | -1 << (width - by)) & _EVERY, ones >> by
 
 
+class _Along:
+    """What expressions stand for at the end of a path (:meth:`Values.along`).
+
+    No closure: one that calls itself would keep the whole function alive until the garbage collector comes.
+    """
+
+    __slots__ = ("_memo", "_values", "edges", "passed")
+
+    def __init__(self, values: Values, edges: Sequence[Edge], passed: AbstractSet[int]) -> None:
+        self._values = values
+        self._memo: dict[tuple[int, int], int] = {}
+        self.edges = edges
+        self.passed = passed
+
+    def __call__(self, value: int) -> int:
+        return self.walk(value, len(self.edges))
+
+    def walk(self, value: int, end: int) -> int:
+        """*value* after the first *end* edges."""
+        values, memo = self._values, self._memo
+        value = values.find(value)
+        if not values.volatile(value):
+            return value
+        found = memo.get((value, end))
+        if found is None:
+            memo[value, end] = value  # too deep, or in terms of itself: opaque
+            if len(memo) < _LONG:
+                memo[value, end] = values._walked(value, self, end)
+            found = memo[value, end]
+        return found
+
+
 class Values:
     """The values of one function. Ask; nothing is computed beforehand but the index of definitions."""
 
@@ -154,6 +187,7 @@ class Values:
         self._alias: dict[int, int] = {}
         self._args: dict[int, tuple[int, ...]] = {}  # of phis
         self._after: dict[tuple[int, int], int] = {}
+        self._only: dict[int, int] = {}  # register -> its value, where one instruction alone writes it
         self._entry: dict[tuple[int, int], int] = {}
         self._planes: dict[int, T.Planes | None] = {}
         self._masks: dict[int, int | None] = {}
@@ -169,9 +203,13 @@ class Values:
         self._waiting: dict[int, list[int]] = {}  # stand-in -> phis that it is an argument of
         self._words: frozenset[int] | None = None
         self.defs: dict[int, list[int]] = {}
+        defs = self.defs
         for i, instruction in enumerate(function.instructions):
             for register in instruction.writes:
-                self.defs.setdefault(register, []).append(i)
+                if register in defs:
+                    defs[register].append(i)
+                else:
+                    defs[register] = [i]
         self.threads = self._thread_count()
         self.one_dimensional = self._is_one_dimensional()
 
@@ -186,9 +224,13 @@ class Values:
         shape = self.function.directives.get(".reqntid")
         if shape:
             return all(n == 1 for n in shape[1:])
-        for instruction in self.function.instructions:
-            if instruction.match is not None and len(instruction.operands) == 2:
-                source = instruction.operands[1]
+        instructions = self.function.instructions
+        for use in self.function.uses:
+            operands = instructions[use.sites[0]].operands if use.match is not None and use.sites else ()
+            if len(operands) != 2 or not isinstance(operands[1], Special):
+                continue
+            for i in use.sites:
+                source = instructions[i].operands[1]
                 if isinstance(source, Special) and source.name in ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z"):
                     return False
         return True
@@ -255,6 +297,9 @@ class Values:
 
     def before(self, register: int, at: int) -> int:
         """The value of *register* just before the instruction at *at*."""
+        only = self._only.get(register)
+        if only is not None and only not in self._alias and only not in self._open:
+            return only
         defs = self.defs.get(register)
         if not defs:
             return self._node("undefined", register)
@@ -275,7 +320,7 @@ class Values:
     def _reaching(self, register: int, block: int, at: int) -> int:
         """The value that reaches instruction *at* of *block* (or its end)."""
         defs = self.defs[register]
-        blocks, predecessors = self.cfg.blocks, self.cfg.predecessors
+        blocks, entered = self.cfg.blocks, self.cfg.sources
         if len(defs) == 1 and self.function.instructions[defs[0]].guard < 0:
             return self._defined(register, defs[0])
         crossed: list[int] = []
@@ -288,7 +333,7 @@ class Values:
             if known is not None:
                 value = known
                 break
-            sources = {edge.source for edge in predecessors[block] if edge.source in self.cfg.rank}
+            sources = entered[block]
             if len(sources) == 1 and block != 0:
                 crossed.append(block)
                 (block,) = sources
@@ -300,13 +345,13 @@ class Values:
             if not sources or block == 0:
                 value = self._node("undefined", register)
             else:
-                value = self._phi(register, block, sorted(sources))
+                value = self._phi(register, block, sources)
             break
         for passed in crossed:
             self._entry[register, passed] = value
         return value
 
-    def _phi(self, register: int, block: int, sources: list[int]) -> int:
+    def _phi(self, register: int, block: int, sources: tuple[int, ...]) -> int:
         phi = self._node("phi", block, register)
         if self._depth > _DEEP:
             return phi
@@ -355,6 +400,8 @@ class Values:
         self._touched = outer
         self._open.discard(stand_in)
         self._after[key] = value
+        if instruction.guard < 0 and len(self.defs[register]) == 1:
+            self._only[register] = value
         waiting = self._waiting.pop(stand_in, ())
         if waiting and value != stand_in and stand_in not in self._opaque:
             self._alias[stand_in] = value
@@ -1250,6 +1297,15 @@ class Values:
             facts.fragile = tuple((p, sites) for p in facts if (sites := self.renewed(p)))
         return facts.fragile
 
+    def lasting(self, facts: Facts) -> Facts:
+        """The facts that hold for the whole life of a thread."""
+        if facts.lasting is None:
+            passing = {p for p, _ in self.fragile(facts)}
+            if not passing:
+                return facts
+            facts.lasting = Facts((p, v) for p, v in facts.items() if p not in passing)
+        return facts.lasting
+
     def along(self, edges: Sequence[Edge], passed: AbstractSet[int]) -> Callable[[int], int]:
         """What an expression stands for at the end of a path, in terms of values at its start.
 
@@ -1257,46 +1313,24 @@ class Values:
         what the last edge into its block chose, and what is loaded anew is no
         longer what it was.
         """
-        memo: dict[tuple[int, int], int] = {}
+        return _Along(self, edges, passed)
 
-        def walk(value: int, end: int) -> int:
-            value = self.find(value)
-            if not self.volatile(value):
-                return value
-            found = memo.get((value, end))
-            if found is None:
-                memo[value, end] = value  # too deep, or in terms of itself: opaque
-                if len(memo) < _LONG:
-                    memo[value, end] = self._walked(value, edges, end, passed, walk)
-                found = memo[value, end]
-            return found
-
-        return lambda value: walk(value, len(edges))
-
-    def _walked(
-        self,
-        value: int,
-        edges: Sequence[Edge],
-        end: int,
-        passed: AbstractSet[int],
-        walk: Callable[[int, int], int],
-    ) -> int:
-        """One step of :meth:`along`: *value* after the first *end* edges, its parts by *walk*."""
+    def _walked(self, value: int, path: _Along, end: int) -> int:
+        """One step of :meth:`along`: *value* after the first *end* edges of *path*."""
+        edges, walk = path.edges, path.walk
         node = self.nodes[value]
         kind = node[0]
         if kind == "phi":
             block, arguments = node[1], self.arguments(value)
             for at in range(end - 1, -1, -1):
                 if edges[at].target == block:
-                    sources = sorted(
-                        {e.source for e in self.cfg.predecessors[block] if e.source in self.cfg.rank}
-                    )
+                    sources = self.cfg.sources[block]
                     if len(arguments) != len(sources):
                         return self._node("later", value, at)
                     return walk(arguments[sources.index(edges[at].source)], at)
             return value
         if kind in ("unknown", "collective", "load"):
-            return self._node("later", value, end) if node[1] in passed else value
+            return self._node("later", value, end) if node[1] in path.passed else value
         if kind == "sum":
             total = self.constant(node[2])
             for term, factor in node[1]:
