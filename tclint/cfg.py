@@ -70,6 +70,7 @@ class CFG:
         self.predecessors: list[list[Edge]] = [[] for _ in self.blocks]
         self.exits: set[int] = set()
         self._controllers: dict[int, list[Edge]] = {}
+        self._following: dict[int, frozenset[int]] = {}
         for b, block in enumerate(self.blocks):
             last = instructions[block.end - 1]
             flow = last.flow
@@ -206,6 +207,20 @@ class CFG:
             return found
 
         return _dominators(post, rank, before)
+
+    def following(self, block: int) -> frozenset[int]:
+        """The blocks that can be executed after *block*."""
+        known = self._following.get(block)
+        if known is None:
+            found: set[int] = set()
+            work = [block]
+            while work:
+                for edge in self.successors[work.pop()]:
+                    if edge.target not in found:
+                        found.add(edge.target)
+                        work.append(edge.target)
+            known = self._following[block] = frozenset(found)
+        return known
 
     @cached_property
     def loops(self) -> dict[int, frozenset[int]]:

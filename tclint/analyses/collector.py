@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tclint.cfg import Edge
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction
@@ -25,6 +27,8 @@ def usage(instruction: Instruction) -> tuple[str, str]:
 
 class Collector(Analysis[State]):
     """Facts ``(site, buffer)`` of the buffers that the kernel uses."""
+
+    by_opcode = True
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -55,5 +59,5 @@ class Collector(Analysis[State]):
     def edge(self, state: State, edge: Edge) -> State:
         return frozenset() if edge.source in self.model.views.dispatchers else state
 
-    def mentions(self, state: State, site: int) -> bool:
-        return any(f[0] == site for f in state)
+    def about(self, state: State) -> Iterable[int]:
+        return {f[0] for f in state}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tclint.cfg import Edge
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Function, Immediate, Instruction
@@ -40,6 +42,8 @@ def raises(instruction: Instruction) -> bool:
 class RegisterCounts(Analysis[State]):
     """The counts that a warp may own."""
 
+    by_opcode = True
+
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.launch = bound(model.function) if model.function.entry else None
@@ -76,5 +80,5 @@ class RegisterCounts(Analysis[State]):
         gone = views.barred(edge, {site for site, _ in state})
         return frozenset(f for f in state if f[0] not in gone) if gone else state
 
-    def mentions(self, state: State, site: int) -> bool:
-        return any(f[0] == site for f in state)
+    def about(self, state: State) -> Iterable[int]:
+        return {f[0] for f in state}

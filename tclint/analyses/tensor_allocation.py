@@ -8,6 +8,7 @@ allocations it can free, whatever thread executes it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 from tclint.cfg import Edge
@@ -31,6 +32,8 @@ _EVENTS = frozenset(("tmem-alloc", "tmem-dealloc", "tmem-relinquish"))
 
 class TensorAllocation(Analysis[State]):
     """Facts ``(site, status)``."""
+
+    by_opcode = True
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -107,8 +110,8 @@ class TensorAllocation(Analysis[State]):
         gone = views.barred(edge, {site for site, _ in state})
         return frozenset(f for f in state if f[0] not in gone) if gone else state
 
-    def mentions(self, state: State, site: int) -> bool:
-        return any(f[0] == site for f in state)
+    def about(self, state: State) -> Iterable[int]:
+        return {f[0] for f in state}
 
     def entered(self, ledger: Ledger, at: int, instruction: Instruction) -> Ledger:
         """*ledger* after an instruction of one path: a deallocation takes the newest allocation it can be about."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tclint.analyses.values import Values
 from tclint.cfg import Edge
@@ -19,6 +19,8 @@ with no ``fence::before_thread_sync`` behind them yet."""
 
 class ThreadSync(Analysis[State]):
     """Facts ``(site,)``."""
+
+    by_opcode = True
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -59,8 +61,8 @@ class ThreadSync(Analysis[State]):
         # Who takes it is left to the search for a path: few facts come to that.
         return frozenset() if edge.source in self.model.views.dispatchers else state
 
-    def mentions(self, state: State, site: int) -> bool:
-        return (site,) in state
+    def about(self, state: State) -> Iterable[int]:
+        return {f[0] for f in state}
 
     def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
         """One fact followed along a path; None when a fence has ended it, or its instruction is executed anew."""

@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 from tclint.analyses import threads as T
@@ -98,6 +99,7 @@ _RELATIONS = {
 _FLOAT = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
 _EVERY = (1 << 64) - 1
 _SHORT = (1 << 32) - 1
+_LEAST = -1 << 31
 _TRANSPARENT = frozenset(("cvta", "mov"))
 _WIDTHS = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
 
@@ -106,9 +108,17 @@ def _width(type_name: str) -> int:
     return _WIDTHS.get(type_name.lstrip(".busf"), 32)
 
 
+@lru_cache(maxsize=1024)
+def _first_type(modifiers: tuple[str, ...]) -> str:
+    """What an instruction with these modifiers computes in."""
+    types = [m for m in modifiers if m[1:2] in "busf" and m[2:].rstrip("x2").isdigit()]
+    return types[0] if types else ".b32"
+
+
 def _signed(value: int, width: int) -> int:
-    value &= (1 << width) - 1
-    return value - (1 << width) if value >> (width - 1) else value
+    every = (1 << width) - 1
+    value &= every
+    return value - every - 1 if value >> (width - 1) else value
 
 
 def _trailing(number: int) -> int:
@@ -226,8 +236,7 @@ class Values:
             return all(n == 1 for n in shape[1:])
         instructions = self.function.instructions
         for use in self.function.uses:
-            operands = instructions[use.sites[0]].operands if use.match is not None and use.sites else ()
-            if len(operands) != 2 or not isinstance(operands[1], Special):
+            if use.match is None or not use.sites or len(instructions[use.sites[0]].operands) != 2:
                 continue
             for i in use.sites:
                 source = instructions[i].operands[1]
@@ -246,13 +255,17 @@ class Values:
 
     def find(self, value: int) -> int:
         """*value*, or what it turned out to equal."""
-        while value in self._alias:
-            value = self._alias[value]
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
         return value
 
     def node(self, value: int) -> Node:
         """The expression behind *value*: a kind and its parts."""
-        return self.nodes[self.find(value)]
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
+        return self.nodes[value]
 
     def constant(self, number: int) -> int:
         """The value of an integer constant."""
@@ -260,7 +273,10 @@ class Values:
 
     def known(self, value: int) -> int | None:
         """The integer that *value* is known to be."""
-        node = self.nodes[self.find(value)]
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
+        node = self.nodes[value]
         if node[0] != "const":
             return None
         number: int = node[1]
@@ -449,8 +465,7 @@ class Values:
             return self._packed(instruction, at, register)
         arguments = [self.operand(o, at) for o in operands[1:]]
         destination = operands[0]
-        types = [m for m in match.modifiers if m[1:2] in "busf" and m[2:].rstrip("x2").isdigit()]
-        type_name = types[0] if types else ".b32"
+        type_name = _first_type(match.modifiers)
         value = self._folded(name, match, arguments, register)
         if value is None:
             value = self._apply(name, type_name, match.modifiers, arguments)
@@ -677,20 +692,24 @@ class Values:
     # ------------------------------------------------------------ sums
 
     def _terms(self, value: int, exact: bool = False) -> tuple[tuple[tuple[int, int], ...], int]:
-        node = self.node(value)
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
+        node = self.nodes[value]
         if node[0] == "const":
             return (), node[1]
         if node[0] == "sum":
             terms: tuple[tuple[int, int], ...] = node[1]
-            if any(term in self._alias for term, _ in terms):
-                total: dict[int, int] = {}
-                for term, factor in terms:
-                    total[self.find(term)] = total.get(self.find(term), 0) + factor
-                terms = tuple(sorted((t, f) for t, f in total.items() if f))
+            for changed, _ in terms:
+                if changed in alias:
+                    total: dict[int, int] = {}
+                    for term, factor in terms:
+                        total[self.find(term)] = total.get(self.find(term), 0) + factor
+                    return tuple(sorted((t, f) for t, f in total.items() if f)), node[2]
             return terms, node[2]
         if not exact and self._is_widened(node):
             return self._terms(node[2])  # an address or a small index stays what it is when it is widened
-        return ((self.find(value), 1),), 0
+        return ((value, 1),), 0
 
     def total(self, terms: tuple[tuple[int, int], ...], constant: int) -> int:
         """The sum of *terms* (values with their factors) and a constant."""
@@ -703,7 +722,8 @@ class Values:
     def add(self, a: int, b: int, width: int = 64) -> int:
         """a + b as a sum of terms."""
         # A sum with a constant of 64 bits is no address: there the bits count.
-        exact = any((c := self.known(x)) is not None and not -1 << 31 <= c < 1 << 32 for x in (a, b))
+        x, y = self.known(a), self.known(b)
+        exact = (x is not None and not _LEAST <= x <= _SHORT) or (y is not None and not _LEAST <= y <= _SHORT)
         ta, ca = self._terms(a, exact)
         tb, cb = self._terms(b, exact)
         if not tb:
@@ -723,6 +743,8 @@ class Values:
         if factor == 0:
             return self.constant(0)
         terms, constant = self._terms(a)
+        if factor == 1 and width >= 32 and _LEAST <= constant < -_LEAST:
+            return self.total(terms, constant)
         return self.total(
             tuple((t, _signed(f * factor, 64)) for t, f in terms), _signed(constant * factor, width)
         )
@@ -1263,7 +1285,9 @@ class Values:
 
         An empty set means that the value is the same for the whole life of a thread.
         """
-        value = self.find(value)
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
         found = self._volatile.get(value)
         if found is not None:
             return found
@@ -1299,10 +1323,11 @@ class Values:
 
     def lasting(self, facts: Facts) -> Facts:
         """The facts that hold for the whole life of a thread."""
+        fragile = self.fragile(facts)
+        if not fragile:
+            return facts
         if facts.lasting is None:
-            passing = {p for p, _ in self.fragile(facts)}
-            if not passing:
-                return facts
+            passing = {p for p, _ in fragile}
             facts.lasting = Facts((p, v) for p, v in facts.items() if p not in passing)
         return facts.lasting
 

@@ -10,6 +10,7 @@ follows from what is known. Without such a path there is no finding.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
@@ -76,12 +77,12 @@ class Survey:
             found = self._guards[site] = tuple(set(leaves))
         return found
 
-    def region(self, start: int, goals: Iterable[int], alive: Callable[[int], bool]) -> dict[int, int]:
+    def region(self, start: int, goals: Iterable[int], alive: AbstractSet[int] | None) -> dict[int, int]:
         """The blocks on the ways from block *start* to a block of *goals*, and how many edges each is away from one.
 
-        Only blocks that the fact is *alive* in, as the solver has it, count.
+        Only the blocks in which the fact is *alive*, as the solver has it, count; None: all.
         """
-        cfg = self.cfg
+        predecessors, successors = self.cfg.predecessors, self.cfg.successors
         distance: dict[int, int] = {}
         layer = list(goals)
         depth = 0
@@ -90,8 +91,8 @@ class Survey:
             for b in layer:
                 if b not in distance:
                     distance[b] = depth
-                    if alive(b) or (b == start and depth == 0):
-                        following.extend(e.source for e in cfg.predecessors[b] if e.source not in distance)
+                    if alive is None or b in alive or (b == start and depth == 0):
+                        following += [e.source for e in predecessors[b] if e.source not in distance]
             layer = following
             depth += 1
         forward: dict[int, int] = {}
@@ -101,7 +102,9 @@ class Survey:
             if b in distance and b not in forward:
                 forward[b] = distance[b]
                 if b not in self.views.dispatchers:
-                    work.extend(e.target for e in cfg.successors[b] if e.target not in forward)
+                    work += [
+                        e.target for e in successors[b] if e.target in distance and e.target not in forward
+                    ]
         return forward
 
     def watched(self, region: Iterable[int], relevant: Sequence[Sequence[int]]) -> set[int]:
@@ -154,7 +157,7 @@ def find_path(
     step: Callable[[Hashable, int, Instruction], Hashable],
     goal: Callable[[Hashable, int], bool],
     goals: Iterable[int],
-    alive: Callable[[int], bool] = lambda block: True,
+    alive: AbstractSet[int] | None = None,
     budget: int = 500,
 ) -> Path | None:
     """A feasible path from just after instruction *start* on which the fact lives and *goal* is met.
