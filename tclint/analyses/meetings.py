@@ -42,6 +42,8 @@ class _Bundle:
     """The operations that may be in flight."""
     footprints: dict[int, Footprint | None] = field(default_factory=dict)
     """For each base of their addresses, all bytes that they touch, when all threads have the base in common."""
+    lasting: dict[int, tuple[int, Footprint | None]] = field(default_factory=dict)
+    """The same of bases that stay what they are on every path: without a constant, and the bytes moved by that."""
 
 
 class Route(NamedTuple):
@@ -229,8 +231,13 @@ class Meetings:
 
         def moved(bundle: _Bundle, resolve: Resolve) -> Iterator[tuple[int, int, Footprint | None]]:
             for base, footprint in bundle.footprints.items():
-                terms, constant = values.linear(resolve(base))
-                yield base, values.total(terms, 0), footprint and footprint.moved(constant)
+                found = bundle.lasting.get(base)
+                if found is None:
+                    terms, constant = values.linear(resolve(base))
+                    found = values.total(terms, 0), footprint and footprint.moved(constant)
+                    if not values.volatile(base):
+                        bundle.lasting[base] = found
+                yield base, *found
 
         there: dict[int, list[tuple[int, Footprint | None]]] = {}
         for other, same, second in moved(uses, route.after):

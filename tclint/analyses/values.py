@@ -412,13 +412,14 @@ class Values:
             guard = self.before(instruction.guard, at)
             value = self.select(self.negate(guard) if instruction.negated else guard, value, previous)
         self._depth -= 1
-        self._opaque |= self._touched - {value}  # a mere copy computes nothing
+        if self._touched:
+            self._opaque |= self._touched - {value}  # a mere copy computes nothing
         self._touched = outer
         self._open.discard(stand_in)
         self._after[key] = value
         if instruction.guard < 0 and len(self.defs[register]) == 1:
             self._only[register] = value
-        waiting = self._waiting.pop(stand_in, ())
+        waiting = self._waiting.pop(stand_in, ()) if self._waiting else ()
         if waiting and value != stand_in and stand_in not in self._opaque:
             self._alias[stand_in] = value
             for phi in waiting:
@@ -431,17 +432,50 @@ class Values:
 
     def _computed(self, instruction: Instruction, at: int, register: int) -> int:
         match = instruction.match
-        unknown = ("unknown", at, register)
         if match is None or match.problem:
-            return self._node(*unknown)
+            return self._node("unknown", at, register)
         form, operands = match.form, instruction.operands
+        name = form.compute
+        if form.event:
+            value = self._collective(instruction, match, at, register)
+            if value is not None:
+                return value
+        if form.memory and not name and "read" in form.memory[0][0]:
+            return self._loaded(instruction, at, register)
+        if not name:
+            return self._node("unknown", at, register)
+        if Vector in map(type, operands):
+            return self._packed(instruction, at, register)
+        arguments = [self.operand(o, at) for o in operands[1:]]
+        destination = operands[0]
+        type_name = _first_type(match.modifiers)
+        value = self._folded(name, match, arguments, register)
+        if value is None:
+            value = self._apply(name, type_name, match.modifiers, arguments)
+        if value is None:
+            value = self._node("op", name, match.modifiers, *arguments)
+        if isinstance(destination, Pair) and destination.first != register:
+            unknown = ("unknown", at, register)
+            if name != "setp":
+                return self._node(*unknown)
+            # The second result negates the comparison, not what it is combined with (9.7.6.2).
+            compared = self._compared(match.modifiers, type_name, arguments[:2])
+            if "f" in type_name or compared is None:
+                return self._node(*unknown) if arguments[2:] else self.negate(value)
+            negated = self.negate(compared)
+            return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
+        return value
+
+    def _collective(self, instruction: Instruction, match: Match, at: int, register: int) -> int | None:
+        """What an instruction that threads execute together gives; None for every other."""
+        form, operands = match.form, instruction.operands
+        unknown = ("unknown", at, register)
         if form.event == "elect":
             destination = operands[0]
             if isinstance(destination, Pair) and destination.second == register:
                 # Elections of one warp with one mask elect the same lane (9.7.13.14).
                 return self._node("elect", self.operand(operands[1], at))
             return self._node(*unknown)
-        name = form.compute
         if form.event == "shuffle" and ".idx" in match.modifiers and ".sync" in match.modifiers:
             lane, bounds = (self.known(self.operand(o, at)) for o in operands[2:4])
             # Segments (bits 8 to 12) and a lower bound (bits 0 to 4) make it less than a broadcast (9.7.9.6).
@@ -457,30 +491,7 @@ class Values:
             return self._node(*unknown)
         if form.event in ("vote", "redux") or (form.event == "match" and ".all" in match.modifiers):
             return self._node("collective", at, register)
-        if form.memory and "read" in form.memory[0][0] and not name:
-            return self._loaded(instruction, at, register)
-        if not name:
-            return self._node(*unknown)
-        if any(isinstance(o, Vector) for o in operands):
-            return self._packed(instruction, at, register)
-        arguments = [self.operand(o, at) for o in operands[1:]]
-        destination = operands[0]
-        type_name = _first_type(match.modifiers)
-        value = self._folded(name, match, arguments, register)
-        if value is None:
-            value = self._apply(name, type_name, match.modifiers, arguments)
-        if value is None:
-            value = self._node("op", name, match.modifiers, *arguments)
-        if isinstance(destination, Pair) and destination.first != register:
-            if name != "setp":
-                return self._node(*unknown)
-            # The second result negates the comparison, not what it is combined with (9.7.6.2).
-            compared = self._compared(match.modifiers, type_name, arguments[:2])
-            if "f" in type_name or compared is None:
-                return self._node(*unknown) if arguments[2:] else self.negate(value)
-            negated = self.negate(compared)
-            return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
-        return value
+        return None
 
     def _loaded(self, instruction: Instruction, at: int, register: int) -> int:
         match = instruction.match
