@@ -182,7 +182,7 @@ class Meetings:
         """Both addresses in terms of the values at *start*, then as they are when it is executed for the first time."""
         model = self.model
         values = model.values
-        along = values.along(path.edges, frozenset(path.sites(model.cfg, start)))
+        along = values.along(path.edges, path.passed(model.cfg, start))
         yield Route(path, lambda value: value, along)
         if not any(map(values.volatile, operations.footprints)):
             return

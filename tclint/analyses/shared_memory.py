@@ -74,6 +74,7 @@ class SharedMemory:
         self._split: dict[int, tuple[int, int, int]] = {}
         self._spread: dict[tuple[int, int, int], Footprint | None] = {}
         self._shared: dict[int, bool] = {}
+        self._owned: dict[tuple[int, ...], bool] = {}
         self._rests: dict[tuple[int, int], tuple[int, int]] = {}
 
     @cached_property
@@ -257,6 +258,12 @@ class SharedMemory:
 
     def own(self, a: Access, b: Access, threads: int) -> bool:
         """Whether, in one of *threads*, the bytes of both provably overlap."""
+        key = (a.address, a.size, a.lanes, b.address, b.size, b.lanes, threads)
+        if key not in self._owned:
+            self._owned[key] = self._own(a, b, threads)
+        return self._owned[key]
+
+    def _own(self, a: Access, b: Access, threads: int) -> bool:
         values = self.values
         threads = self.sure(self._active(a, self._active(b, threads)))
         if not threads or self.split(a.address)[0] != self.split(b.address)[0]:

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
@@ -162,7 +161,7 @@ class _Along:
 
     __slots__ = ("_memo", "_values", "edges", "passed")
 
-    def __init__(self, values: Values, edges: Sequence[Edge], passed: AbstractSet[int]) -> None:
+    def __init__(self, values: Values, edges: Sequence[Edge], passed: Container[int]) -> None:
         self._values = values
         self._memo: dict[tuple[int, int], int] = {}
         self.edges = edges
@@ -1342,7 +1341,7 @@ class Values:
             facts.lasting = Facts((p, v) for p, v in facts.items() if p not in passing)
         return facts.lasting
 
-    def along(self, edges: Sequence[Edge], passed: AbstractSet[int]) -> Callable[[int], int]:
+    def along(self, edges: Sequence[Edge], passed: Container[int]) -> Callable[[int], int]:
         """What an expression stands for at the end of a path, in terms of values at its start.
 
         The path takes *edges* and executes the instructions *passed*: a phi is

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Any
 
 from tclint.analyses.values import Facts, Values
@@ -41,12 +42,29 @@ class Path:
 
     def sites(self, cfg: CFG, start: int) -> Iterator[int]:
         """The instructions on the way from *start* to the end, neither of them included."""
+        return chain.from_iterable(self._spans(cfg, start))
+
+    def passed(self, cfg: CFG, start: int) -> Passed:
+        """The same, to ask whether some instruction is among them."""
+        return Passed(frozenset(self._spans(cfg, start)))
+
+    def _spans(self, cfg: CFG, start: int) -> Iterator[range]:
         begin = start + 1
         for edge in self.edges:
-            yield from range(begin, cfg.blocks[edge.source].end)
+            yield range(begin, cfg.blocks[edge.source].end)
             begin = cfg.blocks[edge.target].start
         block = cfg.blocks[self.edges[-1].target if self.edges else cfg.block_of[max(start, 0)]]
-        yield from range(begin, block.end if self.end == EXIT else self.end)
+        yield range(begin, block.end if self.end == EXIT else self.end)
+
+
+class Passed:
+    """The instructions on a path, of which hardly any is ever asked for."""
+
+    def __init__(self, spans: Iterable[range]) -> None:
+        self._spans = spans
+
+    def __contains__(self, site: object) -> bool:
+        return any(site in span for span in self._spans)
 
 
 class Survey:
