@@ -70,7 +70,6 @@ class CFG:
         self.predecessors: list[list[Edge]] = [[] for _ in self.blocks]
         self.exits: set[int] = set()
         self._controllers: dict[int, list[Edge]] = {}
-        self._following: dict[int, frozenset[int]] = {}
         for b, block in enumerate(self.blocks):
             last = instructions[block.end - 1]
             flow = last.flow
@@ -208,19 +207,22 @@ class CFG:
 
         return _dominators(post, rank, before)
 
-    def following(self, block: int) -> frozenset[int]:
-        """The blocks that can be executed after *block*."""
-        known = self._following.get(block)
-        if known is None:
-            found: set[int] = set()
-            work = [block]
-            while work:
-                for edge in self.successors[work.pop()]:
-                    if edge.target not in found:
-                        found.add(edge.target)
-                        work.append(edge.target)
-            known = self._following[block] = frozenset(found)
-        return known
+    @cached_property
+    def following(self) -> list[int]:
+        """For every block, the set of the blocks that can be executed after it: one bit for each."""
+        following = [0] * len(self.blocks)
+        # Ends first, so that only loops take more than one round.
+        blocks = [*reversed(self.order), *(b for b in range(len(self.blocks)) if b not in self.rank)]
+        changed = True
+        while changed:
+            changed = False
+            for b in blocks:
+                found = following[b]
+                for edge in self.successors[b]:
+                    found |= following[edge.target] | 1 << edge.target
+                if found != following[b]:
+                    following[b], changed = found, True
+        return following
 
     @cached_property
     def loops(self) -> dict[int, frozenset[int]]:

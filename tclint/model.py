@@ -150,7 +150,7 @@ class KernelModel:
         cfg = self.cfg
         if avoiding < 0:
             first, last = cfg.block_of[start], cfg.block_of[end]
-            return (first == last and start < end) or last in cfg.following(first)
+            return (first == last and start < end) or bool(cfg.following[first] >> last & 1)
         work = [(cfg.block_of[start], start + 1)]
         seen: set[int] = set()
         while work:

@@ -50,7 +50,9 @@ class Views:
         self._barred: dict[Edge, tuple[set[int], set[int]]] = {}
         self._executes: dict[tuple[int, int], bool | None] = {}
         self._inside: dict[int, View] = {}
+        # Views are kept, so that the identity of one is a name for it.
         self._held: dict[tuple[int, int, bool], bool | None] = {}
+        self._apart: dict[tuple[int, int], bool] = {}
 
     def edge_value(self, edge: Edge) -> int | None:
         """The predicate value that decides *edge*, or None when nothing does."""
@@ -158,6 +160,12 @@ class Views:
     def apart(self, a: int, b: int) -> bool:
         """Whether no thread can execute both *a* and *b*."""
         here, there = self.at(a), self.at(b)
+        key = (id(here), id(there))
+        if key not in self._apart:
+            self._apart[key] = self._exclude(here, there)
+        return self._apart[key]
+
+    def _exclude(self, here: View, there: View) -> bool:
         if not here.threads & there.threads:
             return True
         facts = here.lasting(self.values)

@@ -104,12 +104,7 @@ class Groups(Analysis[State]):
         match = instruction.match
         if match is not None and match.form.group == self.group:
             return True
-        copied = self.copied
-        if copied:
-            for register in instruction.writes:
-                if register in copied:
-                    return True
-        return False
+        return not self.copied.isdisjoint(instruction.writes)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         facts, copies = state

@@ -51,8 +51,8 @@ class LoadLiveness(Analysis[int]):
         return a | b
 
     def relevant(self, instruction: Instruction) -> bool:
-        bits = self.bits
-        return any(r in bits for r in instruction.reads) or any(r in bits for r in instruction.writes)
+        bits = self.bits.keys()
+        return not bits.isdisjoint(instruction.reads) or not bits.isdisjoint(instruction.writes)
 
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
         bits = self.bits

@@ -192,10 +192,10 @@ class Tcgen05(Analysis[State]):
         derived = self.derived
         if not derived:
             return False
-        touched = [r for r in instruction.reads if r in derived]
-        if touched or instruction.guard in derived:
-            return not _computes(match) or any(r in self.filled for r in touched)
-        return False
+        reads = instruction.reads
+        if derived.keys().isdisjoint(reads) and instruction.guard not in derived:
+            return False
+        return not _computes(match) or not self.filled.keys().isdisjoint(reads)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if state and self.filled and instruction.group != "tcgen05.ld":
