@@ -69,6 +69,7 @@ class CFG:
         self.successors: list[list[Edge]] = [[] for _ in self.blocks]
         self.predecessors: list[list[Edge]] = [[] for _ in self.blocks]
         self.exits: set[int] = set()
+        self._controllers: dict[int, list[Edge]] = {}
         for b, block in enumerate(self.blocks):
             last = instructions[block.end - 1]
             flow = last.flow
@@ -150,6 +151,12 @@ class CFG:
         return {block: at for at, block in enumerate(self.order)}
 
     @cached_property
+    def sources(self) -> list[tuple[int, ...]]:
+        """For every block, the reachable blocks from which it is entered, in order."""
+        rank = self.rank
+        return [tuple(sorted({e.source for e in edges if e.source in rank})) for edges in self.predecessors]
+
+    @cached_property
     def idom(self) -> dict[int, int]:
         """Immediate dominator of every reachable block; the entry's is itself."""
         rank = self.rank
@@ -207,6 +214,23 @@ class CFG:
     def before(self, block: int) -> set[int]:
         """The blocks from which some way leads to *block*; itself only when it is in a cycle."""
         return _reached(block, lambda b: [e.source for e in self.predecessors[b]])
+
+    @cached_property
+    def following(self) -> list[int]:
+        """For every block, the set of the blocks that can be executed after it: one bit for each."""
+        following = [0] * len(self.blocks)
+        # Ends first, so that only loops take more than one round.
+        blocks = [*reversed(self.order), *(b for b in range(len(self.blocks)) if b not in self.rank)]
+        changed = True
+        while changed:
+            changed = False
+            for b in blocks:
+                found = following[b]
+                for edge in self.successors[b]:
+                    found |= following[edge.target] | 1 << edge.target
+                if found != following[b]:
+                    following[b], changed = found, True
+        return following
 
     @cached_property
     def loops(self) -> dict[int, frozenset[int]]:
@@ -271,7 +295,10 @@ class CFG:
 
     def controllers(self, block: int) -> list[Edge]:
         """The branch edges that decide whether *block* runs (control dependence, transitive)."""
-        found: list[Edge] = []
+        known = self._controllers.get(block)
+        if known is not None:
+            return known
+        found: list[Edge] = self._controllers.setdefault(block, [])
         seen: set[int] = set()
         work = [block]
         while work:

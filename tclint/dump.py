@@ -22,7 +22,7 @@ from tclint.analyses.collector import Collector
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import OPEN, OVERDUE, Depth, Groups
 from tclint.analyses.liveness import LoadLiveness
-from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, TensorMemory
+from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, Tcgen05
 from tclint.analyses.thread_sync import ThreadSync
 from tclint.cfg import Edge, call_graph
 from tclint.dataflow import Analysis, LimitExceeded, Results
@@ -451,7 +451,7 @@ def _(analysis: WgmmaFences, state: Any, model: KernelModel) -> str:
 
 
 @describe.register
-def _(analysis: TensorMemory, state: Any, model: KernelModel) -> str:
+def _(analysis: Tcgen05, state: Any, model: KernelModel) -> str:
     def word(site: int, status: int) -> str:
         words = {ISSUED: "in flight", COPIED: "in flight, registers moved", USED: "in flight, registers used"}
         return words.get(status, f"committed by {status - 1}")

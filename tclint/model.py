@@ -151,11 +151,7 @@ class KernelModel:
             if site not in relevant[block]:
                 relevant = merged = merged or list(relevant)
                 merged[block] = sorted({*merged[block], site})
-        analysis, entry = results.analysis, results.entry
-
-        def alive(block: int) -> bool:
-            return start < 0 or analysis.mentions(entry[block], start)
-
+        alive = results.carrying(start) if start >= 0 else None
         return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive)
 
     def changes(self, value: int, path: Path, start: int) -> bool:
@@ -170,6 +166,9 @@ class KernelModel:
     def reaches(self, start: int, end: int, avoiding: int = -1) -> bool:
         """Whether some way leads from instruction *start* to *end* without passing *avoiding*."""
         cfg = self.cfg
+        if avoiding < 0:
+            first, last = cfg.block_of[start], cfg.block_of[end]
+            return (first == last and start < end) or bool(cfg.following[first] >> last & 1)
         work = [(cfg.block_of[start], start + 1)]
         seen: set[int] = set()
         while work:

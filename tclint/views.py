@@ -32,8 +32,7 @@ class View:
 
     def lasting(self, values: Values) -> Facts:
         """The facts that hold for the whole life of a thread."""
-        passing = {p for p, _ in values.fragile(self.facts)}
-        return Facts((p, v) for p, v in self.facts.items() if p not in passing) if passing else self.facts
+        return values.lasting(self.facts)
 
 
 class Views:
@@ -46,6 +45,10 @@ class Views:
         self._facts: dict[int, Facts] = {}
         self._barred: dict[Edge, tuple[set[int], set[int]]] = {}
         self._executes: dict[tuple[int, int], bool | None] = {}
+        self._inside: dict[int, View] = {}
+        # Views are kept, so that the identity of one is a name for it.
+        self._held: dict[tuple[int, int, bool], bool | None] = {}
+        self._apart: dict[tuple[int, int], bool] = {}
 
     def edge_value(self, edge: Edge) -> int | None:
         """The predicate value that decides *edge*, or None when nothing does."""
@@ -135,7 +138,14 @@ class Views:
 
     def _holds(self, site: int, p: int, truth: bool) -> bool | None:
         """Whether *p* is *truth* in the threads that executed *site*, by what stays true of them."""
-        view, values = self.at(site), self.values
+        view = self.at(site)
+        key = (id(view), p, truth)
+        if key not in self._held:
+            self._held[key] = self._follows(view, p, truth)
+        return self._held[key]
+
+    def _follows(self, view: View, p: int, truth: bool) -> bool | None:
+        values = self.values
         decided = values.decide(p, view.lasting(values))
         if decided is not None:
             return decided is truth
@@ -146,6 +156,12 @@ class Views:
     def apart(self, a: int, b: int) -> bool:
         """Whether no thread can execute both *a* and *b*."""
         here, there = self.at(a), self.at(b)
+        key = (id(here), id(there))
+        if key not in self._apart:
+            self._apart[key] = self._exclude(here, there)
+        return self._apart[key]
+
+    def _exclude(self, here: View, there: View) -> bool:
         if not here.threads & there.threads:
             return True
         facts = here.lasting(self.values)
@@ -162,14 +178,15 @@ class Views:
         if site < 0:
             return View(T.full(values.threads))
         block = cfg.block_of[site]
-        threads = self.reach.get(block, 0)
-        facts = self._decided(block)
+        view = self._inside.get(block)
+        if view is None:
+            view = self._inside[block] = View(self.reach.get(block, 0), self._decided(block))
         instruction = cfg.function.instructions[site]
-        if instruction.guard >= 0:
-            p = values.before(instruction.guard, site)
-            threads &= values.may(p, not instruction.negated)
-            facts = values.assume(p, not instruction.negated, facts)
-        return View(threads, facts)
+        if instruction.guard < 0:
+            return view
+        p = values.before(instruction.guard, site)
+        facts = values.assume(p, not instruction.negated, view.facts)
+        return View(view.threads & values.may(p, not instruction.negated), facts)
 
     def _decided(self, block: int) -> Facts:
         """What the branches decide that every way from the entry to *block* takes."""

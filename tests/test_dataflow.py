@@ -24,7 +24,7 @@ from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness, ResultLiveness
 from tclint.analyses.registers import RegisterCounts
 from tclint.analyses.tensor_allocation import TensorAllocation
-from tclint.analyses.tensor_memory import TensorMemory
+from tclint.analyses.tensor_memory import Outstanding, Tcgen05, TensorMemory
 from tclint.analyses.thread_sync import ThreadSync
 from tclint.cfg import CFG, Edge
 from tclint.dataflow import Analysis, solve
@@ -126,7 +126,7 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     return st.tuples(facts, copies).map(valid)
 
 
-def _tensor_memory(analysis: TensorMemory) -> st.SearchStrategy[Any]:
+def _tensor_memory(analysis: Tcgen05) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.loads | analysis.stores | analysis.operations)
     return st.frozensets(st.tuples(st.sampled_from(sites), st.integers(0, 1)))
 
@@ -146,7 +146,9 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
         st.booleans(), st.integers(0, (1 << len(analysis._registers)) - 1)
     ),
     TensorAllocation: _tensor_allocation,
+    Tcgen05: _tensor_memory,
     TensorMemory: _tensor_memory,
+    Outstanding: _tensor_memory,
     RegisterCounts: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30), st.just(40))),
     LoadLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
     ResultLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),

@@ -13,7 +13,6 @@ from support import REGISTERS, label, model, register, value
 
 from tclint.analyses import threads as T
 from tclint.cfg import CFG
-from tclint.dataflow import Analysis
 from tclint.dataflow.paths import EXIT, Path
 from tclint.ir import Immediate, Instruction
 from tclint.model import KernelModel
@@ -21,10 +20,6 @@ from tclint.views import View
 
 START, STOP, STEP, USE = "mov.u32 %r50, 1;", "mov.u32 %r51, 1;", "mov.u32 %r52, 1;", "mov.u32 %r53, 1;"
 """The fact begins; it ends; it grows older; it is used."""
-
-
-class Reaching(Analysis[None]):
-    """Any fact may be anywhere."""
 
 
 class Markers:
@@ -35,8 +30,10 @@ class Markers:
         self.kind = {
             i: marks[w] for i, ins in enumerate(of.function.instructions) for w in ins.writes if w in marks
         }
-        self.analysis, self.entry = Reaching(), [None] * len(of.cfg.blocks)
         self.relevant = [[i for i in range(b.start, b.end) if i in self.kind] for b in of.cfg.blocks]
+
+    def carrying(self, site: int) -> None:
+        """Any fact may be anywhere."""
 
 
 def _used(of: KernelModel, n: int) -> bool:

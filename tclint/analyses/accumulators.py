@@ -40,8 +40,7 @@ class UnwrittenAccumulators(Analysis[int]):
         return a | b
 
     def relevant(self, instruction: Instruction) -> bool:
-        bits = self._bits
-        return any(register in bits for register in instruction.writes)
+        return not self._bits.keys().isdisjoint(instruction.writes)
 
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
         for register in instruction.writes:

@@ -25,6 +25,8 @@ def usage(instruction: Instruction) -> tuple[str, str]:
 class Collector(FactSet[tuple[int, str]]):
     """Facts ``(site, buffer)`` of the buffers that the kernel uses."""
 
+    by_opcode = True
+
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         mmas = [model.instruction(i) for i in model.sites("issue", "tcgen05")]

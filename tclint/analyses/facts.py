@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from tclint.cfg import Edge
@@ -42,5 +43,5 @@ class FactSet(Analysis[frozenset[Fact]]):
         gone = views.barred(edge, {fact[0] for fact in state})
         return frozenset(fact for fact in state if fact[0] not in gone) if gone else state
 
-    def mentions(self, state: frozenset[Fact], site: int) -> bool:
-        return any(fact[0] == site for fact in state)
+    def about(self, state: frozenset[Fact]) -> Iterable[int]:
+        return {fact[0] for fact in state}

@@ -9,7 +9,7 @@ has age 0 there and stays, the last one's has age 1 and ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tclint.cfg import Edge
 from tclint.dataflow.engine import Analysis
@@ -47,6 +47,7 @@ class Groups(Analysis[State]):
             self._collect(site)
         self.tracked = frozenset().union(*self.results.values()) if self.results else frozenset()
         self.copied = self._copies()
+        self.by_opcode = not self.copied
 
     def _collect(self, site: int) -> None:
         instruction = self.model.instruction(site)
@@ -103,12 +104,7 @@ class Groups(Analysis[State]):
         match = instruction.match
         if match is not None and match.form.group == self.group:
             return True
-        copied = self.copied
-        if copied:
-            for register in instruction.writes:
-                if register in copied:
-                    return True
-        return False
+        return not self.copied.isdisjoint(instruction.writes)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         facts, copies = state
@@ -160,8 +156,8 @@ class Groups(Analysis[State]):
             c for c in copies if c[1] not in gone
         )
 
-    def mentions(self, state: State, site: int) -> bool:
-        return any(f[0] == site for f in state[0])
+    def about(self, state: State) -> Iterable[int]:
+        return {f[0] for f in state[0]}
 
     @staticmethod
     def start(site: int) -> State:
@@ -201,6 +197,7 @@ class WgmmaGroups(Groups):
 class Depth(Analysis[int]):
     """The largest number of committed wgmma-groups that may be outstanding (saturating)."""
 
+    by_opcode = True
     limit = 64
 
     def __init__(self, model: KernelModel) -> None:

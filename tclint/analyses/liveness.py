@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable
 
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.dataflow.engine import Analysis
@@ -23,17 +22,24 @@ class LoadLiveness(Analysis[int]):
     direction = "backward"
 
     def __init__(self, model: KernelModel) -> None:
-        loaded = self.registers(model)
-        self.bits = {register: 1 << at for at, register in enumerate(sorted(loaded))}
-        self.of_load: dict[int, int] = {}
-        """Load -> the bits of its registers."""
-        for register, sites in loaded.items():
-            for site in sites:
-                self.of_load[site] = self.of_load.get(site, 0) | self.bits[register]
+        self.tmem = model.solved(TensorMemory)[0]
+        self.bits = {register: 1 << at for at, register in enumerate(sorted(self.registers()))}
+        self._of_load: dict[int, int] = {}
 
-    def registers(self, model: KernelModel) -> Mapping[int, AbstractSet[int]]:
-        """The registers that are tracked, and the loads that each belongs to."""
-        return model.solved(TensorMemory)[0].filled
+    def registers(self) -> Iterable[int]:
+        """The registers that are tracked."""
+        return self.tmem.filled
+
+    def belongs(self, register: int, load: int) -> bool:
+        """Whether a tracked register is *load*'s."""
+        return load in self.tmem.filled[register]
+
+    def of_load(self, load: int) -> int:
+        """The bits of its registers."""
+        if load not in self._of_load:
+            mine = (bit for register, bit in self.bits.items() if self.belongs(register, load))
+            self._of_load[load] = sum(mine)
+        return self._of_load[load]
 
     def boundary(self) -> int:
         return 0
@@ -45,8 +51,8 @@ class LoadLiveness(Analysis[int]):
         return a | b
 
     def relevant(self, instruction: Instruction) -> bool:
-        bits = self.bits
-        return any(r in bits for r in instruction.reads) or any(r in bits for r in instruction.writes)
+        bits = self.bits.keys()
+        return not bits.isdisjoint(instruction.reads) or not bits.isdisjoint(instruction.writes)
 
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
         bits = self.bits
@@ -60,5 +66,8 @@ class LoadLiveness(Analysis[int]):
 class ResultLiveness(LoadLiveness):
     """The same of all registers that are computed from what was loaded."""
 
-    def registers(self, model: KernelModel) -> Mapping[int, AbstractSet[int]]:
-        return model.solved(TensorMemory)[0].derived
+    def registers(self) -> Iterable[int]:
+        return self.tmem.derived
+
+    def belongs(self, register: int, load: int) -> bool:
+        return bool(self.tmem.derived[register] & self.tmem.bits[load])

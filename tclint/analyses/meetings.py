@@ -42,6 +42,8 @@ class _Bundle:
     """The operations that may be in flight."""
     footprints: dict[int, Footprint | None] = field(default_factory=dict)
     """For each base of their addresses, all bytes that they touch, when all threads have the base in common."""
+    lasting: dict[int, tuple[int, Footprint | None]] = field(default_factory=dict)
+    """The same of bases that stay what they are on every path: without a constant, and the bytes moved by that."""
 
 
 class Route(NamedTuple):
@@ -180,7 +182,7 @@ class Meetings:
         """Both addresses in terms of the values at *start*, then as they are when it is executed for the first time."""
         model = self.model
         values = model.values
-        along = values.along(path.edges, frozenset(path.sites(model.cfg, start)))
+        along = values.along(path.edges, path.passed(model.cfg, start))
         yield Route(path, lambda value: value, along)
         if not any(map(values.volatile, operations.footprints)):
             return
@@ -229,12 +231,20 @@ class Meetings:
 
         def moved(bundle: _Bundle, resolve: Resolve) -> Iterator[tuple[int, int, Footprint | None]]:
             for base, footprint in bundle.footprints.items():
-                terms, constant = values.linear(resolve(base))
-                yield base, values.total(terms, 0), footprint and footprint.moved(constant)
+                found = bundle.lasting.get(base)
+                if found is None:
+                    terms, constant = values.linear(resolve(base))
+                    found = values.total(terms, 0), footprint and footprint.moved(constant)
+                    if not values.volatile(base):
+                        bundle.lasting[base] = found
+                yield base, *found
 
+        there: dict[int, list[tuple[int, Footprint | None]]] = {}
+        for other, same, second in moved(uses, route.after):
+            there.setdefault(same, []).append((other, second))
         for base, common, first in moved(operations, route.before):
-            for other, same, second in moved(uses, route.after):
-                if common != same or (first is not None and second is not None and not first.meets(second)):
+            for other, second in there.get(common, ()):
+                if first is not None and second is not None and not first.meets(second):
                     continue
                 mine = [a for a in operations.accesses if shared.split(a.address)[0] == base]
                 near = [a for a in uses.accesses if shared.split(a.address)[0] == other]

@@ -39,6 +39,8 @@ def raises(instruction: Instruction) -> bool:
 class RegisterCounts(FactSet[tuple[int, int]]):
     """The counts that a warp may own."""
 
+    by_opcode = True
+
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         self.launch = bound(model.function) if model.function.entry else None

@@ -74,6 +74,8 @@ class SharedMemory:
         self._split: dict[int, tuple[int, int, int]] = {}
         self._spread: dict[tuple[int, int, int], Footprint | None] = {}
         self._shared: dict[int, bool] = {}
+        self._owned: dict[tuple[int, ...], bool] = {}
+        self._rests: dict[tuple[int, int], tuple[int, int]] = {}
 
     @cached_property
     def sites(self) -> dict[int, Match]:
@@ -204,14 +206,8 @@ class SharedMemory:
         """
         values = self.values
         base, mine, constant = self.split(value)
-        for term, factor in values.linear(base)[0]:
-            zeros, ones = values.known_bits(values.times(term, factor))
-            if values.node(term)[0] == "symbol":
-                multiple = self._alignment(str(values.node(term)[1])) * factor
-                zeros |= (multiple & -multiple) - 1
-            unknown = ~(zeros | ones) | modulus
-            modulus = min(modulus, unknown & -unknown)
-            constant += ones
+        modulus, ones = self._rest(base, modulus)
+        constant += ones
         number = values.known(mine)
         if number is not None or modulus == 1:
             rest = ((number or 0) + constant) % modulus
@@ -221,6 +217,23 @@ class SharedMemory:
         low = [plane & active for plane in planes or ()][: modulus.bit_length() - 1]
         found = set(_numbers((*low, 0), active)) if any(low) else {0}
         return min(found), max(found), modulus
+
+    def _rest(self, base: int, modulus: int) -> tuple[int, int]:
+        """The power of two, *modulus* at most, up to which *base* is known, and its bits that are 1."""
+        key = (base, modulus)
+        if key not in self._rests:
+            values, total = self.values, 0
+            for term, factor in values.linear(base)[0]:
+                zeros, ones = values.known_bits(values.times(term, factor))
+                node = values.node(term)
+                if node[0] == "symbol":
+                    multiple = self._alignment(str(node[1])) * factor
+                    zeros |= (multiple & -multiple) - 1
+                unknown = ~(zeros | ones) | modulus
+                modulus = min(modulus, unknown & -unknown)
+                total += ones
+            self._rests[key] = modulus, total
+        return self._rests[key]
 
     def _alignment(self, name: str) -> int:
         variable = self.function.variables.get(name) or self.variables.get(name)
@@ -245,6 +258,12 @@ class SharedMemory:
 
     def own(self, a: Access, b: Access, threads: int) -> bool:
         """Whether, in one of *threads*, the bytes of both provably overlap."""
+        key = (a.address, a.size, a.lanes, b.address, b.size, b.lanes, threads)
+        if key not in self._owned:
+            self._owned[key] = self._own(a, b, threads)
+        return self._owned[key]
+
+    def _own(self, a: Access, b: Access, threads: int) -> bool:
         values = self.values
         threads = self.sure(self._active(a, self._active(b, threads)))
         if not threads or self.split(a.address)[0] != self.split(b.address)[0]:

@@ -33,6 +33,8 @@ _EVENTS = frozenset(("tmem-alloc", "tmem-dealloc", "tmem-relinquish"))
 class TensorAllocation(FactSet[tuple[int, int]]):
     """Facts ``(site, status)``."""
 
+    by_opcode = True
+
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         # Instructions that lack operands are the assembler's to refuse.

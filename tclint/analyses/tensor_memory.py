@@ -21,7 +21,7 @@ from tclint.ir.nodes import Instruction, Memory, Operand, registers
 from tclint.isa.table import Match
 from tclint.model import KernelModel
 
-__all__ = ["COPIED", "ISSUED", "LANES", "USED", "Place", "Range", "TensorMemory"]
+__all__ = ["COPIED", "ISSUED", "LANES", "USED", "Outstanding", "Place", "Range", "Tcgen05", "TensorMemory"]
 
 ISSUED = 0
 """Nothing has been done about it."""
@@ -56,11 +56,6 @@ def _computes(match: Match | None) -> bool:
     return not (form.event or form.flow or form.memory or form.async_reads or form.async_writes)
 
 
-def _read(instruction: Instruction) -> list[int]:
-    """The registers that an instruction reads, its guard included."""
-    return [*instruction.reads, instruction.guard] if instruction.guard >= 0 else list(instruction.reads)
-
-
 class Range:
     """Columns of tensor memory: a value with its lane part removed, and how many at least."""
 
@@ -86,13 +81,18 @@ class Place(NamedTuple):
     """The least lane."""
 
 
-class TensorMemory(FactSet[tuple[int, int]]):
+class Tcgen05(FactSet[tuple[int, int]]):
     """Facts ``(site, status)``."""
+
+    groups: tuple[str, ...] = ("tcgen05", "tcgen05.ld", "tcgen05.st")
+    """What is followed."""
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        self.loads = frozenset(model.sites("issue", "tcgen05.ld"))
-        self.stores = frozenset(model.sites("issue", "tcgen05.st"))
+        self.loads, self.stores = (
+            frozenset(model.sites("issue", group) if group in self.groups else ())
+            for group in ("tcgen05.ld", "tcgen05.st")
+        )
         self.operations = frozenset(model.sites("issue", "tcgen05"))
         self.filled: dict[int, set[int]] = {}
         """Register -> the loads that write it, or a register that it is copied from."""
@@ -101,8 +101,12 @@ class TensorMemory(FactSet[tuple[int, int]]):
             for register in registers(operand) if operand is not None else ():
                 self.filled.setdefault(register, set()).add(site)
         self._copy()
+        self.bits = {site: 1 << at for at, site in enumerate(sorted(self.loads))}
+        """Load -> its bit in a set of loads: a sum over many loads is computed from all of them."""
         self.derived = self._computed()
-        """Register -> the loads from whose values it is computed, these values included."""
+        """Register -> the set of loads from whose values it is computed, these values included."""
+        self.by_opcode = not self.derived
+        self._pending: dict[State, int] = {}
         self._ranges: dict[tuple[int, str], Range | None] = {}
         self._same: dict[tuple[int, int], bool] = {}
         self._waited: dict[int, bool] = {}
@@ -132,16 +136,18 @@ class TensorMemory(FactSet[tuple[int, int]]):
                         known |= sites
                         grown = True
 
-    def _computed(self) -> dict[int, set[int]]:
+    def _computed(self) -> dict[int, int]:
         """In one pass, for a value that was computed in another block no longer counts."""
-        derived = {register: set(sites) for register, sites in self.filled.items()}
+        bits = self.bits
+        derived = {register: sum(bits[s] for s in sites) for register, sites in self.filled.items()}
         for instruction in self.model.function.instructions if derived else ():
-            taken = [derived[r] for r in instruction.reads if r in derived]
-            if instruction.guard in derived:
-                taken.append(derived[instruction.guard])
+            taken = derived.get(instruction.guard, 0)
+            for register in instruction.reads:
+                if register in derived:
+                    taken |= derived[register]
             if taken and _computes(instruction.match):
                 for register in instruction.writes:
-                    derived.setdefault(register, set()).update(*taken)
+                    derived[register] = derived.get(register, 0) | taken
         return derived
 
     def _cta_groups(self) -> dict[int, str]:
@@ -152,34 +158,53 @@ class TensorMemory(FactSet[tuple[int, int]]):
         groups = {i: match.binding.get("cta_group", "") if match else "" for i, match in matches.items()}
         return groups if len(set(groups.values())) == 1 else dict.fromkeys(groups, "")
 
+    def takes(self, instruction: Instruction) -> int:
+        """The set of loads whose values an instruction takes, or what was computed from these."""
+        derived = self.derived
+        taken = derived.get(instruction.guard, 0)
+        for register in instruction.reads:
+            if register in derived:
+                taken |= derived[register]
+        return taken
+
+    def _loading(self, state: State) -> int:
+        """The set of loads that *state* has a fact about."""
+        found = self._pending.get(state)
+        if found is None:
+            bits = self.bits
+            found = self._pending[state] = sum({bits[s] for s, _ in state if s in bits})
+        return found
+
     # ------------------------------------------------------------ dataflow
 
     def relevant(self, instruction: Instruction) -> bool:
         match = instruction.match
         if match is not None and match.form.event:
             event, group = match.form.event, match.form.group
-            if group in ("tcgen05", "tcgen05.ld", "tcgen05.st") or event in (
+            if group in self.groups or event in (
                 "mbarrier-wait", "barrier-sync", "barrier-wait", "mbarrier-arrive", "barrier-arrive", "tmem-dealloc",
             ):  # fmt: skip
                 return True
         derived = self.derived
         if not derived:
             return False
-        touched = [r for r in instruction.reads if r in derived]
-        if touched or instruction.guard in derived:
-            return not _computes(match) or any(r in self.filled for r in touched)
-        return False
+        reads = instruction.reads
+        if derived.keys().isdisjoint(reads) and instruction.guard not in derived:
+            return False
+        return not _computes(match) or not self.filled.keys().isdisjoint(reads)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if state and self.filled and instruction.group != "tcgen05.ld":
-            touched = {s for r in _read(instruction) for s in self.derived.get(r, ())}
-            if touched:
+            touched = self.takes(instruction)
+            if touched and touched & self._loading(state):
                 # A use waits for the load in hardware; what the ISA says of it is one note (9.7.16.6.4.5).
                 state = self._taken(state, touched, instruction)
         event, group = instruction.event, instruction.group
-        if event == "issue" and group in ("tcgen05", "tcgen05.ld", "tcgen05.st"):
+        if not event:
+            return state
+        if event == "issue" and group in self.groups:
             return frozenset(f for f in state if f[0] != at or group == "tcgen05") | {(at, ISSUED)}
-        if event == "wait" and group in ("tcgen05.ld", "tcgen05.st"):
+        if event == "wait" and group in self.groups:
             done = self.loads if group == "tcgen05.ld" else self.stores
             return frozenset(f for f in state if f[0] not in done)
         if event == "commit" and group == "tcgen05":
@@ -203,13 +228,18 @@ class TensorMemory(FactSet[tuple[int, int]]):
             )
         return state
 
-    def _taken(self, state: State, touched: set[int], instruction: Instruction) -> State:
+    def _taken(self, state: State, touched: int, instruction: Instruction) -> State:
         """*state* after an instruction that takes what the loads *touched* have loaded, or what was computed from it."""
         if _computes(instruction.match):
-            touched = {s for r in instruction.reads for s in self.filled.get(r, ())}
+            direct = {s for r in instruction.reads for s in self.filled.get(r, ())}
             status = COPIED if instruction.opcode.startswith("mov.") else USED
-            return frozenset((s, min(before, status)) if s in touched else (s, before) for s, before in state)
-        return frozenset(f for f in state if f[0] not in touched)
+            return frozenset((s, min(before, status)) if s in direct else (s, before) for s, before in state)
+        return self._without(state, touched)
+
+    def _without(self, state: State, loads: int) -> State:
+        """*state* without what it says of a set of loads."""
+        bits = self.bits
+        return frozenset(f for f in state if not bits.get(f[0], 0) & loads)
 
     def _observes(self, wait: int, commit: int) -> bool:
         """Whether the wait may be for the mbarrier that the commit signals."""
@@ -237,8 +267,8 @@ class TensorMemory(FactSet[tuple[int, int]]):
     def guarded(self, state: State, after: State, at: int) -> State:
         # Whether it executes or not, its guard must be known.
         instruction = self.model.instruction(at)
-        known = () if _computes(instruction.match) else self.derived.get(instruction.guard, ())
-        before = frozenset(f for f in state if f[0] not in known) if known else state
+        known = 0 if _computes(instruction.match) else self.derived.get(instruction.guard, 0)
+        before = self._without(state, known) if known else state
         return super().guarded(before, after, at)
 
     def edge(self, state: State, edge: Edge) -> State:
@@ -354,3 +384,17 @@ class TensorMemory(FactSet[tuple[int, int]]):
         if a is None or b is None or a.lanes != b.lanes:
             return False
         return self.model.values.apart(a.start, a.columns, b.start, b.columns) is False
+
+
+class TensorMemory(Tcgen05):
+    """Everything on tensor memory: loads and stores until they have been waited for, or their registers were used."""
+
+
+class Outstanding(Tcgen05):
+    """The operations alone, each until it is known to be complete, whoever uses its result."""
+
+    groups = ("tcgen05",)
+
+    @cached_property
+    def compared(self) -> frozenset[int]:
+        return self.operations

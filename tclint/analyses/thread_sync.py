@@ -19,6 +19,8 @@ with no ``fence::before_thread_sync`` behind them yet."""
 class ThreadSync(FactSet[tuple[int]]):
     """Facts ``(site,)``."""
 
+    by_opcode = True
+
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         self.waits = frozenset((i,) for i in waits_for_commits(model))

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 from tclint.analyses import threads as T
@@ -61,13 +61,14 @@ _LONG = 4000
 class Facts(dict[int, bool]):
     """Predicate values known to hold or not; immutable once made, so what follows from it is kept with it."""
 
-    __slots__ = ("bounds", "decided", "fragile")
+    __slots__ = ("bounds", "decided", "fragile", "lasting")
 
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
         self.decided: dict[int, bool | None] = {}
         self.bounds: dict[int, list[tuple[Node, bool]]] | None = None
         self.fragile: tuple[tuple[int, frozenset[tuple[str, int]]], ...] | None = None
+        self.lasting: Facts | None = None
 
 
 class Level(IntEnum):
@@ -97,6 +98,7 @@ _RELATIONS = {
 _FLOAT = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
 _EVERY = (1 << 64) - 1
 _SHORT = (1 << 32) - 1
+_LEAST = -1 << 31
 _TRANSPARENT = frozenset(("cvta", "mov"))
 _WIDTHS = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
 
@@ -105,9 +107,17 @@ def _width(type_name: str) -> int:
     return _WIDTHS.get(type_name.lstrip(".busf"), 32)
 
 
+@lru_cache(maxsize=1024)
+def _first_type(modifiers: tuple[str, ...]) -> str:
+    """What an instruction with these modifiers computes in."""
+    types = [m for m in modifiers if m[1:2] in "busf" and m[2:].rstrip("x2").isdigit()]
+    return types[0] if types else ".b32"
+
+
 def _signed(value: int, width: int) -> int:
-    value &= (1 << width) - 1
-    return value - (1 << width) if value >> (width - 1) else value
+    every = (1 << width) - 1
+    value &= every
+    return value - every - 1 if value >> (width - 1) else value
 
 
 def _trailing(number: int) -> int:
@@ -143,6 +153,38 @@ def _shifted_bits(zeros: int, ones: int, by: int, type_name: str) -> Bits:
     return (zeros >> by | -1 << (width - by)) & _EVERY, ones >> by
 
 
+class _Along:
+    """What expressions stand for at the end of a path (:meth:`Values.along`).
+
+    No closure: one that calls itself would keep the whole function alive until the garbage collector comes.
+    """
+
+    __slots__ = ("_memo", "_values", "edges", "passed")
+
+    def __init__(self, values: Values, edges: Sequence[Edge], passed: Container[int]) -> None:
+        self._values = values
+        self._memo: dict[tuple[int, int], int] = {}
+        self.edges = edges
+        self.passed = passed
+
+    def __call__(self, value: int) -> int:
+        return self.walk(value, len(self.edges))
+
+    def walk(self, value: int, end: int) -> int:
+        """*value* after the first *end* edges."""
+        values, memo = self._values, self._memo
+        value = values.find(value)
+        if not values.volatile(value):
+            return value
+        found = memo.get((value, end))
+        if found is None:
+            memo[value, end] = value  # too deep, or in terms of itself: opaque
+            if len(memo) < _LONG:
+                memo[value, end] = values._walked(value, self, end)
+            found = memo[value, end]
+        return found
+
+
 class Values:
     """The values of one function. Ask; nothing is computed beforehand but the index of definitions."""
 
@@ -154,6 +196,7 @@ class Values:
         self._alias: dict[int, int] = {}
         self._args: dict[int, tuple[int, ...]] = {}  # of phis
         self._after: dict[tuple[int, int], int] = {}
+        self._only: dict[int, int] = {}  # register -> its value, where one instruction alone writes it
         self._entry: dict[tuple[int, int], int] = {}
         self._planes: dict[int, T.Planes | None] = {}
         self._masks: dict[int, int | None] = {}
@@ -169,9 +212,13 @@ class Values:
         self._waiting: dict[int, list[int]] = {}  # stand-in -> phis that it is an argument of
         self._words: frozenset[int] | None = None
         self.defs: dict[int, list[int]] = {}
+        defs = self.defs
         for i, instruction in enumerate(function.instructions):
             for register in instruction.writes:
-                self.defs.setdefault(register, []).append(i)
+                if register in defs:
+                    defs[register].append(i)
+                else:
+                    defs[register] = [i]
         self.threads = self._thread_count()
         self.one_dimensional = self._is_one_dimensional()
 
@@ -186,9 +233,12 @@ class Values:
         shape = self.function.directives.get(".reqntid")
         if shape:
             return all(n == 1 for n in shape[1:])
-        for instruction in self.function.instructions:
-            if instruction.match is not None and len(instruction.operands) == 2:
-                source = instruction.operands[1]
+        instructions = self.function.instructions
+        for use in self.function.uses:
+            if use.match is None or not use.sites or len(instructions[use.sites[0]].operands) != 2:
+                continue
+            for i in use.sites:
+                source = instructions[i].operands[1]
                 if isinstance(source, Special) and source.name in ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z"):
                     return False
         return True
@@ -204,13 +254,17 @@ class Values:
 
     def find(self, value: int) -> int:
         """*value*, or what it turned out to equal."""
-        while value in self._alias:
-            value = self._alias[value]
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
         return value
 
     def node(self, value: int) -> Node:
         """The expression behind *value*: a kind and its parts."""
-        return self.nodes[self.find(value)]
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
+        return self.nodes[value]
 
     def constant(self, number: int) -> int:
         """The value of an integer constant."""
@@ -218,7 +272,10 @@ class Values:
 
     def known(self, value: int) -> int | None:
         """The integer that *value* is known to be."""
-        node = self.nodes[self.find(value)]
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
+        node = self.nodes[value]
         if node[0] != "const":
             return None
         number: int = node[1]
@@ -255,6 +312,9 @@ class Values:
 
     def before(self, register: int, at: int) -> int:
         """The value of *register* just before the instruction at *at*."""
+        only = self._only.get(register)
+        if only is not None and only not in self._alias and only not in self._open:
+            return only
         defs = self.defs.get(register)
         if not defs:
             return self._node("undefined", register)
@@ -275,7 +335,7 @@ class Values:
     def _reaching(self, register: int, block: int, at: int) -> int:
         """The value that reaches instruction *at* of *block* (or its end)."""
         defs = self.defs[register]
-        blocks, predecessors = self.cfg.blocks, self.cfg.predecessors
+        blocks, entered = self.cfg.blocks, self.cfg.sources
         if len(defs) == 1 and self.function.instructions[defs[0]].guard < 0:
             return self._defined(register, defs[0])
         crossed: list[int] = []
@@ -288,7 +348,7 @@ class Values:
             if known is not None:
                 value = known
                 break
-            sources = {edge.source for edge in predecessors[block] if edge.source in self.cfg.rank}
+            sources = entered[block]
             if len(sources) == 1 and block != 0:
                 crossed.append(block)
                 (block,) = sources
@@ -300,13 +360,13 @@ class Values:
             if not sources or block == 0:
                 value = self._node("undefined", register)
             else:
-                value = self._phi(register, block, sorted(sources))
+                value = self._phi(register, block, sources)
             break
         for passed in crossed:
             self._entry[register, passed] = value
         return value
 
-    def _phi(self, register: int, block: int, sources: list[int]) -> int:
+    def _phi(self, register: int, block: int, sources: tuple[int, ...]) -> int:
         phi = self._node("phi", block, register)
         if self._depth > _DEEP:
             return phi
@@ -351,11 +411,14 @@ class Values:
             guard = self.before(instruction.guard, at)
             value = self.select(self.negate(guard) if instruction.negated else guard, value, previous)
         self._depth -= 1
-        self._opaque |= self._touched - {value}  # a mere copy computes nothing
+        if self._touched:
+            self._opaque |= self._touched - {value}  # a mere copy computes nothing
         self._touched = outer
         self._open.discard(stand_in)
         self._after[key] = value
-        waiting = self._waiting.pop(stand_in, ())
+        if instruction.guard < 0 and len(self.defs[register]) == 1:
+            self._only[register] = value
+        waiting = self._waiting.pop(stand_in, ()) if self._waiting else ()
         if waiting and value != stand_in and stand_in not in self._opaque:
             self._alias[stand_in] = value
             for phi in waiting:
@@ -368,17 +431,50 @@ class Values:
 
     def _computed(self, instruction: Instruction, at: int, register: int) -> int:
         match = instruction.match
-        unknown = ("unknown", at, register)
         if match is None or match.problem:
-            return self._node(*unknown)
+            return self._node("unknown", at, register)
         form, operands = match.form, instruction.operands
+        name = form.compute
+        if form.event:
+            value = self._collective(instruction, match, at, register)
+            if value is not None:
+                return value
+        if form.memory and not name and "read" in form.memory[0][0]:
+            return self._loaded(instruction, at, register)
+        if not name:
+            return self._node("unknown", at, register)
+        if Vector in map(type, operands):
+            return self._packed(instruction, at, register)
+        arguments = [self.operand(o, at) for o in operands[1:]]
+        destination = operands[0]
+        type_name = _first_type(match.modifiers)
+        value = self._folded(name, match, arguments, register)
+        if value is None:
+            value = self._apply(name, type_name, match.modifiers, arguments)
+        if value is None:
+            value = self._node("op", name, match.modifiers, *arguments)
+        if isinstance(destination, Pair) and destination.first != register:
+            unknown = ("unknown", at, register)
+            if name != "setp":
+                return self._node(*unknown)
+            # The second result negates the comparison, not what it is combined with (9.7.6.2).
+            compared = self._compared(match.modifiers, type_name, arguments[:2])
+            if "f" in type_name or compared is None:
+                return self._node(*unknown) if arguments[2:] else self.negate(value)
+            negated = self.negate(compared)
+            return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
+        return value
+
+    def _collective(self, instruction: Instruction, match: Match, at: int, register: int) -> int | None:
+        """What an instruction that threads execute together gives; None for every other."""
+        form, operands = match.form, instruction.operands
+        unknown = ("unknown", at, register)
         if form.event == "elect":
             destination = operands[0]
             if isinstance(destination, Pair) and destination.second == register:
                 # Elections of one warp with one mask elect the same lane (9.7.13.14).
                 return self._node("elect", self.operand(operands[1], at))
             return self._node(*unknown)
-        name = form.compute
         if form.event == "shuffle" and ".idx" in match.modifiers and ".sync" in match.modifiers:
             lane, bounds = (self.known(self.operand(o, at)) for o in operands[2:4])
             # Segments (bits 8 to 12) and a lower bound (bits 0 to 4) make it less than a broadcast (9.7.9.6).
@@ -394,31 +490,7 @@ class Values:
             return self._node(*unknown)
         if form.event in ("vote", "redux") or (form.event == "match" and ".all" in match.modifiers):
             return self._node("collective", at, register)
-        if form.memory and "read" in form.memory[0][0] and not name:
-            return self._loaded(instruction, at, register)
-        if not name:
-            return self._node(*unknown)
-        if any(isinstance(o, Vector) for o in operands):
-            return self._packed(instruction, at, register)
-        arguments = [self.operand(o, at) for o in operands[1:]]
-        destination = operands[0]
-        types = [m for m in match.modifiers if m[1:2] in "busf" and m[2:].rstrip("x2").isdigit()]
-        type_name = types[0] if types else ".b32"
-        value = self._folded(name, match, arguments, register)
-        if value is None:
-            value = self._apply(name, type_name, match.modifiers, arguments)
-        if value is None:
-            value = self._node("op", name, match.modifiers, *arguments)
-        if isinstance(destination, Pair) and destination.first != register:
-            if name != "setp":
-                return self._node(*unknown)
-            # The second result negates the comparison, not what it is combined with (9.7.6.2).
-            compared = self._compared(match.modifiers, type_name, arguments[:2])
-            if "f" in type_name or compared is None:
-                return self._node(*unknown) if arguments[2:] else self.negate(value)
-            negated = self.negate(compared)
-            return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
-        return value
+        return None
 
     def _loaded(self, instruction: Instruction, at: int, register: int) -> int:
         match = instruction.match
@@ -630,20 +702,24 @@ class Values:
     # ------------------------------------------------------------ sums
 
     def _terms(self, value: int, exact: bool = False) -> tuple[tuple[tuple[int, int], ...], int]:
-        node = self.node(value)
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
+        node = self.nodes[value]
         if node[0] == "const":
             return (), node[1]
         if node[0] == "sum":
             terms: tuple[tuple[int, int], ...] = node[1]
-            if any(term in self._alias for term, _ in terms):
-                total: dict[int, int] = {}
-                for term, factor in terms:
-                    total[self.find(term)] = total.get(self.find(term), 0) + factor
-                terms = tuple(sorted((t, f) for t, f in total.items() if f))
+            for changed, _ in terms:
+                if changed in alias:
+                    total: dict[int, int] = {}
+                    for term, factor in terms:
+                        total[self.find(term)] = total.get(self.find(term), 0) + factor
+                    return tuple(sorted((t, f) for t, f in total.items() if f)), node[2]
             return terms, node[2]
         if not exact and self._is_widened(node):
             return self._terms(node[2])  # an address or a small index stays what it is when it is widened
-        return ((self.find(value), 1),), 0
+        return ((value, 1),), 0
 
     def total(self, terms: tuple[tuple[int, int], ...], constant: int) -> int:
         """The sum of *terms* (values with their factors) and a constant."""
@@ -656,7 +732,8 @@ class Values:
     def add(self, a: int, b: int, width: int = 64) -> int:
         """a + b as a sum of terms."""
         # A sum with a constant of 64 bits is no address: there the bits count.
-        exact = any((c := self.known(x)) is not None and not -1 << 31 <= c < 1 << 32 for x in (a, b))
+        x, y = self.known(a), self.known(b)
+        exact = (x is not None and not _LEAST <= x <= _SHORT) or (y is not None and not _LEAST <= y <= _SHORT)
         ta, ca = self._terms(a, exact)
         tb, cb = self._terms(b, exact)
         if not tb:
@@ -676,6 +753,8 @@ class Values:
         if factor == 0:
             return self.constant(0)
         terms, constant = self._terms(a)
+        if factor == 1 and width >= 32 and _LEAST <= constant < -_LEAST:
+            return self.total(terms, constant)
         return self.total(
             tuple((t, _signed(f * factor, 64)) for t, f in terms), _signed(constant * factor, width)
         )
@@ -1216,7 +1295,9 @@ class Values:
 
         An empty set means that the value is the same for the whole life of a thread.
         """
-        value = self.find(value)
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
         found = self._volatile.get(value)
         if found is not None:
             return found
@@ -1250,53 +1331,41 @@ class Values:
             facts.fragile = tuple((p, sites) for p in facts if (sites := self.renewed(p)))
         return facts.fragile
 
-    def along(self, edges: Sequence[Edge], passed: AbstractSet[int]) -> Callable[[int], int]:
+    def lasting(self, facts: Facts) -> Facts:
+        """The facts that hold for the whole life of a thread."""
+        fragile = self.fragile(facts)
+        if not fragile:
+            return facts
+        if facts.lasting is None:
+            passing = {p for p, _ in fragile}
+            facts.lasting = Facts((p, v) for p, v in facts.items() if p not in passing)
+        return facts.lasting
+
+    def along(self, edges: Sequence[Edge], passed: Container[int]) -> Callable[[int], int]:
         """What an expression stands for at the end of a path, in terms of values at its start.
 
         The path takes *edges* and executes the instructions *passed*: a phi is
         what the last edge into its block chose, and what is loaded anew is no
         longer what it was.
         """
-        memo: dict[tuple[int, int], int] = {}
+        return _Along(self, edges, passed)
 
-        def walk(value: int, end: int) -> int:
-            value = self.find(value)
-            if not self.volatile(value):
-                return value
-            found = memo.get((value, end))
-            if found is None:
-                memo[value, end] = value  # too deep, or in terms of itself: opaque
-                if len(memo) < _LONG:
-                    memo[value, end] = self._walked(value, edges, end, passed, walk)
-                found = memo[value, end]
-            return found
-
-        return lambda value: walk(value, len(edges))
-
-    def _walked(
-        self,
-        value: int,
-        edges: Sequence[Edge],
-        end: int,
-        passed: AbstractSet[int],
-        walk: Callable[[int, int], int],
-    ) -> int:
-        """One step of :meth:`along`: *value* after the first *end* edges, its parts by *walk*."""
+    def _walked(self, value: int, path: _Along, end: int) -> int:
+        """One step of :meth:`along`: *value* after the first *end* edges of *path*."""
+        edges, walk = path.edges, path.walk
         node = self.nodes[value]
         kind = node[0]
         if kind == "phi":
             block, arguments = node[1], self.arguments(value)
             for at in range(end - 1, -1, -1):
                 if edges[at].target == block:
-                    sources = sorted(
-                        {e.source for e in self.cfg.predecessors[block] if e.source in self.cfg.rank}
-                    )
+                    sources = self.cfg.sources[block]
                     if len(arguments) != len(sources):
                         return self._node("later", value, at)
                     return walk(arguments[sources.index(edges[at].source)], at)
             return value
         if kind in ("unknown", "collective", "load"):
-            return self._node("later", value, end) if node[1] in passed else value
+            return self._node("later", value, end) if node[1] in path.passed else value
         if kind == "sum":
             total = self.constant(node[2])
             for term, factor in node[1]:

@@ -116,8 +116,10 @@ def divergent_aligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         if b not in model.cfg.rank:
             continue
         before = branches(model, b)
+        splitting = {size: [c for c in before if judge.splits(c, size)] for size in {m[1] for m in members}}
         for i, size in sorted(members):
-            for condition in [*guards(model, i), *before]:
+            # A barrier also minds conditions that let whole warps through.
+            for condition in [*guards(model, i), *(before if judge.barrier(i) else splitting[size])]:
                 verdict = judge.verdict(condition, b, i, size)
                 if verdict is not None:
                     found.setdefault(condition, (verdict, []))[1].append(i)
@@ -155,14 +157,14 @@ class _Judge:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._known: dict[tuple[Condition, int, int], _Verdict | None] = {}
-        self._may_split: dict[tuple[Condition, int], bool] = {}
+        self._may_split: dict[tuple[int, int], bool] = {}  # by where the predicate is read
 
     def verdict(self, condition: Condition, block: int, site: int, size: int) -> _Verdict | None:
         """Why *condition* splits a group that the instruction at *site* needs, or None."""
         instruction = self.model.instruction(site)
-        barrier = instruction.match is not None and instruction.match.form.scope == "cta"
+        barrier = self.barrier(site)
         found: _Verdict | None = None
-        if self._splits(condition, size):
+        if self.splits(condition, size):
             # Only groups count of which some thread arrives at the instruction.
             arriving = T.whole(self.model.views.reach.get(block, 0), size)
             key = (condition, arriving, size)
@@ -185,9 +187,14 @@ class _Judge:
             return self._whole_cta(condition, site)
         return found
 
-    def _splits(self, condition: Condition, size: int) -> bool:
+    def barrier(self, site: int) -> bool:
+        """Whether the instruction at *site* needs the whole CTA."""
+        match = self.model.instruction(site).match
+        return match is not None and match.form.scope == "cta"
+
+    def splits(self, condition: Condition, size: int) -> bool:
         """Whether *condition* can split a group at all: cheap, and for most conditions the end of it."""
-        key = (condition, size)
+        key = (condition.at, size)
         if key not in self._may_split:
             values = self.model.values
             p = values.before(condition.register, condition.at)

@@ -10,10 +10,9 @@ from tclint.analyses import threads as T
 from tclint.analyses.groups import OPEN, WgmmaGroups
 from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.shared_memory import Access
-from tclint.analyses.tensor_memory import ISSUED, TensorMemory
+from tclint.analyses.tensor_memory import ISSUED, Outstanding
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
-from tclint.dataflow import solve
 from tclint.model import KernelModel
 
 
@@ -76,10 +75,10 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]
     operations = _operations(model, "tcgen05")
     if not operations:
         return
-    tmem = _outstanding(model)
+    tmem, results = model.solved(Outstanding)
     meetings = Meetings(
         model,
-        solve(tmem, model.cfg),
+        results,
         operations,
         lambda state: (s for s, _ in state if s in operations),
         lambda site: frozenset(((site, ISSUED),)),
@@ -94,15 +93,6 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]
         remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
         hit = _hit(model, meeting, uses, name, Flight(why, remedy, (), None))
         yield "TC012", replace(hit, about=tmem.untold((m.operation.site, m.path) for m in told))
-
-
-def _outstanding(model: KernelModel) -> TensorMemory:
-    """The operations alone, each until it is known to be complete, whoever uses its result."""
-    tmem = TensorMemory(model)
-    tmem.loads = tmem.stores = frozenset()
-    tmem.filled = {}
-    tmem.compared = tmem.operations
-    return tmem
 
 
 def _folded(model: KernelModel, meetings: Meetings) -> Iterator[tuple[Meeting, int, list[Meeting]]]:

@@ -153,14 +153,16 @@ def _conflicts(
     else:
         touched = [("d", True), ("a", False)]
     ranges = [(tmem.range(i, role), writes) for role, writes in touched]
+    taken = 0
+    for register in instruction.reads:
+        taken |= tmem.derived.get(register, 0)
     for site, status in sorted(state):
         if site == i:
             continue
         if site in tmem.loads:
             mine = tmem.range(site, "taddr")
             # An instruction that takes what was loaded, or computed from it, waits for the load by itself.
-            taken = any(site in tmem.derived.get(r, ()) for r in instruction.reads)
-            if not taken and any(writes and tmem.meet(mine, r) for r, writes in ranges):
+            if not tmem.bits[site] & taken and any(writes and tmem.meet(mine, r) for r, writes in ranges):
                 message = (
                     "overwrites columns of tensor memory that an earlier tcgen05.ld may still be reading"
                 )
@@ -215,7 +217,7 @@ def _doubtful(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, sit
 def _live(model: KernelModel, registers: type[LoadLiveness], load: int, at: int) -> bool:
     """Whether a register that *load* fills, or one that is computed from these, is read after *at*."""
     liveness, results = model.solved(registers)
-    return bool(results.before(at) & liveness.of_load.get(load, 0))
+    return bool(results.before(at) & liveness.of_load(load))
 
 
 def _released_later(model: KernelModel, site: int, signal: int, group: str) -> bool:

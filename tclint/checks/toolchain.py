@@ -177,7 +177,7 @@ def _rewritten_next_round(model: KernelModel, site: int, source: int) -> int | N
     groups, results = model.solved(WgmmaGroups)
 
     for write in model.values.defs.get(source, ()):
-        if not groups.mentions(results.before(write), site):
+        if site not in groups.about(results.before(write)):
             continue
 
         def arrives(state: State, at: int, write: int = write) -> bool:

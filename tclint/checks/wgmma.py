@@ -55,15 +55,16 @@ def _touches(model: KernelModel, groups: WgmmaGroups, results: Results[State]) -
             continue
         pending = iter(changes)
         change = next(pending, -1)
-        held = _held(groups, state)
+        held: dict[int, tuple[set[int], set[int]]] | None = None
         for i in range(block.start, block.end):
             instruction = instructions[i]
-            if held and instruction.group != "wgmma":
+            if state[0] and instruction.group != "wgmma":
+                held = _held(groups, state) if held is None else held
                 _touch(groups, held, state, i, instruction, touches)
             if i == change:
                 after = groups.transfer(state, i, instruction)
                 state = groups.join(state, after) if instruction.guard >= 0 else after
-                held = _held(groups, state)
+                held = None
                 change = next(pending, -1)
     return touches
 

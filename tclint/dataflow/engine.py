@@ -8,7 +8,8 @@ state afterwards is the join of both outcomes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 from typing import Generic, Literal, TypeVar
 
@@ -18,6 +19,7 @@ from tclint.ir.nodes import Instruction
 __all__ = ["Analysis", "LimitExceeded", "Results", "solve"]
 
 D = TypeVar("D")
+_NOWHERE: frozenset[int] = frozenset()
 
 
 class LimitExceeded(Exception):
@@ -33,6 +35,8 @@ class Analysis(Generic[D]):
     """
 
     direction: Literal["forward", "backward"] = "forward"
+    by_opcode = False
+    """Whether :meth:`relevant` asks for nothing but the opcode: then it is asked once for each."""
 
     def boundary(self) -> D:
         """The state at the entry, or at every exit when backward."""
@@ -65,9 +69,9 @@ class Analysis(Generic[D]):
         """The state as it passes *edge*."""
         return state
 
-    def mentions(self, state: D, site: int) -> bool:
-        """Whether *state* may hold a fact made at instruction *site*."""
-        return True
+    def about(self, state: D) -> Iterable[int] | None:
+        """The instructions that made the facts of *state*; None: nobody knows."""
+        return None
 
 
 class Results(Generic[D]):
@@ -78,6 +82,20 @@ class Results(Generic[D]):
         self.cfg = cfg
         self.entry = entry
         self.relevant = relevant
+        self._carrying: dict[int, set[int]] | None = None
+
+    def carrying(self, site: int) -> AbstractSet[int] | None:
+        """The blocks that a fact made at *site* may enter; None: all of them."""
+        if self._carrying is None:
+            carrying: dict[int, set[int]] = {}
+            for block, state in enumerate(self.entry):
+                about = self.analysis.about(state)
+                if about is None:
+                    return None
+                for made in about:
+                    carrying.setdefault(made, set()).add(block)
+            self._carrying = carrying
+        return self._carrying.get(site, _NOWHERE)
 
     def walk(self, block: int) -> Iterator[tuple[int, D]]:
         """``(instruction, state before it)`` for the relevant instructions of *block* in order of flow."""
@@ -118,6 +136,18 @@ def _step(analysis: Analysis[D], state: D, at: int, instruction: Instruction) ->
     return analysis.guarded(state, after, at) if instruction.guard >= 0 and after != state else after
 
 
+def _relevant(analysis: Analysis[D], cfg: CFG) -> list[list[int]]:
+    """The relevant instructions of each block, in program order."""
+    instructions, asked = cfg.function.instructions, analysis.relevant
+    if not analysis.by_opcode:
+        return [[i for i in range(b.start, b.end) if asked(instructions[i])] for b in cfg.blocks]
+    relevant: list[list[int]] = [[] for _ in cfg.blocks]
+    uses = [use for use in cfg.function.uses if use.sites and asked(instructions[use.sites[0]])]
+    for i in sorted(i for use in uses for i in use.sites):
+        relevant[cfg.block_of[i]].append(i)
+    return relevant
+
+
 def solve(analysis: Analysis[D], cfg: CFG, visits_per_block: int = 200) -> Results[D]:
     """The least solution of *analysis* over *cfg*.
 
@@ -125,14 +155,11 @@ def solve(analysis: Analysis[D], cfg: CFG, visits_per_block: int = 200) -> Resul
     Raises :class:`LimitExceeded` when the states do not settle, which a
     monotone analysis over a finite domain does not do.
     """
-    instructions = cfg.function.instructions
     backward = analysis.direction == "backward"
-    relevant: list[list[int]] = []
-    for extent in cfg.blocks:
-        span = range(extent.start, extent.end)
-        relevant.append(
-            [i for i in (reversed(span) if backward else span) if analysis.relevant(instructions[i])]
-        )
+    relevant = _relevant(analysis, cfg)
+    if backward:
+        for sites in relevant:
+            sites.reverse()
     bottom = analysis.bottom()
     entry = [bottom] * len(cfg.blocks)
     results = Results(analysis, cfg, entry, relevant)

@@ -10,8 +10,10 @@ follows from what is known. Without such a path there is no finding.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Any
 
 from tclint.analyses.values import Facts, Values
@@ -40,11 +42,18 @@ class Path:
 
     def sites(self, cfg: CFG, start: int) -> Iterator[int]:
         """The instructions on the way from *start* to the end, neither of them included."""
+        return chain.from_iterable(self._spans(cfg, start))
+
+    def passed(self, cfg: CFG, start: int) -> Passed:
+        """The same, to ask whether some instruction is among them."""
+        return Passed(frozenset(self._spans(cfg, start)))
+
+    def _spans(self, cfg: CFG, start: int) -> Iterator[range]:
         begin = start + 1
         for edge in self.edges:
-            yield from range(begin, cfg.blocks[edge.source].end)
+            yield range(begin, cfg.blocks[edge.source].end)
             begin = cfg.blocks[edge.target].start
-        yield from range(begin, self.last(cfg, start) + 1 if self.end == EXIT else self.end)
+        yield range(begin, self.last(cfg, start) + 1 if self.end == EXIT else self.end)
 
     def block(self, cfg: CFG, start: int) -> int:
         """The block that a path from *start* ends in."""
@@ -53,6 +62,16 @@ class Path:
     def last(self, cfg: CFG, start: int) -> int:
         """The last instruction of that block, by which a path leaves the function."""
         return cfg.blocks[self.block(cfg, start)].end - 1
+
+
+class Passed:
+    """The instructions on a path, of which hardly any is ever asked for."""
+
+    def __init__(self, spans: Iterable[range]) -> None:
+        self._spans = spans
+
+    def __contains__(self, site: object) -> bool:
+        return any(site in span for span in self._spans)
 
 
 class Survey:
@@ -83,12 +102,12 @@ class Survey:
             found = self._guards[site] = tuple(set(leaves))
         return found
 
-    def region(self, start: int, goals: Iterable[int], alive: Callable[[int], bool]) -> dict[int, int]:
+    def region(self, start: int, goals: Iterable[int], alive: AbstractSet[int] | None) -> dict[int, int]:
         """The blocks on the ways from block *start* to a block of *goals*, and how many edges each is away from one.
 
-        Only blocks that the fact is *alive* in, as the solver has it, count.
+        Only the blocks in which the fact is *alive*, as the solver has it, count; None: all.
         """
-        cfg = self.cfg
+        predecessors, successors = self.cfg.predecessors, self.cfg.successors
         distance: dict[int, int] = {}
         layer = list(goals)
         depth = 0
@@ -97,8 +116,8 @@ class Survey:
             for b in layer:
                 if b not in distance:
                     distance[b] = depth
-                    if alive(b) or (b == start and depth == 0):
-                        following.extend(e.source for e in cfg.predecessors[b] if e.source not in distance)
+                    if alive is None or b in alive or (b == start and depth == 0):
+                        following += [e.source for e in predecessors[b] if e.source not in distance]
             layer = following
             depth += 1
         forward: dict[int, int] = {}
@@ -108,7 +127,9 @@ class Survey:
             if b in distance and b not in forward:
                 forward[b] = distance[b]
                 if b not in self.views.dispatchers:
-                    work.extend(e.target for e in cfg.successors[b] if e.target not in forward)
+                    work += [
+                        e.target for e in successors[b] if e.target in distance and e.target not in forward
+                    ]
         return forward
 
     def watched(self, region: Iterable[int], relevant: Sequence[Sequence[int]]) -> set[int]:
@@ -161,7 +182,7 @@ def find_path(
     step: Callable[[Hashable, int, Instruction], Hashable],
     goal: Callable[[Hashable, int], bool],
     goals: Iterable[int],
-    alive: Callable[[int], bool] = lambda block: True,
+    alive: AbstractSet[int] | None = None,
     budget: int = 500,
 ) -> Path | None:
     """A feasible path from just after instruction *start* on which the fact lives and *goal* is met.
