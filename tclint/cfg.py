@@ -7,7 +7,7 @@ their block; the analyses deal with guards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -207,14 +207,6 @@ class CFG:
 
         return _dominators(post, rank, before)
 
-    def behind(self, block: int) -> set[int]:
-        """The blocks that some way leads to from *block*; itself only when it is in a cycle."""
-        return _reached(block, lambda b: [e.target for e in self.successors[b]])
-
-    def before(self, block: int) -> set[int]:
-        """The blocks from which some way leads to *block*; itself only when it is in a cycle."""
-        return _reached(block, lambda b: [e.source for e in self.predecessors[b]])
-
     @cached_property
     def following(self) -> list[int]:
         """For every block, the set of the blocks that can be executed after it: one bit for each."""
@@ -327,17 +319,6 @@ class CFG:
                     found.setdefault(node, []).append(edge)
                     node = ipdom[node]
         return found
-
-
-def _reached(start: int, neighbours: Callable[[int], list[int]]) -> set[int]:
-    found: set[int] = set()
-    work = neighbours(start)
-    while work:
-        b = work.pop()
-        if b not in found:
-            found.add(b)
-            work += neighbours(b)
-    return found
 
 
 def _dominators(order: list[int], rank: dict[int, int], before: object) -> dict[int, int]:

@@ -266,14 +266,11 @@ def _others_use(model: KernelModel, tmem: TensorMemory, threads: int, signal: in
     Where roles are not told apart by the thread index, an operation that lies
     neither before nor behind the signal is another role's.
     """
-    cfg = model.cfg
     every = T.full(model.values.threads)
     operations = (*tmem.operations, *tmem.stores, *tmem.loads)
     if threads & every != every:
         return any(model.views.at(site).threads & ~threads & every for site in operations)
-    here = cfg.block_of[signal]
-    related = {here} | cfg.behind(here) | cfg.before(here)
-    return any(cfg.block_of[site] not in related for site in operations)
+    return any(not model.reaches(site, signal) and not model.reaches(signal, site) for site in operations)
 
 
 @check("TC005", "TC008", needs="tcgen05")

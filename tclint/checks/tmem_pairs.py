@@ -61,7 +61,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not frees or not allocations or not model.function.entry:
         return
     uses = [site for group in _USES for site in model.sites("issue", group)] or allocations
-    late = [w for w in model.sites("barrier-wait") if _follows(model, w, uses)]
+    late = [w for w in model.sites("barrier-wait") if any(model.reaches(i, w) for i in uses)]
     # A handshake: the warp arrives on an mbarrier of the peer, and one of the two waits.
     told = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
     for free in frees:
@@ -87,14 +87,6 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             ),
         )
         return
-
-
-def _follows(model: KernelModel, wait: int, sites: Iterable[int]) -> bool:
-    """Whether *wait* may be executed after one of *sites*."""
-    block_of = model.cfg.block_of
-    here = block_of[wait]
-    before = model.cfg.before(here)
-    return any(block_of[i] in before or (block_of[i] == here and i < wait) for i in sites)
 
 
 def _is_remote(model: KernelModel, arrive: int) -> bool:
