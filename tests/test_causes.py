@@ -70,10 +70,16 @@ PAIR_KERNEL = module(kernel(PAIR, directives=".reqntid 128\n.reqnctapercluster 2
 HOPPER_KERNEL = module(
     kernel(HOPPER, directives=".reqntid 128"), header=".version 8.0\n.target sm_90a\n.address_size 64\n"
 )
+CHAIN_KERNEL = HOPPER_KERNEL.replace(
+    "    wgmma.commit_group",
+    "    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd3, %rd4, 0, 1, 1, 0, 0;\n"
+    "    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f4, %f5, %f6, %f7}, %rd3, %rd4, 0, 1, 1, 0, 0;\n"
+    "    wgmma.commit_group",
+).replace("mov.b32 %f1", "mov.b32 %f4")
 COMMIT = "@%p1 tcgen05.commit.cta_group::1"
 
 
-@pytest.mark.parametrize("text", [BLACKWELL_KERNEL, PAIR_KERNEL, HOPPER_KERNEL])
+@pytest.mark.parametrize("text", [BLACKWELL_KERNEL, PAIR_KERNEL, HOPPER_KERNEL, CHAIN_KERNEL])
 def test_the_kernels_are_right(text: str) -> None:
     assert found(lint(text), low=False) == []
 
@@ -96,6 +102,10 @@ def test_the_kernels_are_right(text: str) -> None:
         (PAIR_KERNEL, "barrier.cluster.arrive.aligned;\n    barrier.cluster.wait.aligned;", "bar.sync 0;\n", "TM011"),
         # The wait that completes nothing, the read, the write and the end of the kernel are one fault.
         (HOPPER_KERNEL, "wait_group.sync.aligned 0", "wait_group.sync.aligned 1", "WG001"),
+        # A register that stands twice in the accumulator makes it another one than that of the next link.
+        (CHAIN_KERNEL, "{%f0, %f1, %f2, %f3}, %rd1, %rd2", "{%f0, %f1, %f2, %f2}, %rd1, %rd2", "WG006"),
+        # One commit is missing for two accumulators: one is cleared, the other one is read.
+        (CHAIN_KERNEL, "wgmma.commit_group.sync.aligned;", "//", "WG003"),
         (
             HOPPER_KERNEL.replace("st.global.f32 [%rd0], %f0;", "").replace("mov.b32 %f1, 0f00000000;", ""),
             "wait_group.sync.aligned 0",

@@ -153,13 +153,14 @@ def _report(
                     alike = [s for s, d in groups.results.items() if d == accumulators]
                     reported.update(alike)
                     count = len({u for u, _ in uses})
-                    yield _finding(model, groups, found, use, register, writing, count, alike)
+                    yield _finding(model, groups, results, found, use, register, writing, count, alike)
                     break
 
 
 def _finding(
     model: KernelModel,
     groups: WgmmaGroups,
+    results: Results[State],
     found: tuple[int, Path],
     use: int,
     register: int,
@@ -175,6 +176,10 @@ def _finding(
     age = max(a for _, a in path.state[0])
     name = model.function.registers[register].name
     flight = Flight.of(model, groups, path, site, age)
+    uncommitted = [
+        site,
+        *(s for s, a in results.before(use)[0] if a < 0),
+    ]  # one commit behind them does for all
     why, remedy = flight.why, flight.remedy
     unwaited = age >= 0 and flight.wait is None
     if unwaited and _waited_elsewhere(model, groups, site, use):
@@ -201,7 +206,9 @@ def _finding(
         count=count,
         help=remedy,
         confidence=model.confidence(path, site),
-        about=frozenset(alike if flight.wait is None else (*alike, flight.wait)),
+        about=frozenset(
+            (*alike, flight.wait) if flight.wait is not None else alike if age >= 0 else uncommitted
+        ),
         before_it=unwaited,
     )
 

@@ -21,6 +21,12 @@ class _Layout:
     accumulator: tuple[int, ...]
     fragment: frozenset[int]
 
+    @property
+    def sound(self) -> bool:
+        """Whether every register stands in one place; otherwise that is the fault (WG006)."""
+        distinct = {*self.accumulator}
+        return len(distinct) == len(self.accumulator) and distinct.isdisjoint(self.fragment)
+
     @classmethod
     def of(cls, instruction: Instruction) -> _Layout:
         assert instruction.match is not None
@@ -71,6 +77,7 @@ def _conflict(first: _Layout, second: _Layout) -> _Conflict | None:
 def shape_change_without_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Registers that pass from one wgmma to another outside the one case that is ordered by itself."""
     layouts = {site: _Layout.of(model.instruction(site)) for site in model.sites("issue", "wgmma")}
+    layouts = {site: layout for site, layout in layouts.items() if layout.sound}
     kinds = {layout: n for n, layout in enumerate(dict.fromkeys(layouts.values()))}
     if len(kinds) < 2:
         return
@@ -78,7 +85,7 @@ def shape_change_without_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     groups, results = model.solved(WgmmaGroups)
     known: dict[tuple[int, int], _Conflict | None] = {}
     for site, layout in layouts.items():
-        for earlier in sorted({s for s, _ in results.before(site)[0]}, reverse=True):
+        for earlier in sorted({s for s, _ in results.before(site)[0] if s in layouts}, reverse=True):
             pair = kind[earlier], kind[site]
             if pair not in known:
                 known[pair] = _conflict(layouts[earlier], layout)
