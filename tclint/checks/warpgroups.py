@@ -72,8 +72,8 @@ def _left_behind(model: KernelModel, sites: list[int]) -> Iterator[tuple[str, Hi
                 "CV004",
                 Hit(
                     site=i,
-                    message="setmaxnreg must be executed by all warps of a warpgroup, but "
-                    f"{T.describe(missing, model.values.threads)} come to none",
+                    message="setmaxnreg must be executed by all warps of a warpgroup, but none is executed by "
+                    f"{T.describe(missing, model.values.threads)}",
                     steps=(*(Mark(c.at, "decides which warps come") for c in decisive[:1]), Mark(i, "here")),
                     # Undefined by the manual, but each warp changes its own registers: an H200 does not mind.
                     severity=Severity.WARNING,
