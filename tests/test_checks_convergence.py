@@ -127,7 +127,7 @@ DEC = "setmaxnreg.dec.sync.aligned.u32 40;"
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (f"setp.eq.u32 %p1, %r2, 0; @%p1 {DEC}", "warps 1-3 come to none"),
+        (f"setp.eq.u32 %p1, %r2, 0; @%p1 {DEC}", "none is executed by warps 1-3"),
         (f"setp.eq.u32 %p1, %r2, 0; @%p1 {DEC} @!%p1 {DEC}", ""),
         (f"setp.eq.u32 %p1, %r3, 0; @%p1 {DEC}", ""),
         (f"ld.param.u32 %r4, [number]; setp.eq.u32 %p1, %r2, %r4; @%p1 {DEC}", ""),
