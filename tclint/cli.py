@@ -274,9 +274,16 @@ def dump(stage: str, file: str, dot: bool, entry: str | None) -> int:
 
 @cli.command()
 @click.argument("selectors", nargs=-1, metavar="[RULES]...", shell_complete=_complete_rules)
-def rules(selectors: tuple[str, ...]) -> int:
+@click.option(
+    "--output-format",
+    type=_Choice(("text", "markdown")),
+    default="text",
+    show_default=True,
+    help="Lines, or a table for each family.",
+)
+def rules(selectors: tuple[str, ...], output_format: str) -> int:
     """List all rules, or those of a family or a prefix."""
-    from tclint.explain import rule_list
+    from tclint.explain import rule_list, rules_table
     from tclint.rules import UnknownRule, all_rules
     from tclint.select import meant
 
@@ -284,7 +291,8 @@ def rules(selectors: tuple[str, ...]) -> int:
         wanted = frozenset().union(*(meant(selector)[0] for selector in selectors or ("ALL",)))
     except UnknownRule as error:
         raise _usage(error) from None
-    _write(rule_list([rule for id, rule in all_rules().items() if id in wanted]))
+    found = [rule for id, rule in all_rules().items() if id in wanted]
+    _write(rules_table(found) if output_format == "markdown" else rule_list(found))
     return CLEAN
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -341,6 +342,8 @@ def test_an_unexpected_error_outside_a_file_is_no_traceback(
 
 def test_rules_of_a_family_and_all_pages(run: Run) -> None:
     assert [line[:5] for line in run("rules", "suppression")[1].splitlines()] == ["SU001", "SU002"]
+    table = run("rules", "suppression", "--output-format", "markdown")[1]
+    assert re.findall(r"^\| \[(\w+)\]", table, re.MULTILINE) == ["SU001", "SU002"]
     code, out, _ = run("explain", "--all", "--output-format", "json")
     assert (code, [document["id"] for document in json.loads(out)]) == (0, list(rules.all_rules()))
     assert run("isa", "wgmma.wait_group")[1].startswith("wgmma.wait_group: Waits")
