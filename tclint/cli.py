@@ -155,7 +155,7 @@ def check(
 
     from tclint import settings
     from tclint.fold import fold
-    from tclint.inputs import inputs
+    from tclint.inputs import LeftOut, inputs
     from tclint.locate import Locator
     from tclint.output import renderer
     from tclint.output._files import OutputError, parse, refuse_inputs, write
@@ -182,9 +182,12 @@ def check(
         files = parse(outputs)
     except OutputError as error:
         raise click.UsageError(f"--output: {error}.") from None
-    checked = list(shown_on(sys.stderr, reports(inputs(paths, stdin_filename or _STDIN_NAME), config)))
+    left_out = LeftOut(config)
+    sources = inputs(paths, stdin_filename or _STDIN_NAME, left_out)
+    checked = list(shown_on(sys.stderr, reports(sources, config)))
     _refuse_unmatched(config, [item.report for item in checked])
     shown, summary = fold(*present([item.report for item in checked], config))
+    summary = replace(summary, excluded=len(left_out.paths))
     context = Context(
         summary, locate=Locator.of(locate, shown), fail_on=config.failing, rules=enabled_rules(config)
     )

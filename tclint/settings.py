@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tclint.config import IGNORES, Config, Selection, Setting, settings
+from tclint.config import IGNORES, PATHS, Config, Selection, Setting, settings
 from tclint.finding import Confidence, Severity
 from tclint.rules import UnknownRule, nearest
 from tclint.select import enabled, meant
@@ -158,6 +158,8 @@ def _read(layer: Layer, setting: Setting, raw: Any) -> Any:
         raise SettingsError(f"{layer.where(setting.key)}: {error}") from None
     if setting.name == "per_file_ignores":
         return tuple((_anchored(pattern, layer.folder), rules) for pattern, rules in value)
+    if setting.kind is PATHS:
+        return tuple(_anchored(pattern.rstrip("/") or pattern, layer.folder) for pattern in value)
     return value
 
 

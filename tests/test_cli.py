@@ -199,6 +199,7 @@ def test_standard_input(run: Run) -> None:
         (["check", "a", "--exit-zero", "--fail-on", "error"], "--exit-zero and fail-on contradict"),
         (["check", "a", "--ignore", "ALL"], "leave no rule to check"),
         (["check", "a", "--toolkit", "12"], "--toolkit must be a CUDA version"),
+        (["check", "a", "--exclude"], "requires an argument"),
         (["check", "a", "--jobs", "x"], "--jobs must be a number"),
         (["check", "a", "--config", "b.toml"], "b.toml: cannot be read: No such file"),
         (["check", "a", "--config", "x.toml", "--config", "y.toml"], "two files: x.toml and y.toml"),
@@ -233,6 +234,47 @@ def test_settings_come_from_a_file_and_options_override(run: Run) -> None:
     Path("pyproject.toml").write_text("[tool.tclint-ptx]\nfail-no = 1\n")
     code, _, err = run("check", "a.ptx", "--config", "pyproject.toml")
     assert (code, "there is no setting fail-no; did you mean fail-on?" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "checked", "excluded"),
+    [
+        (["."], ["./new.ptx"], 2),
+        (["**/*.ptx"], ["new.ptx"], 2),
+        (["old"], [], 1),
+        (["old/*.ptx"], [], 1),
+        (["old/a.ptx", "gen/b.ptx"], ["old/a.ptx", "gen/b.ptx"], 0),
+        (["--force-exclude", "old/a.ptx", "gen/b.ptx", "new.ptx"], ["new.ptx"], 2),
+        (["--force-exclude", "gen", "-", "--stdin-filename", "gen/x.ptx"], [], 1),
+        (["--exclude", "new*,old/*", "."], ["./gen/b.ptx"], 2),
+        (["--exclude", "gen/", "."], ["./new.ptx", "./old/a.ptx"], 1),
+        (["--exclude", "**/a.ptx", "old", "new.ptx"], ["new.ptx"], 1),
+    ],
+)
+def test_what_is_excluded_is_left_out_unless_it_is_named(
+    run: Run, arguments: list[str], checked: list[str], excluded: int
+) -> None:
+    for name in ("old/a.ptx", "gen/b.ptx", "new.ptx"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("info")
+    Path("tclint-ptx.toml").write_text('exclude = ["gen", "old/a.*"]\n')
+    code, out, err = run("check", "--output-format", "json", *arguments)
+    document = json.loads(out)
+    assert (code, err) == (0, "")
+    assert [file["path"] for file in document["files"]] == checked
+    assert document["summary"]["excluded"] == excluded
+
+
+def test_folders_above_the_working_folder_exclude_nothing(run: Run) -> None:
+    here = Path.cwd()
+    write(k="fine")
+    arguments = ("check", "--force-exclude", "--exclude", f"{here.name},{here.parent.name}")
+    assert run(*arguments, str(here / "k.ptx")) == (0, "No findings in 1 file.\n", "")
+    beside = here.parent / f"{here.name}-cache"
+    beside.mkdir()
+    (beside / "k.ptx").write_text("error")
+    code, out, _ = run("check", "--force-exclude", "--exclude", "*-cache", str(beside / "k.ptx"))
+    assert (code, out) == (0, "Nothing was analysed; 1 path excluded by the configuration.\n")
 
 
 def test_settings_are_shown_without_a_path(run: Run) -> None:

@@ -351,6 +351,7 @@ def test_json_is_schema_1() -> None:
         "below_severity": {"total": 0, "rules": {}},
         "ignored": {"total": 0, "rules": {}},
         "suppressed": {"total": 0, "rules": {}},
+        "excluded": 0,
     }
 
 

@@ -48,6 +48,8 @@ min-severity = "warning"
 min-confidence = "low"
 pedantic = true
 entry = ["gemm*"]
+exclude = ["old", "build/", "out/*.ptx"]
+force-exclude = true
 toolkit = "12.8"
 jobs = 3
 [per-file-ignores]
@@ -71,6 +73,8 @@ def test_every_setting_can_be_said_in_a_file() -> None:
         min_confidence=Confidence.LOW,
         pedantic=True,
         entry=("gemm*",),
+        exclude=("old", "build", "/project/out/*.ptx"),
+        force_exclude=True,
         toolkit=(12, 8),
         per_file_ignores=(("/project/gen/*.ptx", ("wgmma",)), ("b.ptx", ("PX",)), ("**/cache/*", ("PX",))),
         per_entry_ignores=(("*_test", ("ALL",)),),
@@ -122,6 +126,7 @@ def test_what_is_said_later_counts(texts: list[str], changes: dict[str, Any]) ->
         ('ignore = [""]', "ignore must be a list of rules"),
         ('select = ["wgma"]', "select: 'wgma' names no rule; did you mean wgmma?"),
         ('entry = "gemm"', "entry must be a list of patterns"),
+        ('exclude = "build"', "exclude must be a list of patterns"),
         ("toolkit = 12.8", "toolkit must be a CUDA version"),
         ('toolkit = "twelve"', "toolkit must be a CUDA version"),
         ("jobs = -1", "jobs must be a number"),
