@@ -457,6 +457,7 @@ def test_gitlab_has_one_fingerprint_for_each_finding() -> None:
     }
     assert entries[0]["location"] == {"path": "gemm.ptx", "lines": {"begin": 6}}
     assert entries[0]["description"] == "%f0 is read too early; help: wait before it"
+    assert entries[2]["description"] == "%f0 is read too early; in member m; help: wait before it"
     assert entries[4]["location"] == {"path": "other.ptx", "lines": {"begin": 1}}
     moved = Source.from_bytes(b"\n\n" + KERNEL.data, "gemm.ptx")
     (entry,) = json.loads(render("gitlab", [report(moved, finding(moved, "%f0;"))]))
