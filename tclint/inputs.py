@@ -77,7 +77,7 @@ def inputs(
         if left_out.named(stdin_name if argument == STDIN else argument):
             continue
         for path in _expand(argument, left_out):
-            key = path if path == STDIN else os.path.normpath(path)
+            key = path if path == STDIN else os.path.abspath(path)
             if key in seen:
                 continue
             seen.add(key)

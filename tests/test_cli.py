@@ -127,7 +127,7 @@ def test_folders_are_walked_in_order_and_every_file_once(run: Run) -> None:
         Path(name).write_text("fine")
     if hasattr(os, "mkfifo"):
         os.mkfifo("out/pipe.ptx")
-    code, out, _ = run("check", "out", "./out/b.ptx", "--output-format", "json")
+    code, out, _ = run("check", "out", "./out/b.ptx", os.path.abspath("out"), "--output-format", "json")
     names = [os.path.join("out", name) for name in ("a.PTX", "b.ptx", os.path.join("deep", "c.ptx"))]
     assert (code, paths_of(out)) == (0, [(name, "analysed") for name in names])
 
