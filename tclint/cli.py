@@ -181,7 +181,7 @@ def check(
     try:
         files = parse(outputs)
     except OutputError as error:
-        raise click.UsageError(f"--output: {error}.") from None
+        raise _usage(f"--output: {error}") from None
     left_out = LeftOut(config)
     sources = inputs(paths, stdin_filename or _STDIN_NAME, left_out)
     checked = list(shown_on(sys.stderr, reports(sources, config)))
