@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -199,7 +199,7 @@ def check(
     terminal = replace(context, color=_use_color(color), width=_width(), links=_use_links())
     _write(statistics_of(shown, summary) if statistics else renderer(output_format)(shown, terminal))
     if timings:
-        click.echo(timings_of(item.seconds for item in checked), err=True, nl=False)
+        _write(timings_of(item.seconds for item in checked), sys.stderr)
     return _exit_code(shown, config.failing)
 
 
@@ -349,11 +349,16 @@ def schema() -> int:
 
 def main(args: Sequence[str] | None = None) -> None:
     """The entry point of the command: runs it and exits. No exception becomes a traceback without TCLINT_DEBUG."""
+    if sys.stdout is None:  # closed; now writing to it is an error like any other
+        sys.stdout = open(os.devnull)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         code = cli.main(args=args, prog_name="tclint", standalone_mode=False)
+    except SystemExit as end:  # from click: a closed pipe, and what completion has for a shell
+        code = FAILURE if end.code else CLEAN
     except click.ClickException as error:
-        error.show()
-        code = FAILURE
+        code = _failed(error)
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except Exception as error:
@@ -361,9 +366,18 @@ def main(args: Sequence[str] | None = None) -> None:
 
         if debug():
             raise
-        click.echo(f"Error: {internal_error(error)}", err=True)
-        code = FAILURE
+        # --help and --version are written by click.
+        writing = isinstance(error, OSError) and error.filename is None
+        code = _failed(click.ClickException(_unwritable(error) if writing else internal_error(error)))
     sys.exit(code)
+
+
+def _failed(error: click.ClickException) -> int:
+    try:
+        error.show()
+    except OSError:
+        _abandon(sys.stderr)
+    return FAILURE
 
 
 def _exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
@@ -404,20 +418,28 @@ def _width() -> int:
     return get_terminal_size((_TEXT_WIDTH, 24)).columns
 
 
-def _write(text: str) -> None:
+def _write(text: str, stream: TextIO | None = None) -> None:
     """Write to standard output. A reader that went away is no reason to say anything, but the work is not done."""
-    stream = sys.stdout
+    stream = stream or sys.stdout
     encoding = stream.encoding or "utf-8"
     try:
         stream.write(text.encode(encoding, "replace").decode(encoding))
         stream.flush()
     except BrokenPipeError:
-        # The interpreter flushes once more on its way out; let that succeed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _abandon(stream)
         raise click.exceptions.Exit(FAILURE) from None
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        raise click.ClickException(f"the output cannot be written: {error.strerror or error}") from None
+        _abandon(stream)
+        raise click.ClickException(_unwritable(error)) from None
+
+
+def _abandon(stream: TextIO) -> None:
+    """The interpreter flushes once more on its way out; let that succeed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _unwritable(error: Exception) -> str:
+    return f"the output cannot be written: {getattr(error, 'strerror', None) or error}"
 
 
 def _at(path: str, error: SourceError) -> str:

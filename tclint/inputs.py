@@ -92,7 +92,12 @@ def inputs(
 def read_sources(path: str, name: str) -> Iterator[Source]:
     """The modules in the file at *path* (``-``: standard input), shown as *name*. Raises SourceError."""
     if path == STDIN:
-        data = sys.stdin.buffer.read()
+        if sys.stdin is None:
+            raise SourceError("cannot be read: it is closed")
+        try:
+            data = sys.stdin.buffer.read()
+        except OSError as error:
+            raise SourceError(f"cannot be read: {error.strerror}") from None
     elif os.path.isdir(path):
         raise SourceError(_nothing_in(path))
     elif has_magic(path) and not os.path.lexists(path):

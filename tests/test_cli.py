@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +17,10 @@ from conftest import ROOT, RULE, finding
 from tclint import cli, rules
 from tclint.config import Config
 from tclint.finding import Confidence, FileReport, Problem, Severity
+from tclint.inputs import inputs
 from tclint.source import Source, SourceError
+
+GOOD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n    ret;\n}\n"
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -443,6 +447,48 @@ def test_a_full_disk_is_a_message(run_tclint: Process) -> None:
     assert (done.returncode, done.stderr) == (
         2,
         "Error: the output cannot be written: No space left on device\n",
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        ("--help >/dev/full", 2, "", "Error: the output cannot be written: No space left on device\n"),
+        ("check --help | true; exit $PIPESTATUS", 2, "", ""),
+        ("--version >&-", 2, "", "Error: the output cannot be written: not writable\n"),
+        ("check absent.ptx >&-", 2, "", "Error: the output cannot be written: not writable\n"),
+        ("check good.ptx 2>&-", 0, "No findings in 1 file.\n", ""),
+        ("check good.ptx --timings 2>/dev/full", 2, "No findings in 1 file.\n", ""),
+        ("check --no-such-option 2>/dev/full", 2, "", ""),
+        ("check absent.ptx >/dev/full 2>/dev/full", 2, "", ""),
+    ],
+)
+def test_streams_that_are_closed_or_full(tmp_path: Path, words: str, code: int, out: str, err: str) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs a shell that can close streams")
+    (tmp_path / "good.ptx").write_text(GOOD)
+    script = f'"{sys.executable}" -m tclint {words}'
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [bash, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+def test_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def error_from(stdin: object) -> str:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        return str(next(iter(inputs(["-"], "<stdin>")))[1])
+
+    def broken() -> bytes:
+        raise OSError(5, "Input/output error")
+
+    assert error_from(None) == "cannot be read: it is closed"
+    assert (
+        error_from(SimpleNamespace(buffer=SimpleNamespace(read=broken)))
+        == "cannot be read: Input/output error"
     )
 
 
