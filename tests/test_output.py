@@ -245,6 +245,23 @@ def test_text_trims_a_huge_line_around_the_span(at: int, length: int) -> None:
     assert marked == words or length == 300
 
 
+@pytest.mark.parametrize(
+    "line",
+    [f"{'x ' * 300}first{' y' * 300} then{' z' * 300} last", "\tfirst\tthen\t\tlast;", "first\tthen last"],
+)
+def test_text_marks_the_right_words_of_one_line(line: str) -> None:
+    source = Source.from_bytes(line.encode(), "a.ptx")
+    steps = tuple(step(source, word, word.upper()) for word in ("first", "then"))
+    lines = render("text", [report(source, finding(source, "last", steps=steps))], width=80).splitlines()
+    excerpt, found = "", []
+    for row in lines[3:-4]:
+        if row.startswith("1 |"):
+            excerpt = row
+        elif (marks := re.search(r"-+|\^+", row)) is not None:
+            found.append(excerpt[slice(*marks.span())])
+    assert found == ["first", "then", "last"]
+
+
 def test_text_wraps_long_labels_within_the_width() -> None:
     steps = (step(KERNEL, "mov.b32 %r0, 0;", "a long explanation " * 12),)
     text = render("text", [report(KERNEL, finding(KERNEL, "%f0;", steps=steps, help="word " * 40))], width=70)
