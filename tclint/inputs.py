@@ -218,14 +218,17 @@ def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[So
         container = os.path.abspath(path or os.path.join(folder, "stdin"))
         if path is None:
             Path(container).write_bytes(data)
-        _run(tool, "-all", "-xptx", "all", container, folder=inside)
+        failure: SourceError | None = None
+        try:
+            _run(tool, "-all", "-xptx", "all", container, folder=inside)
+        except SourceError as error:  # a part of the container may be damaged
+            failure = error
         found = sorted(os.listdir(inside), key=_natural)
-        if not found:
+        if not found and failure is None:
             listed = _run(tool, "-all", "-lelf", container, folder=inside)
             chips = sorted(set(_ARCHITECTURE.findall(listed)))
             what = f"only SASS for {', '.join(chips)}" if chips else "no device code that cuobjdump knows"
             raise SourceError(f"no PTX in it: {kind} with {what}")
-        failure: SourceError | None = None
         for member in found:
             try:
                 source = Source.from_bytes(Path(inside, member).read_bytes(), name)
@@ -244,7 +247,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _run(tool: str, *arguments: str, folder: str) -> str:
-    """The output of cuobjdump. Raises SourceError when it cannot be run; its exit code says only that nothing was found."""
+    """The output of cuobjdump. Raises SourceError when it fails; that it found nothing is an exit code too, but no failure."""
     import subprocess
 
     try:
@@ -255,6 +258,9 @@ def _run(tool: str, *arguments: str, folder: str) -> str:
         raise SourceError(f"{tool} cannot be run: {error.strerror or error}") from None
     if done.returncode < 0:
         raise SourceError(f"{tool} died of signal {-done.returncode}")
+    if done.returncode and ("cuobjdump info" not in done.stderr or "cuobjdump fatal" in done.stderr):
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise SourceError(f"{tool} failed: {said}")
     return done.stdout
 
 
