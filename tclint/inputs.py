@@ -7,7 +7,6 @@ without PTX is an error, so that it never looks clean.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -119,6 +118,8 @@ def origin(path: str) -> str | None:
 
     ``matmul_kernel, Triton 3.9.0, 8 warps, 3 stages``; None where there is no such file.
     """
+    import json
+
     beside = Path(path).with_suffix(".json")
     try:
         found = json.loads(beside.read_bytes())
