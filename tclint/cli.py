@@ -257,7 +257,10 @@ def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
 @click.option("--dot", is_flag=True, help="As a graph for Graphviz.")
 @click.option("--entry", metavar="NAME", help="This function only.")
 def dump(stage: str, file: str, dot: bool, entry: str | None) -> int:
-    """Show what a stage of the analysis made of FILE (- for standard input)."""
+    """Show what a stage of the analysis made of FILE.
+
+    FILE may be - for standard input.
+    """
     from tclint import dump as stages
     from tclint.inputs import read_sources
     from tclint.source import SourceError
@@ -327,7 +330,10 @@ def _complete_opcodes(ctx: click.Context, param: click.Parameter, incomplete: st
 @cli.command()
 @click.argument("opcode", shell_complete=_complete_opcodes)
 def isa(opcode: str) -> int:
-    """Describe an instruction: a whole OPCODE, its first words, or the name of a form."""
+    """Describe an instruction.
+
+    OPCODE is a whole one, its first words, or the name of a form.
+    """
     from tclint import explain as texts
     from tclint.isa.table import table
 

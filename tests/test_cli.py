@@ -428,6 +428,12 @@ def test_names_that_the_terminal_cannot_show_are_no_crash(run_tclint: Process) -
     assert "??.ptx: no such file" in done.stdout
 
 
+def test_the_overview_of_commands_is_whole_sentences(run_tclint: Process) -> None:
+    commands = run_tclint("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert len(commands) >= 6
+    assert all(line.endswith(".") and not line.endswith("..") for line in commands)
+
+
 def test_a_closed_pipe_is_quiet(tmp_path: Path, run_tclint: Process) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
