@@ -65,7 +65,7 @@ def discover(folder: Path) -> Layer | None:
 def load(path: Path) -> Layer | None:
     """What a file says; None for a ``pyproject.toml`` without a table for tclint. Raises SettingsError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # editors of Windows write a byte order mark
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise SettingsError(f"{path}: cannot be read: {reason}") from None

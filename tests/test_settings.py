@@ -172,6 +172,13 @@ def test_the_nearest_file_counts(tmp_path: Path) -> None:
     assert found.values == {"fail-on": "error"}
 
 
+def test_a_byte_order_mark_and_windows_newlines_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "tclint-ptx.toml").write_bytes(b"\xef\xbb\xbfpedantic = true\r\njobs = 2\r\n")
+    layer = load(tmp_path / "tclint-ptx.toml")
+    assert layer is not None
+    assert layer.values == {"pedantic": True, "jobs": 2}
+
+
 def test_a_broken_project_file_that_is_not_about_tclint_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_text("[tool.other\n")
