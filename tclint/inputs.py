@@ -157,16 +157,23 @@ def _expand(argument: str, left_out: LeftOut) -> Iterable[str]:
 
 
 def _walk(folder: str, left_out: LeftOut) -> Iterator[str]:
-    for parent, folders, names in os.walk(folder):
+    """The files below a folder; also folders that cannot be read, so that reading them says why."""
+    unreadable: list[str] = []
+    for parent, folders, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
         below = (name for name in sorted(folders) if name != ".git")
         folders[:] = [name for name in below if not left_out.found(os.path.join(parent, name))]
         paths = (os.path.join(parent, name) for name in sorted(names) if name.lower().endswith(SUFFIXES))
         # Not a FIFO, which would block.
         yield from (path for path in paths if os.path.isfile(path) and not left_out.found(path))
+    yield from unreadable
 
 
 def _nothing_in(folder: str) -> str:
     """Why a folder has nothing to check, with what might have been meant."""
+    try:
+        os.listdir(folder)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
     for parent, _, names in os.walk(folder):
         for name in sorted(names):
             if name.endswith((".cubin", ".fatbin", ".so")):

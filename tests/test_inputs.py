@@ -81,6 +81,28 @@ def test_a_folder_without_ptx_says_what_else_it_has(tmp_path: Path) -> None:
     assert "containers such as k.cubin are opened when they are named" in errors(tmp_path)[0]
 
 
+def test_a_folder_that_cannot_be_read_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "k.ptx").write_bytes(PTX % b"k")
+
+    def guarded(function: Callable[[str], object]) -> Callable[[str], object]:
+        def call(folder: str) -> object:
+            if str(folder).endswith("closed"):  # permissions stop no test that root runs
+                raise PermissionError(13, "Permission denied", str(folder))
+            return function(folder)
+
+        return call
+
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, guarded(getattr(os, name)))
+    whole, closed = read(tmp_path)
+    assert whole[0] == str(tmp_path / "k.ptx")
+    assert closed == (str(tmp_path / "closed"), None, "error: cannot be read: Permission denied")
+    assert errors(tmp_path / "closed") == [closed[2]]
+
+
 def test_damaged_compressed_files_say_so(tmp_path: Path) -> None:
     whole = gzip.compress(PTX % b"k")
     (tmp_path / "short.ptx.gz").write_bytes(whole[:-12])
