@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -356,7 +357,7 @@ def schema() -> int:
 def main(args: Sequence[str] | None = None) -> None:
     """The entry point of the command: runs it and exits. No exception becomes a traceback without TCLINT_DEBUG."""
     if sys.stdout is None:  # closed; now writing to it is an error like any other
-        sys.stdout = open(os.devnull)  # noqa: SIM115
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
@@ -373,7 +374,8 @@ def main(args: Sequence[str] | None = None) -> None:
         if debug():
             raise
         # --help and --version are written by click.
-        writing = isinstance(error, OSError) and error.filename is None
+        if writing := isinstance(error, OSError) and error.filename is None:
+            _abandon(sys.stdout)
         code = _failed(click.ClickException(_unwritable(error) if writing else internal_error(error)))
     sys.exit(code)
 
@@ -427,9 +429,12 @@ def _width() -> int:
 def _write(text: str, stream: TextIO | None = None) -> None:
     """Write to standard output. A reader that went away is no reason to say anything, but the work is not done."""
     stream = stream or sys.stdout
-    encoding = stream.encoding or "utf-8"
+    data = memoryview(text.encode(stream.encoding or "utf-8", "replace"))
     try:
-        stream.write(text.encode(encoding, "replace").decode(encoding))
+        while (
+            data
+        ):  # a pipe or a full disk takes a part of it where Python does not buffer (PYTHONUNBUFFERED)
+            data = data[stream.buffer.write(data) :]
         stream.flush()
     except BrokenPipeError:
         _abandon(stream)
@@ -441,7 +446,8 @@ def _write(text: str, stream: TextIO | None = None) -> None:
 
 def _abandon(stream: TextIO) -> None:
     """The interpreter flushes once more on its way out; let that succeed."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    with suppress(OSError):  # it may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _unwritable(error: Exception) -> str:
