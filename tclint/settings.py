@@ -135,7 +135,11 @@ def resolve(layers: Iterable[Layer]) -> Settings:
 
 
 def _known(layer: Layer, declared: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
-    for key in layer.values:
+    for key, value in layer.values.items():
+        if key == "tool" and isinstance(value, dict) and TABLE in value:
+            raise SettingsError(
+                f"{layer.origin}: [tool.{TABLE}] is for {PROJECT}; here settings need no table"
+            )
         if key not in declared:
             raise SettingsError(f"{layer.origin}: there is no setting {key}{nearest(key, declared)}")
         yield key, declared[key]

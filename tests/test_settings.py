@@ -112,6 +112,10 @@ def test_what_is_said_later_counts(texts: list[str], changes: dict[str, Any]) ->
     ("text", "message"),
     [
         ('min_severity = "error"', "t.toml: there is no setting min_severity; did you mean min-severity?"),
+        (
+            "[tool.tclint-ptx]\njobs = 1",
+            "t.toml: [tool.tclint-ptx] is for pyproject.toml; here settings need no",
+        ),
         ("banana = 1", "t.toml: there is no setting banana"),
         (
             'fail-on = "eror"',
