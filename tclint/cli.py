@@ -46,8 +46,19 @@ class _Choice(click.Choice[str]):
         return f"{message} Did you mean {near[0]!r}?" if near else message
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="tclint", message="%(prog)s %(version)s")
+class _Commands(click.Group):
+    """The commands; a file in the place of one gets what was meant suggested."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None and os.path.exists(args[0]):
+            raise _usage(f"there is no command {args[0]}; did you mean tclint check {args[0]}?")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="tclint", message="%(prog)s %(version)s")
 def cli() -> None:
     """A linter for NVIDIA PTX: finds missing waits, fences and commits around asynchronous instructions."""
 
@@ -205,7 +216,9 @@ def check(
 
 
 def _usage(message: object) -> click.UsageError:
-    text = str(message)
+    from tclint.output._style import printable
+
+    text = printable(str(message))  # it may quote the configuration of a project that nobody trusts
     return click.UsageError(text if text.endswith("?") else f"{text}.")
 
 

@@ -222,6 +222,21 @@ def test_usage_errors_suggest(run: Run, args: list[str], message: str) -> None:
     assert message in err
 
 
+def test_a_file_is_no_command(run: Run) -> None:
+    write(a="fine")
+    code, _, err = run("a.ptx")
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        "Error: there is no command a.ptx; did you mean tclint check a.ptx?",
+    )
+
+
+def test_a_configuration_cannot_steer_the_terminal(run: Run) -> None:
+    Path("tclint-ptx.toml").write_text('"\\u009b31m" = 1\n')
+    code, _, err = run("check", "a.ptx")
+    assert (code, "there is no setting \ufffd31m" in err) == (2, True)
+
+
 def test_settings_come_from_a_file_and_options_override(run: Run) -> None:
     write(a="warning doubt")
     assert run("check", "a.ptx")[0] == 1
