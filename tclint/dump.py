@@ -19,10 +19,12 @@ from typing import Any
 
 from tclint import analyses
 from tclint.analyses import threads as T
+from tclint.analyses.collector import Collector
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import OPEN, OVERDUE, Depth, Groups
 from tclint.analyses.liveness import LoadLiveness
-from tclint.analyses.tensor_memory import COPIED, ISSUED, TensorMemory
+from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, TensorMemory
+from tclint.analyses.thread_sync import ThreadSync
 from tclint.cfg import Edge, call_graph
 from tclint.dataflow import Analysis, LimitExceeded, Results
 from tclint.ir.inline import inline
@@ -452,28 +454,43 @@ def _(analysis: WgmmaFences, state: Any, model: KernelModel) -> str:
 @describe.register
 def _(analysis: TensorMemory, state: Any, model: KernelModel) -> str:
     def word(site: int, status: int) -> str:
-        if status == COPIED:
-            return "in flight, registers moved"
-        return "in flight" if status == ISSUED else f"committed by {status - 1}"
+        words = {ISSUED: "in flight", COPIED: "in flight, registers moved", USED: "in flight, registers used"}
+        return words.get(status, f"committed by {status - 1}")
 
     return _by_status(state, word)
 
 
 @describe.register
+def _(analysis: ThreadSync, state: Any, model: KernelModel) -> str:
+    def word(site: int, wait: int) -> str:
+        return "waited at" if wait else "accessed at"
+
+    return _by_status(((i, (i,) in analysis.waits) for (i,) in state), word, "nothing without a fence")
+
+
+@describe.register
+def _(analysis: Collector, state: Any, model: KernelModel) -> str:
+    return ", ".join(f"{buffer} since {'the entry' if site < 0 else site}" for site, buffer in sorted(state))
+
+
+@describe.register
 def _(analysis: LoadLiveness, state: Any, model: KernelModel) -> str:
     registers = [register for register, bit in analysis.bits.items() if state & bit]
-    return f"loaded and still read: {_registers(model.function, registers) or 'nothing'}"
+    return (
+        f"loaded, or computed from that, and still read: {_registers(model.function, registers) or 'nothing'}"
+    )
 
 
-def _by_status(facts: Iterable[tuple[int, int]], word: Callable[[int, int], str]) -> str:
+def _by_status(
+    facts: Iterable[tuple[int, int]],
+    word: Callable[[int, int], str],
+    nothing: str = "nothing in flight",
+) -> str:
     """Facts ``(site, status)`` as "status: sites; status: sites"."""
     groups: dict[str, list[int]] = {}
     for site, status in sorted(facts, key=lambda fact: (fact[1], fact[0])):
         groups.setdefault(word(site, status), []).append(site)
-    return (
-        "; ".join(f"{name}: {_few(list(map(str, sites)))}" for name, sites in groups.items())
-        or "nothing in flight"
-    )
+    return "; ".join(f"{name}: {_few(list(map(str, sites)))}" for name, sites in groups.items()) or nothing
 
 
 # ---------------------------------------------------------------- shared

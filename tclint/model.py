@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from tclint.analyses import threads as T
+from tclint.analyses.shared_memory import SharedMemory
 from tclint.analyses.values import Values
 from tclint.cfg import CFG
 from tclint.config import Config
 from tclint.dataflow import Analysis, Path, Results, Survey, find_path, solve
 from tclint.finding import Confidence
-from tclint.ir.nodes import Function, Instruction, Module, Operand
+from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand
 from tclint.views import Views
 
 __all__ = ["Event", "KernelModel"]
@@ -53,8 +55,17 @@ class KernelModel:
         return Values(self.function, self.cfg)
 
     @cached_property
+    def cta(self) -> int:
+        """The threads of a CTA, as many as there can be."""
+        return T.full(self.function.most_threads or T.LIMIT)
+
+    @cached_property
     def views(self) -> Views:
         return Views(self.cfg, self.values)
+
+    @cached_property
+    def shared(self) -> SharedMemory:
+        return SharedMemory(self.function, self.module.variables, self.values)
 
     @cached_property
     def survey(self) -> Survey:
@@ -85,6 +96,13 @@ class KernelModel:
         """The value of the operand that plays *role* at *site*, if the instruction has one."""
         operand: Operand | None = self.instruction(site).role(role)
         return None if operand is None else self.values.operand(operand, site)
+
+    def known(self, site: int, role: str) -> int | None:
+        """The integer that the operand that plays *role* at *site* is; a literal needs no values."""
+        operand = self.instruction(site).role(role)
+        if isinstance(operand, Immediate):
+            return operand.value if isinstance(operand.value, int) else None
+        return None if operand is None else self.values.known(self.values.operand(operand, site))
 
     def solved(self, analysis: type[A]) -> tuple[A, Results[Any]]:
         """*analysis* made for this function, and its solution; solved once."""
@@ -118,7 +136,7 @@ class KernelModel:
         analysis, entry = results.analysis, results.entry
 
         def alive(block: int) -> bool:
-            return analysis.mentions(entry[block], start)
+            return start < 0 or analysis.mentions(entry[block], start)
 
         return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive)
 

@@ -2,7 +2,7 @@
 
 A page starts with TOML between two ``+++`` lines and continues with the sections of ``HEADINGS``, in that order. The
 fenced ``ptx`` blocks under *Example* are modules that the rule must flag, those under *Correct* modules that no rule
-flags.
+flags. A rule about what the ptxas of some CUDA toolkit does names one, ``toolkit = "12.8"``, that both are checked for.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ _ID = re.compile(r"[A-Z]{2,4}[0-9]{3}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SECTION = re.compile(r"\d+(\.\d+)*")
+_TOOLKIT = re.compile(r"(\d+)\.(\d+)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 _KEYS = {"name": str, "severity": str, "confidence": str, "family": str, "since": str, "manual": list}
+_OPTIONAL_KEYS = {"toolkit": str}
 
 
 class RuleError(Exception):
@@ -79,6 +81,8 @@ class Rule:
     """Modules in which this rule finds something."""
     corrections: tuple[CodeBlock, ...]
     """Modules in which no rule finds anything."""
+    toolkit: tuple[int, int] | None = None
+    """The CUDA toolkit that both are checked for, when the rule depends on one."""
 
     def __reduce__(self) -> tuple[Callable[[str], Rule], tuple[str]]:
         """Findings travel between processes: a rule travels as its id."""
@@ -207,7 +211,10 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
     for key, kind in _KEYS.items():
         if not isinstance(meta.get(key), kind):
             raise fail(f"front matter: {key} must be a {kind.__name__}")
-    if unknown := meta.keys() - _KEYS.keys():
+    for key, kind in _OPTIONAL_KEYS.items():
+        if not isinstance(meta.get(key, kind()), kind):
+            raise fail(f"front matter: {key} must be a {kind.__name__}")
+    if unknown := meta.keys() - _KEYS.keys() - _OPTIONAL_KEYS.keys():
         raise fail(f"front matter: unknown key {min(unknown)}")
     for key, scale in (("severity", Severity), ("confidence", Confidence)):
         labels = {step.label: step for step in scale}
@@ -222,6 +229,11 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
     if not meta["manual"] or not all(isinstance(s, str) and _SECTION.fullmatch(s) for s in meta["manual"]):
         raise fail('front matter: manual must list section numbers such as "9.7.15.7.3"')
     meta["manual"] = tuple(meta["manual"])
+    if "toolkit" in meta:
+        toolkit = _TOOLKIT.fullmatch(meta["toolkit"])
+        if toolkit is None:
+            raise fail(f'front matter: toolkit = {meta["toolkit"]!r} is no version such as "12.8"')
+        meta["toolkit"] = (int(toolkit[1]), int(toolkit[2]))
     return meta
 
 

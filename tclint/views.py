@@ -147,6 +147,14 @@ class Views:
             return False
         return None if view.threads & values.may(p, not truth) else True
 
+    def apart(self, a: int, b: int) -> bool:
+        """Whether no thread can execute both *a* and *b*."""
+        here, there = self.at(a), self.at(b)
+        if not here.threads & there.threads:
+            return True
+        facts = here.lasting(self.values)
+        return any(self.values.decide(p, facts) is (not v) for p, v in there.lasting(self.values).items())
+
     def at(self, site: int) -> View:
         """The view of the threads that execute instruction *site*, its guard held true."""
         if site not in self._views:
@@ -183,7 +191,7 @@ class Views:
             ]
             if len(incoming) == 1:
                 p = self.edge_value(incoming[0])
-                if p is not None and not values.volatile(p):
+                if p is not None and not values.renewed(p):
                     facts = values.assume(p, incoming[0].value, facts)
             self._facts[b] = facts
         return facts

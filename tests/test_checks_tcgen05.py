@@ -51,7 +51,7 @@ CASES: dict[str, str] = {
     "an mma committed on one path": f"{MMA} // want TC005\n@!%p3 bra on;\n{COMMIT}\non: mov.u32 %r1, 0;",
     "an mma committed on both paths": f"{MMA}\n@!%p3 bra on;\n{COMMIT}\nret;\non: {COMMIT}",
     "a commit under the same condition": f"@!%p1 bra on;\n{MMA}\non: mov.u32 %r1, 0;\n{COMMIT}",
-    "a commit of another thread": f"{MMA} // want TC005\nsetp.eq.u32 %p4, %r0, 1;\n{COMMIT.replace('%p1', '%p4')}",
+    "a commit of another thread": f"{MMA}\nsetp.eq.u32 %p4, %r0, 1;\n{COMMIT.replace('%p1', '%p4')} // want TC008",
     "mma and commit in a loop": f"""
     mov.u32 %r1, 0;
 loop:
@@ -72,7 +72,7 @@ loop:
 
 @pytest.mark.parametrize("case", CASES)
 def test_tcgen05(case: str) -> None:
-    agrees(text(CASES[case]), "TC001", "TC002", "TC003", "TC004", "TC005", "TC006")
+    agrees(text(CASES[case]), "TC001", "TC002", "TC003", "TC004", "TC005", "TC006", "TC008")
 
 
 def test_a_result_read_before_it_is_waited_for() -> None:
@@ -132,13 +132,21 @@ load:
     [
         ("", "high"),
         ("mov.b64 %rd2, {%r20, %r21};", "low"),
-        ("mov.b64 %rd2, {%r20, %r21};\nadd.s64 %rd3, %rd2, 1;", None),
-        ("add.s32 %r12, %r20, 1;", None),
+        ("mov.b64 %rd2, {%r20, %r21};\nadd.s64 %rd3, %rd2, 1;", "high"),
+        ("add.s32 %r12, %r20, 1;", "high"),
+        ("add.s32 %r12, %r20, 1;\nst.shared.b32 [slot], %r12;", None),
+        ("add.s32 %r12, %r20, 1;\nmul.lo.s32 %r13, %r12, 3;\nst.shared.b32 [slot], %r13;", None),
+        ("setp.eq.s32 %p6, %r20, 1;\nvote.sync.any.pred %p7, %p6, -1;", None),
+        ("add.s32 %r12, %r20, 1;\nshfl.sync.down.b32 %r13, %r12, 1, 31, -1;", None),
+        ("setp.eq.s32 %p6, %r20, 1;\n@%p6 bra taken;\ntaken: mov.u32 %r13, 0;", None),
+        ("setp.eq.s32 %p6, %r20, 1;\n@%p6 st.shared.b32 [slot], %r0;", None),
+        ("add.s32 %r12, %r20, 1;\nst.shared.b32 [slot], %r0;", "high"),
+        ("add.s32 %r12, %r20, 1;\nbra.uni next;\nnext: mov.u32 %r13, 0;", None),
         (LD_DONE, None),
     ],
 )
-def test_a_load_whose_registers_were_only_moved(between: str, confidence: str | None) -> None:
-    """ptxas may make nothing of a move, so it is no sure use; what reads the copy is one."""
+def test_a_load_that_was_used_before_the_signal(between: str, confidence: str | None) -> None:
+    """ptxas may make nothing of a move, and do arithmetic later; what it stores or decides by must have been loaded."""
     arrive = "mbarrier.arrive.shared::cta.b64 _, [other];"
     body = f"{OTHER_ROLE}\n{LOAD}\n{between}\n{arrive}\n{USE}\n{LD_DONE}\ndone_here: mov.u32 %r1, 0;"
     findings = by_rule(lint(text(body)), "TC002")

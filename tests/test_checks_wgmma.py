@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support import agrees, by_rule, kernel, lint, module
 
-from tclint.finding import Severity
+from tclint.finding import Confidence, Severity
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 FENCE = "wgmma.fence.sync.aligned;"
@@ -102,6 +102,149 @@ loop:
 @pytest.mark.parametrize("case", CASES)
 def test_wgmma(case: str) -> None:
     agrees(text(CASES[case]), "WG")
+
+
+REPEATED = ISSUE.replace("%f1", "%f0")
+ALIASED = (
+    ISSUE.replace("m64n8k16.f32", "m64n16k16.f16")
+    .replace("{%f0, %f1, %f2, %f3}, %rd0", "{%r0, %r1, %r2, %r3}, {%r3, %r4, %r5, %r6}")
+    .replace(", 0, 0;", ", 0;")
+)
+ADDING = ISSUE.replace("%p0", "1")
+WIDE = OTHER.replace("m64n8k16", "m64n16k16").replace("{%f4", "{%f0, %f1, %f2, %f3, %f4")
+SWAPPED = ISSUE.replace("%f0, %f1", "%f1, %f0")
+HALVES = ISSUE.replace("m64n8k16.f32", "m64n16k16.f16").replace("%f0, %f1, %f2, %f3", "%r0, %r1, %r2, %r3")
+ZERO = "\n".join(f"mov.f32 %f{i}, 0f00000000;" for i in range(4))
+
+OPERANDS = {
+    "a register twice in D": f"{FENCE}\n{REPEATED} // want WG006\n{COMMIT}\n{wait()}",
+    "a register of A in D": f"{FENCE}\n{ALIASED} // want WG006\n{COMMIT}\n{wait()}",
+    "a register twice in A": f"{FENCE}\n{FRAGMENT.replace('%r3', '%r2')}\n{COMMIT}\n{wait()}",
+    "no .aligned": f"wgmma.fence.sync; // want WG010\n{ISSUE}\nwgmma.commit_group.sync;\n{wait()}",
+    "the end without a wait": f"{FENCE}\n{ISSUE} // want WG007\n{COMMIT}",
+    "the end without a commit": f"{FENCE}\n{ISSUE} // want WG007",
+    "a wait that leaves one": f"{FENCE}\n{OTHER}\n{COMMIT}\n{ISSUE} // want WG007\n{COMMIT}\n{wait(1)}",
+    "read in flight, and not waited for": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{USE} // want WG001",
+    "a trap on the way": f"{FENCE}\n{ISSUE}\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 trap;\n{wait()}",
+    "an exit on the way": f"{FENCE}\n{ISSUE} // want WG007\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 exit;\n{wait()}",
+    "an exit of those that issued nothing": f"setp.eq.s32 %p1, %r9, 0;\n@!%p1 {FENCE}\n@!%p1 {ISSUE}\n@!%p1 {COMMIT}\n@%p1 exit;\n{wait()}",
+    "one shape after another": f"{FENCE}\n{ISSUE}\n{WIDE} // want WG008\n{COMMIT}\n{wait()}",
+    "one shape after another, committed": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{WIDE} // want WG008\n{COMMIT}\n{wait()}",
+    "one shape after another, fenced": f"{FENCE}\n{ISSUE}\n{FENCE}\n{WIDE}\n{COMMIT}\n{wait()}",
+    "one shape after another, waited for": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{wait()}\n{WIDE}\n{COMMIT}\n{wait()}",
+    "another order": f"{FENCE}\n{ISSUE}\n{SWAPPED} // want WG008\n{COMMIT}\n{wait()}",
+    "a result as A": f"{FENCE}\n{HALVES}\n{COMMIT}\n{FENCE}\n{FRAGMENT} // want WG008\n{COMMIT}\n{wait()}",
+    "a fragment as D": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\n{FENCE}\n{HALVES} // want WG008\n{COMMIT}\n{wait()}",
+    "a fragment as D, waited for": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\n{wait()}\n{FENCE}\n{HALVES}\n{COMMIT}\n{wait()}",
+    "in the next round of a loop": f"""
+    mov.u32 %r8, 0;
+loop:
+    {WIDE} // want WG008 WG002
+    {FENCE}
+    {ISSUE}
+    {COMMIT}
+    add.s32 %r8, %r8, 1;
+    setp.lt.s32 %p1, %r8, 9;
+    @%p1 bra loop;
+    {wait()}
+    """,
+    "a sum that starts from nothing": f"{FENCE}\n{ADDING} // want WG013\n{COMMIT}\n{wait()}",
+    "a sum that starts from zero": f"{ZERO}\n{FENCE}\n{ADDING}\n{COMMIT}\n{wait()}",
+    "a sum that starts from one register too few": f"{ZERO.replace('%f3', '%f4')}\n{FENCE}\n{ADDING} // want WG013\n{COMMIT}\n{wait()}",
+    "a sum that starts with the first wgmma": f"{FENCE}\n{ISSUE}\n{ADDING}\n{COMMIT}\n{wait()}",
+    "a scale-d that nobody knows": f"setp.ne.s32 %p1, %r9, 0;\n{FENCE}\n{ISSUE.replace('%p0', '%p1')}\n{COMMIT}\n{wait()}",
+    "zeroed on one way only": f"setp.ne.s32 %p1, %r9, 0;\n@%p1 bra on;\n{ZERO}\non: {FENCE}\n{ADDING} // want WG013\n{COMMIT}\n{wait()}",
+    "zeroed on the way that adds": f"setp.ne.s32 %p1, %r9, 0;\n@%p1 bra on;\n{ZERO}\n{FENCE}\n{ADDING}\n{COMMIT}\n{wait()}\non: mov.u32 %r1, 0;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OPERANDS)
+def test_operands_order_and_end(case: str) -> None:
+    agrees(text(OPERANDS[case]), "WG")
+
+
+WARP = "mov.u32 %r8, %tid.x;\nshr.u32 %r8, %r8, 5;"
+ENCODE = "add.u32 %r8, %r8, %r9;\nand.b32 %r8, %r8, 0x3ffff;\nshr.u32 %r8, %r8, 4;\nor.b32 %r8, %r8, 0x10000;"
+DESCRIPTORS = {
+    "lane": ("mov.u32 %r8, %laneid;", True),
+    "warp": ("mov.u32 %r8, %tid.x;\nshr.u32 %r8, %r8, 5;", True),
+    "warp, through lane 0": ("mov.u32 %r8, %tid.x;\nshr.u32 %r8, %r8, 5;\nshfl.sync.idx.b32 %r8, %r8, 0, 31, -1;", True),
+    "warpgroup": ("mov.u32 %r8, %tid.x;\nshr.u32 %r8, %r8, 7;", False),
+    "warps rounded down to warpgroups": ("mov.u32 %r8, %tid.x;\nshr.u32 %r8, %r8, 5;\nand.b32 %r8, %r8, 60;", False),
+    "warp, in an address of shared memory": (f"{WARP}\nshl.b32 %r8, %r8, 11;\n{ENCODE}", True),
+    "lane, in an address of shared memory": (f"mov.u32 %r8, %laneid;\nshl.b32 %r8, %r8, 4;\n{ENCODE}", True),
+    "lane, below what a descriptor holds": (f"mov.u32 %r8, %laneid;\n{ENCODE}", False),
+    "warp, above what a descriptor holds": (f"{WARP}\nshl.b32 %r8, %r8, 18;\n{ENCODE}", False),
+    "warp, over set bits": (f"{WARP}\nand.b32 %r8, %r8, 3;\nor.b32 %r8, %r8, %r9;\nor.b32 %r8, %r8, 3;", False),
+    "warp, beside set bits": (f"{WARP}\nand.b32 %r8, %r8, 3;\nor.b32 %r8, %r8, 4;", True),
+    "warp of another role": (f"{WARP}\nmin.u32 %r8, %r8, 4;", False),
+    "vote": ("setp.eq.u32 %p1, %r9, 1;\nvote.sync.ballot.b32 %r8, %p1, -1;", False),
+    "clock": ("mov.u32 %r8, %clock;", False),
+    "a word of shared memory": ("ld.shared.u32 %r8, [%r9];", False),
+    "a word of each lane's own": ("mov.u32 %r7, %tid.x;\nshl.b32 %r7, %r7, 2;\nld.shared.u32 %r8, [%r7];", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_descriptors(name: str) -> None:
+    code, different = DESCRIPTORS[name]
+    issue = ISSUE.replace("%rd1,", "%rd3,")
+    body = f"{code}\nld.param.u64 %rd1, [pointer];\ncvt.u64.u32 %rd2, %r8;\nadd.s64 %rd3, %rd1, %rd2;\n{FENCE}\n{issue}"
+    agrees(
+        text(f"{body}{' // want WG012' if different else ''}\n{COMMIT}\n{wait()}").replace(
+            "128\n{", "256\n{"
+        ),
+        "WG",
+    )
+
+
+def test_a_loaded_descriptor_is_of_low_confidence() -> None:
+    code, _ = DESCRIPTORS["a word of each lane's own"]
+    issue = ISSUE.replace("%rd1,", "%rd2,")
+    body = f"{code}\ncvt.u64.u32 %rd2, %r8;\n{FENCE}\n{issue}\n{COMMIT}\n{wait()}"
+    (finding,) = by_rule(lint(text(body)), "WG012")
+    assert finding.confidence is Confidence.LOW
+
+
+def test_a_read_fragment_is_of_low_confidence_and_told_once() -> None:
+    reads = "add.s32 %r8, %r2, 1;\nadd.s32 %r7, %r2, %r1;"
+    (finding,) = by_rule(lint(text(f"{FENCE}\n{FRAGMENT}\n{COMMIT}\n{reads}\n{wait()}")), "WG009")
+    assert (finding.severity, finding.confidence, finding.count) == (Severity.INFO, Confidence.LOW, 2)
+
+
+def test_an_end_in_flight_says_what_is_missing() -> None:
+    (finding,) = by_rule(lint(text(f"{FENCE}\n{ISSUE}\n{OTHER}")), "WG007")
+    assert finding.count == 2
+    assert "never committed" in finding.message
+    assert "commit_group" in finding.help
+    (finding,) = by_rule(lint(text(f"{FENCE}\n{ISSUE}\n{COMMIT}")), "WG007")
+    assert "no wgmma.wait_group" in finding.message
+    assert [s.message for s in finding.steps] == ["the wgmma starts here", "the kernel ends here"]
+
+
+def test_a_function_may_leave_the_wait_to_its_caller() -> None:
+    whole = text(f"{FENCE}\n{ISSUE}\n{COMMIT}")
+    part = whole.replace(
+        ".visible .entry k(.param .u64 pointer, .param .u32 number)\n.reqntid 128",
+        ".func k(.param .u32 number)",
+    )
+    assert by_rule(lint(whole), "WG007")
+    assert part != whole
+    assert not by_rule(lint(part), "WG007")
+
+
+def test_a_change_of_shape_names_both() -> None:
+    (finding,) = by_rule(lint(text(f"{FENCE}\n{ISSUE}\n{WIDE}\n{COMMIT}\n{wait()}")), "WG008")
+    assert ".m64n16k16.f32 after .m64n8k16.f32" in finding.message
+    assert "wgmma.fence" in finding.help
+    assert finding.count == 4
+
+
+def test_registers_without_a_value_are_counted() -> None:
+    (finding,) = by_rule(
+        lint(text(f"mov.f32 %f1, 0f00000000;\n{FENCE}\n{ADDING}\n{COMMIT}\n{wait()}")), "WG013"
+    )
+    assert finding.count == 3
 
 
 def test_uses_of_one_cause_are_counted() -> None:

@@ -16,10 +16,16 @@ from support import built, kernel, label, lint, model, module
 
 import tclint.analyses
 import tclint.model
+from tclint.analyses.accumulators import UnwrittenAccumulators
+from tclint.analyses.collector import ENTRY, Collector
+from tclint.analyses.copy_groups import TRACKED, CopyGroups
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, WgmmaGroups
-from tclint.analyses.liveness import LoadLiveness
+from tclint.analyses.liveness import LoadLiveness, ResultLiveness
+from tclint.analyses.registers import RegisterCounts
+from tclint.analyses.tensor_allocation import TensorAllocation
 from tclint.analyses.tensor_memory import TensorMemory
+from tclint.analyses.thread_sync import ThreadSync
 from tclint.cfg import CFG, Edge
 from tclint.dataflow import Analysis, solve
 from tclint.dataflow import find_path as find_path_of_the_engine
@@ -49,12 +55,20 @@ loop:
     add.f32 %f1, %f1, %f9;
     mov.f32 %f0, %f8;
     wgmma.wait_group.sync.aligned 0;
-    @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;
+    tcgen05.fence::before_thread_sync;
+    @%p1 tcgen05.mma.cta_group::1.kind::f16.collector::a::fill [%r9], %rd0, %rd1, %r7, %p0;
+    @%p1 tcgen05.mma.cta_group::1.kind::f16.collector::a::lastuse [%r9], %rd0, %rd1, %r7, %p0;
+    cp.async.ca.shared.global [slot], [%rd2], 4;
+    @%p1 cp.async.mbarrier.arrive.noinc.shared.b64 [bar];
+    cp.async.commit_group;
+    cp.async.ca.shared.global [slot], [%rd2], 4;
+    cp.async.wait_group 0;
     @%p1 tcgen05.cp.cta_group::1.128x256b [%r9], %rd0;
     @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
 wait:
     mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;
     @!%p2 bra wait;
+    @%p0 tcgen05.fence::after_thread_sync;
     tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r4, %r5}, [%r9];
     add.s32 %r6, %r4, %r5;
     tcgen05.wait::ld.sync.aligned;
@@ -65,6 +79,7 @@ wait:
     add.s32 %r8, %r8, 1;
     setp.lt.s32 %p3, %r8, 10;
     @%p3 bra loop;
+    @%p0 setmaxnreg.inc.sync.aligned.u32 232;
     tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, 128;
     ret;
 """
@@ -91,7 +106,7 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.results)
     if not sites:  # of the base class
         return st.just(EMPTY)
-    ages = st.integers(OVERDUE, analysis.deepest)
+    ages = st.integers(TRACKED if isinstance(analysis, CopyGroups) else OVERDUE, analysis.deepest)
     copies = st.frozensets(
         st.tuples(st.integers(0, 12), st.sampled_from(sites), st.integers(0, 12)).filter(
             lambda c: c[0] != c[2]
@@ -111,15 +126,31 @@ def _tensor_memory(analysis: TensorMemory) -> st.SearchStrategy[Any]:
     return st.frozensets(st.tuples(st.sampled_from(sites), st.integers(0, 1)))
 
 
+def _tensor_allocation(analysis: TensorAllocation) -> st.SearchStrategy[Any]:
+    statuses = st.sampled_from([0, *(d + 1 for d in analysis.deallocations)])
+    return st.frozensets(st.tuples(st.sampled_from(analysis.allocations), statuses))
+
+
 STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Groups: _groups,
     WgmmaGroups: _groups,
+    CopyGroups: _groups,
     Depth: lambda analysis: st.integers(0, analysis.limit),
+    UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),
     WgmmaFences: lambda analysis: st.tuples(
         st.booleans(), st.integers(0, (1 << len(analysis._registers)) - 1)
     ),
+    TensorAllocation: _tensor_allocation,
     TensorMemory: _tensor_memory,
+    RegisterCounts: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30), st.just(40))),
     LoadLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
+    ResultLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
+    Collector: lambda analysis: st.frozensets(
+        st.tuples(
+            st.integers(ENTRY, len(MODEL.function.instructions) - 1), st.sampled_from(sorted(analysis.used))
+        )
+    ),
+    ThreadSync: lambda analysis: st.frozensets(st.sampled_from(sorted(analysis.waits | analysis.operations))),
 }
 """States of every analysis on ``MODEL``. A new analysis needs an entry."""
 
@@ -353,7 +384,7 @@ def test_the_limit_of_a_check_is_a_problem_of_its_file(monkeypatch: pytest.Monke
     bad = f"wgmma.commit_group.sync.aligned;\n{FOUR}"
     report = lint(module(kernel(f"L:\n{bad}\nbra L;", "slow"), kernel("ret;", "quick")))
     assert report.status == "partial"
-    assert [("did not settle in slow" in p.message, p.line) for p in report.problems] == [(True, 4)]
+    assert {("did not settle in slow" in p.message, p.line) for p in report.problems} == {(True, 4)}
 
 
 FOUR = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 1, 1, 0, 0;"

@@ -313,8 +313,8 @@ def test_tensor_memory() -> None:
     )
     shown = show("states", text).partition("  TensorMemory\n")[2]
     assert "after  in flight: 0, 1\n" in shown
-    assert "after  in flight: 0\n" in shown  # a use ends the load
-    assert "after  committed by 3: 0\n" in shown
+    assert "after  in flight, registers used: 1; in flight: 0\n" in shown
+    assert "after  in flight, registers used: 1; committed by 3: 0\n" in shown
 
 
 def test_a_kernel_without_anything_asynchronous() -> None:

@@ -294,6 +294,7 @@ def test_a_module_of_several_functions() -> None:
     assert one.threads == 256
     assert two.threads is None
     assert two.directives == {".maxntid": (256,), ".minnctapersm": (2,)}
+    assert [(d.name, d.numbers) for d in two.stated] == list(two.directives.items())
     assert [(p.name, p.size, p.align) for p in one.parameters] == [("x", 8, 8), ("map", 128, 64)]
     assert not any(f.troubles for f in m.functions)
 
@@ -398,3 +399,13 @@ def test_a_vector_register_is_a_vector_and_its_elements_are_not() -> None:
     wrong = body(".reg .v2 .f32 %v;\n.reg .b64 %rd<2>;\nld.global.v4.f32 %v, [%rd1];").instructions[0].match
     assert wrong is not None
     assert "a vector of 4" in wrong.problem
+
+
+def test_directives_stand_one_by_one_and_the_last_of_a_name_counts() -> None:
+    code = module(kernel("ret;", directives=".reqntid 0x40, 2 /* , 7 */\n.reqntid 010"))
+    found = function(code)
+    assert found.directives == {".reqntid": (8,)}
+    assert [(d.name, d.numbers) for d in found.stated] == [(".reqntid", (64, 2)), (".reqntid", (8,))]
+    first = found.stated[0]
+    assert code[found.start + first.start : found.start + first.end].startswith(".reqntid 0x40, 2")
+    assert (found.threads, found.most_threads) == (8, 8)

@@ -71,7 +71,7 @@ def test_required_and_combined_modifiers_exist() -> None:
     """A misspelt modifier in ``requires`` or ``combinations`` would never hold, silently."""
     for form in FORMS:
         spellings = frozenset().union(*(line.accepts for line in form.syntax))
-        named = {m for r in form.requires for m in r.when}
+        named = {m for r in (*form.requires, *form.optimized) for m in r.when}
         named |= {m for r in form.combinations for m in (*r.when, *r.needs, *r.forbids)}
         assert named <= spellings, f"{form.name}: no such modifier: {sorted(named - spellings)}"
         operands = {r.operand for r in form.requires} - {""}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support import label, model, register, value
+from support import REGISTERS, label, model, register, value
 
 from tclint.analyses import threads as T
 from tclint.cfg import CFG
@@ -428,3 +428,56 @@ def test_many_wait_loops_in_a_row_are_walked_once(monkeypatch: pytest.MonkeyPatc
     assert {m.views.at(site).threads for site in sites} == {m.views.reach[0]}
     assert len(sites) == 200
     assert asked < 5 * len(m.cfg.blocks)
+
+
+JOINED = """
+    {start}
+    ld.param.u32 %r1, [number];
+    setp.eq.s32 %p1, %r1, 0;
+    mov.pred %p2, {before};
+    @%p1 bra join;
+    mov.pred %p2, {after};
+    {stop}
+join:
+    @%p2 bra end;
+    {use}
+end:
+    ret;
+"""
+
+
+@pytest.mark.parametrize(("before", "after", "feasible"), [(1, 0, False), (0, 1, True), (0, 0, True)])
+def test_the_way_into_a_join_decides_what_is_joined_there(before: int, after: int, feasible: bool) -> None:
+    of = model(JOINED.format(start=START, stop=STOP, use=USE, before=-before, after=-after))
+    start, use = (of.function.instructions.index(i) for i in _marked(of, 50, 53))
+    assert (search(of, start, use) is not None) == feasible
+
+
+def _marked(of: KernelModel, *numbers: int) -> list[Instruction]:
+    return [
+        of.function.instructions[i] for n in numbers for i in of.values.defs[register(of.function, f"%r{n}")]
+    ]
+
+
+def test_what_is_loaded_once_is_known_behind_a_loop() -> None:
+    """The branch on it lies before the fact begins; a loop that does not touch it lies between."""
+    of = model(
+        f"""
+    ld.shared.u32 %r1, [a];
+    setp.eq.s32 %p2, %r1, 0;
+    @%p2 bra join;
+    {START}
+loop:
+    add.s32 %r2, %r2, 1;
+    setp.lt.s32 %p3, %r2, 8;
+    @%p3 bra loop;
+join:
+    @!%p2 bra end;
+    {USE}
+end:
+    ret;
+""",
+        registers=".shared .align 4 .b32 a;\n" + REGISTERS,
+    )
+    start, use = (of.function.instructions.index(i) for i in _marked(of, 50, 53))
+    assert search(of, start, use) is None

@@ -51,6 +51,8 @@ def test_a_page_becomes_a_rule() -> None:
         ('family = "some"', 'family = "some"\ntags = 1', "unknown key tags"),
         ('["9.7.15.7.3"]', '["wgmma"]', "section numbers"),
         ('["9.7.15.7.3"]', "[]", "section numbers"),
+        ('family = "some"', 'family = "some"\ntoolkit = "12"', "toolkit = '12' is no version"),
+        ('family = "some"', 'family = "some"\ntoolkit = 12.8', "toolkit must be a str"),
         ('family = "some"', "family = some", "front matter: "),
         ("## Exceptions\n\nText.\n\n", "", r"missing: Exceptions"),
         ("## Exceptions", "## Except", "'Except' is none of"),
@@ -67,6 +69,12 @@ def test_a_page_that_is_not_as_it_must_be_is_refused(old: str, new: str, message
     with pytest.raises(RuleError, match=message) as caught:
         parse_page("AB001", page.replace(old, new, 1))
     assert str(caught.value).startswith("AB001.md:")
+
+
+def test_a_page_may_name_the_toolkit_it_is_about() -> None:
+    assert parse_page("AB001", FRONT + BODY).toolkit is None
+    page = FRONT.replace('since = "0.1.0"', 'since = "0.1.0"\ntoolkit = "12.8"') + BODY
+    assert parse_page("AB001", page).toolkit == (12, 8)
 
 
 def test_headings_have_an_order() -> None:

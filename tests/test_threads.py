@@ -126,8 +126,14 @@ def test_groups(taken: int, active: int, size: int) -> None:
         ((1 << 64) - 1 << 64, "warps 2-3"),
         (0xFFFFFFFF | 0xFFFFFFFF << 64, "warps 0, 2"),
         (1 | 1 << 32, "lane 0 of warps 0-1"),
-        (3, "some lanes of warp 0"),
+        (3, "lanes 0-1 of warp 0"),
     ],
 )
 def test_thread_sets_in_words(taken: int, words: str) -> None:
     assert T.describe(taken, 128) == words
+
+
+@FEW
+@given(st.lists(st.integers(0, 40), min_size=N, max_size=N), st.integers(0, MASK))
+def test_a_constant_shifted_by_what_differs(by: list[int], number: int) -> None:
+    assert numbers(T.shifted(number, planes(by), N)) == [number << n & MASK for n in by]

@@ -671,12 +671,155 @@ def test_values_of_the_thread_index_agree_with_running_every_thread(
             assert exact is Level.DIVERGENT, name
 
 
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        ("setp.eq.s64 %p1, %rd1, 5;", "setp.eq.s32 %p2, %r1, 5;"),
+        ("setp.lt.s64 %p1, %rd1, 5;", "setp.lt.u32 %p2, %r1, 5;"),
+        ("setp.gt.u64 %p1, %rd1, 5;", "setp.gt.u32 %p2, %r1, 5;"),
+    ],
+)
+def test_a_widened_number_is_compared_as_what_it_was(wide: str, narrow: str) -> None:
+    assert same(f"ld.param.u32 %r1, [number]; cvt.u64.u32 %rd1, %r1; {wide} {narrow}", "%p1", "%p2")
+
+
+def test_a_register_that_is_taken_apart_and_put_together_again_is_the_same() -> None:
+    assert same(
+        "ld.param.u64 %rd1, [pointer]; add.s64 %rd2, %rd1, 8; mov.b64 {%r1, %r2}, %rd2; mov.b64 %rd3, {%r1, %r2};",
+        "%rd2",
+        "%rd3",
+    )
+    assert same("ld.param.u32 %r1, [number]; mov.b64 %rd1, {%r1, %r1}; mov.b64 {_, %r2}, %rd1;", "%r1", "%r2")
+
+
 def test_a_number_of_32_bits_says_nothing_of_the_sign_of_64() -> None:
     m = of(
         "ld.param.u32 %r1, [number]; cvt.u64.u32 %rd1, %r1; setp.lt.s32 %p1, %r1, 0; setp.lt.s64 %p2, %rd1, 0;"
     )
     facts = m.values.assume(value(m, "%p1"), True, Facts())
     assert m.values.decide(value(m, "%p2"), facts) is not True
+
+
+_STEPS = (
+    "add.s32 {r}, {a}, {b};", "add.s32 {r}, {a}, {c};", "sub.s32 {r}, {a}, {b};", "mul.lo.s32 {r}, {a}, {c};",
+    "shl.b32 {r}, {a}, {n};", "shr.u32 {r}, {a}, {n};", "shr.s32 {r}, {a}, {n};", "bfe.u32 {r}, {a}, {n}, 9;",
+    "and.b32 {r}, {a}, {c};", "or.b32 {r}, {a}, {c};", "xor.b32 {r}, {a}, {b};", "or.b32 {r}, {a}, {b};",
+    "cvt.u64.u32 {w}, {a};", "cvt.s64.s32 {w}, {a};", "mov.b64 {w}, {{{a}, {b}}};", "mov.b64 {w}, {{{a}, 0}};",
+    "mov.b64 {{{r}, _}}, {v};", "mov.b64 {{_, {r}}}, {v};", "cvt.u32.u64 {r}, {v};", "or.b64 {w}, {v}, {d};",
+    "add.s64 {w}, {v}, {d};", "add.s64 {w}, {v}, {c};", "and.b64 {w}, {v}, {d};", "shr.u64 {w}, {v}, {n};",
+    "shl.b64 {w}, {v}, {n};", "bfe.u64 {w}, {v}, {n}, 20;",
+)  # fmt: skip
+_CONSTANTS = st.sampled_from((1, 2, 6, 0x3FFF, 0x30, 0x0820_0490, 0x7FFF_FFF0, -1, -16, 3072, 0xFFFF0))
+_LONG = st.sampled_from(
+    (0x4000_4040_0000_0000, 0x4000_4040_0000_0002, 0xFFFF_FFFF, 1 << 46, 0x3FFF_0000_0000)
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_known_bits_are_those_of_every_run(data: st.DataObject) -> None:
+    """The same steps from parameters, of which nothing is known, and from the numbers that they may be."""
+    number = data.draw(st.integers(0, (1 << 32) - 1) | _CONSTANTS.map(lambda n: n & 0xFFFF_FFFF))
+    body, r, w = [], 3, 1
+    for _ in range(data.draw(st.integers(1, 7))):
+        step = data.draw(st.sampled_from(_STEPS))
+        a, b = (f"%r{data.draw(st.integers(1, r - 1))}" for _ in "ab")
+        v, c, d = f"%rd{data.draw(st.integers(0, w - 1))}", data.draw(_CONSTANTS), data.draw(_LONG)
+        n = data.draw(st.integers(0, 23))
+        body.append(step.format(r=f"%r{r}", w=f"%rd{w}", a=a, b=b, c=c, d=d, v=v, n=n))
+        r, w = r + ("{r}" in step), w + ("{w}" in step)
+    text = " ".join(body)
+    unknown = of(
+        f"ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; cvt.u64.u32 %rd0, %r1; {text}",
+        parameters=".param .u32 n",
+    )
+    known = of(f"mov.b32 %r1, {number}; mov.b32 %r2, 77; cvt.u64.u32 %rd0, %r1; {text}")
+    for names, width, count in (("%r", 32, r), ("%rd", 64, w)):
+        for i in range(1, count):
+            (zeros, ones), name = unknown.values.known_bits(value(unknown, f"{names}{i}")), f"{names}{i}"
+            exact = known.values.known(value(known, name))
+            assert exact is not None, (name, text)
+            bits = exact & ((1 << width) - 1)
+            assert not bits & zeros & ((1 << width) - 1), (name, text, hex(bits), hex(zeros))
+            assert not ~bits & ones & ((1 << width) - 1), (name, text, hex(bits), hex(ones))
+
+
+@pytest.mark.parametrize(
+    ("code", "may", "must"),
+    [
+        (
+            "bfe.u32 %r2, %r1, 4, 14; mov.b64 %rd1, {%r2, 0x40004040};",
+            0x4000_4040_0000_3FFF,
+            0x4000_4040 << 32,
+        ),
+        ("cvt.u64.u32 %rd2, %r1; or.b64 %rd1, %rd2, 0x400000000000;", 0x4000_FFFF_FFFF, 1 << 46),
+        ("cvt.u64.u32 %rd2, %r1; add.s64 %rd1, %rd2, 0x400000000000;", 0x4000_FFFF_FFFF, 1 << 46),
+        ("and.b32 %r2, %r1, 0xff; add.s32 %r3, %r2, 0x400; cvt.s64.s32 %rd1, %r3;", 0x4FF, 0x400),
+        ("mov.b64 %rd2, {%r1, 5}; mov.b64 {%r2, %r3}, %rd2; mov.b64 %rd1, {0, %r3};", 5 << 32, 5 << 32),
+    ],
+)
+def test_known_bits_of_numbers_that_are_put_together(code: str, may: int, must: int) -> None:
+    m = of(f"ld.param.u32 %r1, [n]; {code}", parameters=".param .u32 n")
+    zeros, ones = m.values.known_bits(value(m, "%rd1"))
+    assert (~zeros & (1 << 64) - 1, ones) == (may, must)
+
+
+def test_known_bits_of_a_descriptor_that_a_loop_moves_on() -> None:
+    m = of(
+        """
+        ld.param.u32 %r1, [n];
+        bfe.u32 %r2, %r1, 4, 10;
+        mov.b64 %rd1, {%r2, 0x40004040};
+        mov.b32 %r3, 0;
+        loop: add.s64 %rd1, %rd1, 2;
+        add.u32 %r3, %r3, 1;
+        setp.lt.u32 %p1, %r3, %r1;
+        @%p1 bra loop;
+        """,
+        parameters=".param .u32 n",
+    )
+    zeros, ones = m.values.known_bits(value(m, "%rd1"))
+    assert not (zeros | ones) & 2
+    assert zeros & ones == 0
+
+
+@pytest.mark.parametrize(
+    ("next_number", "bounds"),
+    [
+        ("add.u32 %r4, %r3, 1; setp.eq.u32 %p1, %r4, 4; selp.b32 %r3, 0, %r4, %p1;", (0, 3)),
+        ("add.u32 %r4, %r3, 1; setp.lt.s32 %p1, %r4, 4; selp.b32 %r3, %r4, 0, %p1;", (0, 3)),
+        ("add.u32 %r4, %r3, 1; setp.ne.u32 %p1, %r4, 4; selp.b32 %r3, %r4, 0, %p1;", (0, 3)),
+        ("setp.eq.u32 %p1, %r3, 3; add.u32 %r4, %r3, 1; selp.b32 %r3, 0, %r4, %p1;", (0, 3)),
+        ("add.u32 %r4, %r3, 1; setp.eq.u32 %p1, %r4, %r1; selp.b32 %r3, 0, %r4, %p1;", None),
+        ("add.u32 %r4, %r3, 2; setp.eq.u32 %p1, %r4, 5; selp.b32 %r3, 0, %r4, %p1;", None),
+        ("add.u32 %r4, %r3, 1; setp.eq.u32 %p1, %r1, 4; selp.b32 %r3, 0, %r4, %p1;", None),
+        ("add.u32 %r3, %r3, 1;", None),
+        ("xor.b32 %r3, %r3, 1;", None),
+        ("and.b32 %r3, %r1, 7;", (0, 7)),
+        ("setp.eq.u32 %p1, %r1, 4; selp.b32 %r3, 9, %r3, %p1;", (0, 9)),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_bounds_of_what_a_loop_carries(
+    next_number: str, bounds: tuple[int, int] | None, nested: bool
+) -> None:
+    """The stage of a ring goes on from where it was when the outer loop comes round again."""
+    m = of(
+        f"""
+        ld.param.u32 %r1, [n];
+        mov.b32 %r3, 0;
+        outer: mov.b32 %r9, 0;
+        inner: mov.b32 %r5, %r3;
+        {next_number}
+        add.u32 %r9, %r9, 1;
+        setp.lt.u32 %p2, %r9, %r1;
+        @%p2 bra inner;
+        setp.ne.u32 %p3, %r9, 7;
+        {"@%p3 bra outer;" if nested else ""}
+        """,
+        parameters=".param .u32 n",
+    )
+    assert m.values.interval(value(m, "%r5")) == bounds
 
 
 def test_known_bits_tell_addresses_apart() -> None:

@@ -9,6 +9,8 @@ has age 0 there and stays, the last one's has age 1 and ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tclint.cfg import Edge
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Immediate, Instruction, Vector, registers
@@ -161,10 +163,33 @@ class Groups(Analysis[State]):
     def mentions(self, state: State, site: int) -> bool:
         return any(f[0] == site for f in state[0])
 
+    @staticmethod
+    def start(site: int) -> State:
+        """The state just after the operation *site*, as far as it is about it."""
+        return frozenset(((site, OPEN),)), frozenset()
+
     def only(self, state: State, site: int) -> State | None:
         """*state* as far as it is about the operation *site*; None when that has ended."""
         facts = frozenset(f for f in state[0] if f[0] == site)
         return (facts, frozenset(c for c in state[1] if c[1] == site)) if facts else None
+
+    def following(self, site: int) -> Callable[[State, int, Instruction], State | None]:
+        """A step along a path that follows the operation *site* alone."""
+
+        def step(state: State, at: int, instruction: Instruction) -> State | None:
+            return self.only(self.transfer(state, at, instruction), site)
+
+        return step
+
+    def follow(self, site: int, age: int, at: int, instruction: Instruction) -> int | None:
+        """The age of the operation that *site* began, after one more instruction; None when it is complete.
+
+        What the same instruction begins in the next round of a loop is another operation.
+        """
+        if at == site:
+            return age
+        facts, _ = self.transfer((frozenset(((site, age),)), frozenset()), at, instruction)
+        return next((a for s, a in facts if s == site), None)
 
 
 class WgmmaGroups(Groups):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
-__all__ = ["LoadLiveness"]
+__all__ = ["LoadLiveness", "ResultLiveness"]
 
 
 class LoadLiveness(Analysis[int]):
@@ -20,13 +23,17 @@ class LoadLiveness(Analysis[int]):
     direction = "backward"
 
     def __init__(self, model: KernelModel) -> None:
-        tmem, _ = model.solved(TensorMemory)
-        self.bits = {register: 1 << at for at, register in enumerate(sorted(tmem.filled))}
+        loaded = self.registers(model)
+        self.bits = {register: 1 << at for at, register in enumerate(sorted(loaded))}
         self.of_load: dict[int, int] = {}
         """Load -> the bits of its registers."""
-        for register, sites in tmem.filled.items():
+        for register, sites in loaded.items():
             for site in sites:
                 self.of_load[site] = self.of_load.get(site, 0) | self.bits[register]
+
+    def registers(self, model: KernelModel) -> Mapping[int, AbstractSet[int]]:
+        """The registers that are tracked, and the loads that each belongs to."""
+        return model.solved(TensorMemory)[0].filled
 
     def boundary(self) -> int:
         return 0
@@ -48,3 +55,10 @@ class LoadLiveness(Analysis[int]):
         for register in instruction.reads:
             state |= bits.get(register, 0)
         return state
+
+
+class ResultLiveness(LoadLiveness):
+    """The same of all registers that are computed from what was loaded."""
+
+    def registers(self, model: KernelModel) -> Mapping[int, AbstractSet[int]]:
+        return model.solved(TensorMemory)[0].derived

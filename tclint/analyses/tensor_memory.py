@@ -9,27 +9,54 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
+from typing import NamedTuple
 
 from tclint.analyses import threads as T
+from tclint.analyses.descriptors import Form, shape
 from tclint.cfg import Edge
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
+from tclint.isa.table import Match
 from tclint.model import KernelModel
 
-__all__ = ["COPIED", "ISSUED", "Range", "TensorMemory"]
+__all__ = ["COPIED", "ISSUED", "LANES", "USED", "Place", "Range", "TensorMemory"]
 
 ISSUED = 0
 """Nothing has been done about it."""
 COPIED = -1
 """A load whose registers were moved or packed, and not used otherwise: ptxas may have made nothing of the move."""
+USED = -2
+"""A load of whose registers something was computed, in the same block: ptxas may move that behind a signal."""
 State = frozenset[tuple[int, int]]
 """``(site, status)``. The status of an MMA, copy or shift that a commit tracks is that commit's site plus one."""
+
+_A_COLUMNS = 8
+"""Columns of A in tensor memory: K elements are 32 bytes (9.7.16.2.1)."""
 
 _COMMITS = 4
 """Commits that an operation is followed through."""
 
-_COLUMNS = {".32x32b": 1, ".16x64b": 2, ".16x128b": 4, ".16x256b": 8, ".16x32bx2": 1}
-"""Columns that one unit of .num covers (9.7.16.2.3)."""
+LANES, _ALL = 128, 512
+"""Lanes and columns of tensor memory (9.7.16.1)."""
+
+_COLUMNS = {
+    ".32x32b": 1, ".16x64b": 2, ".16x128b": 4, ".16x256b": 8, ".16x32bx2": 1,
+    ".128x256b": 8, ".4x256b": 8, ".128x128b": 4, ".64x128b": 4, ".32x128b": 4,
+}  # fmt: skip
+"""Columns that the shape covers, of ld and st one unit of .num (9.7.16.2.3)."""
+
+
+def _computes(match: Match | None) -> bool:
+    """Whether the instruction only makes registers of registers: ptxas moves it behind stores and signals at will."""
+    if match is None:
+        return False
+    form = match.form
+    return not (form.event or form.flow or form.memory or form.async_reads or form.async_writes)
+
+
+def _read(instruction: Instruction) -> list[int]:
+    """The registers that an instruction reads, its guard included."""
+    return [*instruction.reads, instruction.guard] if instruction.guard >= 0 else list(instruction.reads)
 
 
 class Range:
@@ -41,6 +68,20 @@ class Range:
         self.start = start
         self.columns = columns
         self.lanes = lanes
+
+
+class Place(NamedTuple):
+    """An address of tensor memory, relative to an allocation."""
+
+    base: int | None
+    """The shared word that holds the address of the allocation; None for a constant address."""
+    distance: int
+    size: int
+    """Columns of the allocation, or of all of tensor memory."""
+    column: int
+    """The least column, counted from the base."""
+    lane: int
+    """The least lane."""
 
 
 class TensorMemory(Analysis[State]):
@@ -58,10 +99,12 @@ class TensorMemory(Analysis[State]):
             for register in registers(operand) if operand is not None else ():
                 self.filled.setdefault(register, set()).add(site)
         self._copy()
+        self.derived = self._computed()
+        """Register -> the loads from whose values it is computed, these values included."""
         self._ranges: dict[tuple[int, str], Range | None] = {}
         self._same: dict[tuple[int, int], bool] = {}
         self._waited: dict[int, bool] = {}
-        self._pair = {i: self._cta_group(i) for i in (*self.operations, *model.sites("commit", "tcgen05"))}
+        self._pair = {i: self.cta_group(i) for i in (*self.operations, *model.sites("commit", "tcgen05"))}
 
     def _copy(self) -> None:
         """A ``mov`` of a loaded register, packing included, is renaming: a use of the copy is the use."""
@@ -86,7 +129,20 @@ class TensorMemory(Analysis[State]):
                         known |= sites
                         grown = True
 
-    def _cta_group(self, site: int) -> str:
+    def _computed(self) -> dict[int, set[int]]:
+        """In one pass, for a value that was computed in another block no longer counts."""
+        derived = {register: set(sites) for register, sites in self.filled.items()}
+        for instruction in self.model.function.instructions if derived else ():
+            taken = [derived[r] for r in instruction.reads if r in derived]
+            if instruction.guard in derived:
+                taken.append(derived[instruction.guard])
+            if taken and _computes(instruction.match):
+                for register in instruction.writes:
+                    derived.setdefault(register, set()).update(*taken)
+        return derived
+
+    def cta_group(self, site: int) -> str:
+        """The ``.cta_group`` of an operation or commit."""
         match = self.model.instruction(site).match
         return match.binding.get("cta_group", "") if match else ""
 
@@ -109,24 +165,20 @@ class TensorMemory(Analysis[State]):
                 "mbarrier-wait", "barrier-sync", "barrier-wait", "mbarrier-arrive", "barrier-arrive", "tmem-dealloc",
             ):  # fmt: skip
                 return True
-        filled = self.filled
-        if filled:
-            for register in instruction.reads:
-                if register in filled:
-                    return True
-            if instruction.guard in filled:
-                return True
+        derived = self.derived
+        if not derived:
+            return False
+        touched = [r for r in instruction.reads if r in derived]
+        if touched or instruction.guard in derived:
+            return not _computes(match) or any(r in self.filled for r in touched)
         return False
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if state and self.filled and instruction.group != "tcgen05.ld":
-            touched = {s for r in instruction.reads for s in self.filled.get(r, ())}
+            touched = {s for r in _read(instruction) for s in self.derived.get(r, ())}
             if touched:
                 # A use waits for the load in hardware; what the ISA says of it is one note (9.7.16.6.4.5).
-                ended = {f for f in state if f[0] in touched}
-                state -= ended
-                if instruction.opcode.startswith("mov."):
-                    state |= {(s, COPIED) for s, _ in ended}
+                state = self._taken(state, touched, instruction)
         event, group = instruction.event, instruction.group
         if event == "issue" and group in ("tcgen05", "tcgen05.ld", "tcgen05.st"):
             return frozenset(f for f in state if f[0] != at or group == "tcgen05") | {(at, ISSUED)}
@@ -154,6 +206,14 @@ class TensorMemory(Analysis[State]):
             )
         return state
 
+    def _taken(self, state: State, touched: set[int], instruction: Instruction) -> State:
+        """*state* after an instruction that takes what the loads *touched* have loaded, or what was computed from it."""
+        if _computes(instruction.match):
+            touched = {s for r in instruction.reads for s in self.filled.get(r, ())}
+            status = COPIED if instruction.opcode.startswith("mov.") else USED
+            return frozenset((s, min(before, status)) if s in touched else (s, before) for s, before in state)
+        return frozenset(f for f in state if f[0] not in touched)
+
     def _observes(self, wait: int, commit: int) -> bool:
         """Whether the wait may be for the mbarrier that the commit signals."""
         key = (wait, commit)
@@ -178,9 +238,15 @@ class TensorMemory(Analysis[State]):
         return self._waited[commit]
 
     def guarded(self, state: State, after: State, at: int) -> State:
-        return self.model.views.guarded(state, after, at)
+        # Whether it executes or not, its guard must be known.
+        instruction = self.model.instruction(at)
+        known = () if _computes(instruction.match) else self.derived.get(instruction.guard, ())
+        before = frozenset(f for f in state if f[0] not in known) if known else state
+        return self.model.views.guarded(before, after, at)
 
     def edge(self, state: State, edge: Edge) -> State:
+        # What was computed in a block is known where it ends.
+        state = frozenset(f for f in state if f[1] != USED)
         if not state:
             return state
         views = self.model.views
@@ -231,21 +297,63 @@ class TensorMemory(Analysis[State]):
         operand: Operand | None = instruction.role(role)
         if operand is None or (role == "a" and not isinstance(operand, Memory)):
             return None
-        values = model.values
-        terms, constant = values.linear(values.operand(operand, site))
-        # What reaches only the upper half of an address selects lanes (9.7.16.1.1).
-        columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
-        start = values.total(columns, constant & 0xFFFF)
-        width = 1
-        match = instruction.match
-        if match is not None and instruction.group in ("tcgen05.ld", "tcgen05.st"):
-            shape, num = match.binding.get("shape", ""), match.number("num")
-            width = _COLUMNS.get(shape, 1) * (num or 1)
-        elif instruction.event == "tmem-dealloc":
+        address = model.values.operand(operand, site)
+        _, constant = model.values.linear(address)
+        return Range(self._columns(address), self._width(site, role), constant >> 16)
+
+    def _width(self, site: int, role: str) -> int:
+        """How many columns *role* covers at least."""
+        instruction, values = self.model.instruction(site), self.model.values
+        match, idesc = instruction.match, self.model.value(site, "idesc")
+        if match is not None and idesc is not None:
+            form = Form.of(match)
+            if role == "a":
+                return 1 if form.weights else _A_COLUMNS
+            found = shape(form, values.known_bits(idesc))
+            return found.columns(form) if found is not None else 1
+        if match is not None and "shape" in match.binding:
+            # Two elements of 16 bits from adjacent columns share a register.
+            packed = 1 + any(m in match.modifiers for m in (".pack::16b", ".unpack::16b"))
+            return _COLUMNS[match.binding["shape"]] * (match.number("num") or 1) * packed
+        if instruction.event == "tmem-dealloc":
             count = instruction.role("columns")
-            known = values.known(values.operand(count, site)) if count is not None else None
-            width = known or 1
-        return Range(start, width, constant >> 16)
+            return (values.known(values.operand(count, site)) if count is not None else None) or 1
+        return 1
+
+    @cached_property
+    def _sizes(self) -> dict[int, int]:
+        """The most columns that are allocated through each shared word."""
+        sizes: dict[int, int] = {}
+        for site in self.model.sites("tmem-alloc"):
+            word, columns = self.model.value(site, "destination"), self.model.value(site, "columns")
+            number = self.model.values.known(columns) if columns is not None else None
+            if word is not None:
+                word = self.model.values.find(word)
+                sizes[word] = max(sizes.get(word, 0), number or _ALL)
+        return sizes
+
+    def relative(self, address: int) -> Place | None:
+        """Where *address* lies; None when nothing is known of its base."""
+        values = self.model.values
+        terms, constant = values.linear(address)
+        bases = [t for t, f in terms if f == 1 and values.node(t)[0] == "allocated"]
+        if len(bases) > 1 or (terms and not bases):
+            return None
+        distance = values.total(tuple(term for term in terms if term[0] not in bases), constant)
+        word = values.find(values.node(bases[0])[1]) if bases else None
+        size = _ALL if word is None else self._sizes.get(word, _ALL)
+        start = self._columns(distance)
+        column, bounds = values.known_bits(start)[1] & 0xFFFF, values.interval(start)
+        if bounds is not None and bounds[0] >= 0 and bounds[1] < 1 << 16:
+            column = max(column, bounds[0])
+        return Place(word, distance, size, column, values.known_bits(distance)[1] >> 16 & 0xFFFF)
+
+    def _columns(self, address: int) -> int:
+        """*address* without its lanes: what reaches only the upper half selects these (9.7.16.1.1)."""
+        values = self.model.values
+        terms, constant = values.linear(address)
+        columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
+        return values.total(columns, constant & 0xFFFF)
 
     def meet(self, a: Range | None, b: Range | None) -> bool:
         """Whether two ranges provably share a column (and start in the same lane)."""

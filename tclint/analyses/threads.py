@@ -78,6 +78,18 @@ def shift_left(a: Planes, by: int) -> Planes:
     return ((0,) * by + a)[:WIDTH] if by < WIDTH else (0,) * WIDTH
 
 
+def shifted(number: int, by: Planes, threads: int) -> Planes:
+    """The constant *number* shifted left by what differs between the threads."""
+    out = [0] * WIDTH
+    for count in range(WIDTH):
+        there = compare("eq", by, constant(count, threads), False, threads)
+        if there:
+            for bit in range(count, WIDTH):
+                if number >> bit - count & 1:
+                    out[bit] |= there
+    return tuple(out)
+
+
 def shift_right(a: Planes, by: int, arithmetic: bool) -> Planes:
     fill = a[-1] if arithmetic else 0
     return a[by:] + (fill,) * by if by < WIDTH else (fill,) * WIDTH
@@ -138,7 +150,7 @@ def whole(taken: int, size: int) -> int:
 
 
 def describe(taken: int, threads: int) -> str:
-    """A thread set in words: ``all threads``, ``warps 4-7``, ``thread 0``, ``lane 0 of warp 1``."""
+    """A thread set in words: ``all threads``, ``warps 4-7``, ``thread 0``, ``lanes 0-15 of warp 1``."""
     every = full(threads)
     taken &= every
     if taken == every:
@@ -154,8 +166,10 @@ def describe(taken: int, threads: int) -> str:
     where = f"warp {names}" if len(warps) == 1 else f"warps {names}"
     if lanes == {0xFFFFFFFF}:
         return where
-    if lanes == {1}:
-        return f"lane 0 of {where}"
+    if len(lanes) == 1:
+        bits = lanes.pop()
+        some = [lane for lane in range(32) if bits >> lane & 1]
+        return f"{'lane' if len(some) == 1 else 'lanes'} {_ranges(some)} of {where}"
     return f"some lanes of {where}"
 
 
@@ -167,3 +181,13 @@ def _ranges(numbers: list[int]) -> str:
         else:
             runs.append([n, n])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def at_most_one_lane(taken: int) -> bool:
+    """Whether *taken* has no more than one thread of any warp."""
+    while taken:
+        warp = taken & 0xFFFFFFFF
+        if warp & (warp - 1):
+            return False
+        taken >>= 32
+    return True

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from typing import Any
 
 from tclint.analyses import threads as T
-from tclint.cfg import CFG
+from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import (
     Function,
     Immediate,
@@ -41,8 +42,20 @@ from tclint.isa.table import Match
 __all__ = ["Facts", "Level", "Values"]
 
 Node = tuple[Any, ...]
+Bits = tuple[int, int]
+"""Bits known to be 0 and bits known to be 1; a bit in both is of a number that is not computed yet."""
+_BITWISE = frozenset(("op", "sum", "select", "pack", "part", "broadcast"))
+Interval = tuple[int, int]
+_CARRIED = 24
+"""Phis that a value may be carried through for its bounds to be looked for."""
+_ROUNDS = 4
+"""Rounds after which bits that still change in a loop count as unknown."""
 _DEEP = 120
 """Definition chains longer than this stay opaque; real addresses are far shorter."""
+
+
+_LONG = 4000
+"""Expressions that are followed along one path."""
 
 
 class Facts(dict[int, bool]):
@@ -83,8 +96,9 @@ _RELATIONS = {
 }  # fmt: skip
 _FLOAT = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
 _EVERY = (1 << 64) - 1
+_SHORT = (1 << 32) - 1
 _TRANSPARENT = frozenset(("cvta", "mov"))
-_WIDTHS = {"8": 8, "16": 16, "32": 32, "64": 64}
+_WIDTHS = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
 
 
 def _width(type_name: str) -> int:
@@ -99,6 +113,34 @@ def _signed(value: int, width: int) -> int:
 def _trailing(number: int) -> int:
     """Zero bits below the lowest one bit of *number*, at most 64."""
     return min((number & -number).bit_length() - 1, 64) if number else 64
+
+
+def _low(zeros: int, ones: int) -> Bits:
+    """Without the upper half."""
+    return zeros & 0xFFFFFFFF, ones & 0xFFFFFFFF
+
+
+def _narrow(zeros: int, ones: int, wide: bool) -> Bits:
+    """What is known of a number that may have 32 bits only, and may have been widened with its sign."""
+    return (zeros, ones) if wide or zeros >> 31 & 1 else _low(zeros, ones)
+
+
+def _added(z: int, o: int, y: int, u: int) -> Bits:
+    """The known bits of a sum: those of both, where the carry is known too."""
+    most, least = (~z & _EVERY) + (~y & _EVERY), o + u
+    carry = ~(most ^ z ^ y) | (least ^ o ^ u)
+    known = (z | o) & (y | u) & carry
+    return ~most & known & _EVERY, least & known & _EVERY
+
+
+def _shifted_bits(zeros: int, ones: int, by: int, type_name: str) -> Bits:
+    """The known bits of a number of *type_name* shifted to the right."""
+    width = _width(type_name)
+    low = (1 << width) - 1
+    zeros, ones, by = zeros & low, ones & low, min(by, width)
+    if type_name[1] == "s" and not zeros >> (width - 1):
+        return zeros >> by, (ones & low >> 1) >> by  # what is shifted in is unknown
+    return (zeros >> by | -1 << (width - by)) & _EVERY, ones >> by
 
 
 class Values:
@@ -116,6 +158,9 @@ class Values:
         self._planes: dict[int, T.Planes | None] = {}
         self._masks: dict[int, int | None] = {}
         self._levels: dict[int, Level] = {}
+        self._bits: dict[int, Bits] = {}
+        self._intervals: dict[int, Interval | None] = {}
+        self._guess: dict[int, Interval] = {}  # bounds that are being tried
         self._volatile: dict[int, frozenset[tuple[str, int]]] = {}
         self._depth = 0
         self._open: set[int] = set()  # stand-ins for definitions that are being computed
@@ -133,11 +178,8 @@ class Values:
     # ------------------------------------------------------------ shape of the CTA
 
     def _thread_count(self) -> int:
-        shape = self.function.directives.get(".reqntid") or self.function.directives.get(".maxntid") or ()
-        total = 1
-        for n in shape:
-            total *= n
-        return min(max((total + 31) // 32 * 32, 32), T.LIMIT) if shape else T.LIMIT
+        total = self.function.most_threads
+        return T.LIMIT if total is None else min(max((total + 31) // 32 * 32, 32), T.LIMIT)
 
     def _is_one_dimensional(self) -> bool:
         """Whether %tid.x numbers the threads: the launch is one-dimensional, or the kernel never looks further."""
@@ -386,19 +428,19 @@ class Values:
         which = destination.items.index(register) if isinstance(destination, Vector) else 0
         value = self.operand(address, at)
         space = match.space
+        kind = next((m for m in reversed(match.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32")
+        size = int(kind[2:]) // 8
         if space.startswith(".const") or (space.startswith(".param") and self._is_kernel_parameter(address)):
-            kind = next(
-                (m for m in reversed(match.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32"
-            )
-            size = int(kind[2:]) // 8
             # The same bytes are the same value however they are loaded, unless the load extends them.
             return self._node(
                 "parameter", self.add(value, self.constant(which * size)), size, kind if size < 4 else ""
             )
         if space.startswith(".param"):
             return self._node("unknown", at, register)  # what a caller gave or a call returned
-        if space.startswith(".shared") and value in self._allocation_words():
-            return self._node("allocated", value)
+        if space.startswith(".shared"):
+            word = self.add(value, self.constant(which * size))
+            if word in self._allocation_words():
+                return self._node("allocated", word)
         if "read" in match.form.memory[0][0] and "write" in " ".join(m for m, _ in match.form.memory):
             return self._node("unknown", at, register)
         return self._node("load", at, space, value, which)
@@ -432,12 +474,15 @@ class Values:
             return True
         if node[0] == "sum":
             return all(self._same_in_warp(t) for t, _ in node[1])
+        if self._is_widened(node):
+            return self._same_in_warp(node[2])
         planes = self.planes(value)
         return planes is not None and self._plane_level(planes) <= Level.WARP
 
     def _packed(self, instruction: Instruction, at: int, register: int) -> int:
         """``mov`` between a register and its parts."""
-        operands = instruction.operands
+        operands, match = instruction.operands, instruction.match
+        width = _width(match.modifiers[-1]) if match is not None and match.modifiers else 32
         if len(operands) == 2 and isinstance(operands[0], Vector) and not isinstance(operands[1], Vector):
             items = operands[0].items
             if register in items:
@@ -446,13 +491,46 @@ class Values:
                 if node[0] == "parameter" and node[2] % len(items) == 0 and node[2] // len(items) >= 4:
                     size = node[2] // len(items)
                     return self._node("parameter", self.add(node[1], self.constant(index * size)), size, "")
-                return self._node("part", index, len(items), whole)
+                return self._part(index, width // len(items), whole)
         if len(operands) == 2 and isinstance(operands[1], Vector):
             parts = [self.operand(item, at) for item in operands[1].items]
-            if len(parts) == 2 and self.known(parts[1]) == 0:
-                return parts[0]
-            return self._node("pack", *parts)
+            return self._pack(width // len(parts), parts)
         return self._node("unknown", at, register)
+
+    def _part(self, index: int, width: int, whole: int) -> int:
+        """The bits of *whole* from *index* times *width* on."""
+        node, number = self.node(whole), self.known(whole)
+        if number is not None:
+            return self.constant(_signed(number >> index * width, width))
+        if node[0] == "pack" and node[1] == width:
+            return self.find(node[2 + index])
+        return self._node("part", index, width, self.find(whole))
+
+    def _pack(self, width: int, parts: list[int]) -> int:
+        """*parts* of *width* bits in one number, the first one lowest."""
+        numbers = [self.known(part) for part in parts]
+        if None not in numbers:
+            mask = (1 << width) - 1
+            whole = sum((n & mask) << i * width for i, n in enumerate(numbers) if n is not None)
+            return self.constant(_signed(whole, width * len(parts)))
+        if len(parts) == 2 and numbers[1] == 0:
+            return self._widened(parts[0], width)
+        nodes = [self.node(part) for part in parts]
+        if all(n[:3] == ("part", i, width) and n[3] == nodes[0][3] for i, n in enumerate(nodes)):
+            return self.find(nodes[0][3])  # what was taken apart
+        return self._node("pack", width, *map(self.find, parts))
+
+    def _widened(self, value: int, width: int) -> int:
+        """*value* with zeros above its low *width* bits; :meth:`_terms` sees through that."""
+        node = self.node(value)
+        short = node[0] in ("special", "symbol") or (
+            node[0] == "op" and node[1] == "mask" and node[3] <= _SHORT
+        )
+        return value if short else self._masked(value, (1 << width) - 1, 64)
+
+    def _is_widened(self, node: Node) -> bool:
+        """Whether *node* is nothing but a number of 32 bits with zeros above."""
+        return node[:2] == ("op", "mask") and node[3] == _SHORT
 
     def _apply(self, name: str, type_name: str, modifiers: tuple[str, ...], a: list[int]) -> int | None:
         """*name* over argument values, simplified; None when it stays an opaque operation."""
@@ -467,7 +545,9 @@ class Values:
             if len(types) != 2 or any(t[1] == "f" for t in types):
                 return None
             # Widening and narrowing keep an address and a small index what they are.
-            return a[0] if min(_width(types[0]), _width(types[1])) >= 32 else None
+            if min(to := _width(types[0]), source := _width(types[1])) < 32:
+                return None
+            return self._widened(a[0], source) if to > source and types[1][1] == "u" else a[0]
         if root == "add" and len(a) == 2:
             return self.add(a[0], a[1], width)
         if root == "sub" and len(a) == 2:
@@ -507,10 +587,16 @@ class Values:
         if root in ("or", "xor", "and", "min", "max") and len(a) == 2:
             return self._node("op", root, type_name, *sorted(a))
         if root == "shr" and len(a) == 2:
-            if numbers[1] == 0:
-                return a[0]
-            return self._node("op", "shr", type_name, *a)
+            return self._shifted(a[0], numbers[1], a[1], type_name)
+        if root == "bfe" and len(a) == 3 and type_name[1] == "u":
+            start, length = numbers[1:]
+            if start is not None and length is not None and (start & 255) + (length & 255) <= width:
+                shifted = self._shifted(a[0], start & 255, self.constant(start & 255), type_name)
+                return self._masked(shifted, (1 << (length & 255)) - 1, width)
         return None
+
+    def _shifted(self, value: int, number: int | None, by: int, type_name: str) -> int:
+        return value if number == 0 else self._node("op", "shr", type_name, value, by)
 
     def _folded(self, name: str, match: Match, arguments: list[int], register: int) -> int | None:
         """The constant that an integer instruction over constants gives, by the semantics of the ISA table."""
@@ -543,12 +629,20 @@ class Values:
 
     # ------------------------------------------------------------ sums
 
-    def _terms(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    def _terms(self, value: int, exact: bool = False) -> tuple[tuple[tuple[int, int], ...], int]:
         node = self.node(value)
         if node[0] == "const":
             return (), node[1]
         if node[0] == "sum":
-            return node[1], node[2]
+            terms: tuple[tuple[int, int], ...] = node[1]
+            if any(term in self._alias for term, _ in terms):
+                total: dict[int, int] = {}
+                for term, factor in terms:
+                    total[self.find(term)] = total.get(self.find(term), 0) + factor
+                terms = tuple(sorted((t, f) for t, f in total.items() if f))
+            return terms, node[2]
+        if not exact and self._is_widened(node):
+            return self._terms(node[2])  # an address or a small index stays what it is when it is widened
         return ((self.find(value), 1),), 0
 
     def total(self, terms: tuple[tuple[int, int], ...], constant: int) -> int:
@@ -561,8 +655,10 @@ class Values:
 
     def add(self, a: int, b: int, width: int = 64) -> int:
         """a + b as a sum of terms."""
-        ta, ca = self._terms(a)
-        tb, cb = self._terms(b)
+        # A sum with a constant of 64 bits is no address: there the bits count.
+        exact = any((c := self.known(x)) is not None and not -1 << 31 <= c < 1 << 32 for x in (a, b))
+        ta, ca = self._terms(a, exact)
+        tb, cb = self._terms(b, exact)
         if not tb:
             return self.total(ta, _signed(ca + cb, width))
         if not ta:
@@ -670,6 +766,8 @@ class Values:
             return self.constant(int(x == y if relation == "eq" else x < y))
         if a == b:
             return self.constant(int(relation == "eq"))
+        if y is not None and 0 <= y <= _SHORT and self._is_widened(self.node(a)):
+            return self.compare(relation, self.node(a)[2], b, False, 32)
         if relation == "eq":
             if x is not None:
                 a, b, x, y = b, a, y, x
@@ -728,7 +826,31 @@ class Values:
             return None if left is None or right is None else left != right
         if kind == "compare" and facts:
             return self._ordered(node, facts)
+        if kind == "phi":
+            return self._joined(p, facts)
         return None
+
+    def _joined(self, phi: int, facts: Facts) -> bool | None:
+        """A predicate is what all that it is joined from are, if they stay what they are."""
+        found: bool | None = None
+        seen = {phi}
+        work = list(self.arguments(phi))
+        while work:
+            value = work.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            truth = facts.get(value)
+            node = self.nodes[value]
+            if truth is None and node[0] == "const":
+                truth = bool(node[1])
+            if truth is None and node[0] == "phi" and (arguments := self.arguments(value)):
+                work += arguments
+                continue
+            if truth is None or found is (not truth) or self.renewed(value):
+                return None
+            found = truth
+        return found
 
     def _ordered(self, node: Node, facts: Facts) -> bool | None:
         """Comparisons of one value with several constants decide each other."""
@@ -841,6 +963,15 @@ class Values:
                 if planes is None or by is None:
                     return None
                 return T.shift_right(planes, by & 0xFFFFFFFF, str(node[2])[1] == "s")
+            if node[1] == "shl" and ".b16" not in node[2]:  # a set of roles: 1 << warp & mask
+                number, planes = self.known(node[3]), self.planes(node[4])
+                return None if number is None or planes is None else T.shifted(number, planes, n)
+            if node[1] == "bfe" and str(node[2][-1])[1] != "s":
+                planes, at, length = self.planes(node[3]), self.known(node[4]), self.known(node[5])
+                if planes is None or at is None or length is None:
+                    return None
+                field = T.shift_right(planes, at & 0xFF, False)
+                return tuple(p if bit < length & 0xFF else 0 for bit, p in enumerate(field))
             if node[1] in ("and", "or", "xor"):
                 left, right = self.planes(node[3]), self.planes(node[4])
                 if left is None or right is None:
@@ -994,7 +1125,7 @@ class Values:
             if worst < Level.DIVERGENT:
                 return worst
             # One divergent term in a sum of uniform ones stays divergent; elsewhere it may be masked out.
-            if kind in ("sum", "not") or (kind == "part" and len(arguments) == 1):
+            if kind in ("sum", "not") or self._is_widened(node):
                 return (
                     Level.DIVERGENT
                     if sorted(levels)[:-1] == [] or max(sorted(levels)[:-1]) <= Level.WARP
@@ -1065,7 +1196,9 @@ class Values:
             return [node[1]]
         if kind == "load":
             return [node[3]]
-        if kind in ("select", "pack", "vector"):
+        if kind == "pack":
+            return list(node[2:])
+        if kind in ("select", "vector"):
             return [x for x in node[1:] if isinstance(x, int)]
         return []
 
@@ -1102,11 +1235,111 @@ class Values:
         self._volatile[value] = result
         return result
 
+    def renewed(self, value: int) -> frozenset[tuple[str, int]]:
+        """Where *value* may change after it was computed: those places of :meth:`volatile` that lie in a loop."""
+        cfg = self.cfg
+        return frozenset(
+            (kind, at)
+            for kind, at in self.volatile(value)
+            if (at if kind == "block" else cfg.block_of[at]) in cfg.in_cycle
+        )
+
     def fragile(self, facts: Facts) -> tuple[tuple[int, frozenset[tuple[str, int]]], ...]:
         """The facts that do not hold for the whole life of a thread, each with where it may change."""
         if facts.fragile is None:
-            facts.fragile = tuple((p, sites) for p in facts if (sites := self.volatile(p)))
+            facts.fragile = tuple((p, sites) for p in facts if (sites := self.renewed(p)))
         return facts.fragile
+
+    def along(self, edges: Sequence[Edge], passed: AbstractSet[int]) -> Callable[[int], int]:
+        """What an expression stands for at the end of a path, in terms of values at its start.
+
+        The path takes *edges* and executes the instructions *passed*: a phi is
+        what the last edge into its block chose, and what is loaded anew is no
+        longer what it was.
+        """
+        memo: dict[tuple[int, int], int] = {}
+
+        def walk(value: int, end: int) -> int:
+            value = self.find(value)
+            if not self.volatile(value):
+                return value
+            found = memo.get((value, end))
+            if found is None:
+                memo[value, end] = value  # too deep, or in terms of itself: opaque
+                if len(memo) < _LONG:
+                    memo[value, end] = self._walked(value, edges, end, passed, walk)
+                found = memo[value, end]
+            return found
+
+        return lambda value: walk(value, len(edges))
+
+    def _walked(
+        self,
+        value: int,
+        edges: Sequence[Edge],
+        end: int,
+        passed: AbstractSet[int],
+        walk: Callable[[int, int], int],
+    ) -> int:
+        """One step of :meth:`along`: *value* after the first *end* edges, its parts by *walk*."""
+        node = self.nodes[value]
+        kind = node[0]
+        if kind == "phi":
+            block, arguments = node[1], self.arguments(value)
+            for at in range(end - 1, -1, -1):
+                if edges[at].target == block:
+                    sources = sorted(
+                        {e.source for e in self.cfg.predecessors[block] if e.source in self.cfg.rank}
+                    )
+                    if len(arguments) != len(sources):
+                        return self._node("later", value, at)
+                    return walk(arguments[sources.index(edges[at].source)], at)
+            return value
+        if kind in ("unknown", "collective", "load"):
+            return self._node("later", value, end) if node[1] in passed else value
+        if kind == "sum":
+            total = self.constant(node[2])
+            for term, factor in node[1]:
+                total = self.add(total, self.times(walk(term, end), factor))
+            return total
+        if kind == "select":
+            return self.select(*(walk(x, end) for x in node[1:4]))
+        if kind == "not":
+            return self.negate(walk(node[1], end))
+        if kind == "logic":
+            return self.logic(node[1], walk(node[2], end), walk(node[3], end))
+        if kind == "compare":
+            return self.compare(node[1], walk(node[2], end), walk(node[3], end), node[4], node[5])
+        if kind == "op" and node[1] == "mask":
+            inner = walk(node[2], end)
+            number = self.known(inner)
+            return self._masked(inner, node[3], 64) if number is None else self.constant(number & node[3])
+        if kind == "op":
+            return self._reapplied(node, [walk(x, end) for x in node[3:]])
+        if kind == "part":
+            return self._part(node[1], node[2], walk(node[3], end))
+        if kind == "pack":
+            return self._pack(node[1], [walk(x, end) for x in node[2:]])
+        if kind == "vector":
+            return self._node(kind, *(walk(x, end) for x in node[1:]))
+        return self._node("later", value, end)
+
+    def _reapplied(self, node: Node, arguments: list[int]) -> int:
+        """The operation of *node* on other arguments, folded when these are constants."""
+        name, modifiers = node[1], (node[2],) if isinstance(node[2], str) else node[2]
+        numbers = [n for n in map(self.known, arguments) if n is not None]
+        compute = COMPUTE.get(name)
+        if compute is None or len(numbers) < len(arguments) or any(_FLOAT.match(m) for m in modifiers):
+            return self._node(*node[:3], *arguments)
+        binding = {str(k): m for k, m in enumerate(modifiers)}
+        try:
+            pattern = compute(binding, *(n & _EVERY for n in numbers))
+        except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
+            return self._node(*node[:3], *arguments)
+        width = (
+            64 if ".wide" in modifiers else _width(next((m for m in modifiers if m[1:2] in "bus"), ".b32"))
+        )
+        return self.constant(_signed(pattern, width))
 
     # ------------------------------------------------------------ induction
 
@@ -1150,7 +1383,7 @@ class Values:
 
     # ------------------------------------------------------------ bits and ranges
 
-    def interval(self, value: int, depth: int = 0) -> tuple[int, int] | None:
+    def interval(self, value: int, depth: int = 0) -> Interval | None:
         """Bounds of *value* as a signed number, when both are known."""
         value = self.find(value)
         node = self.nodes[value]
@@ -1165,6 +1398,9 @@ class Values:
                 return 0, self.threads - 1
             return (0, 31) if name == "%laneid" else (0, 31) if name == "%warpid" else None
         if kind == "op" and node[1] == "mask":
+            inner = self.interval(node[2], depth + 1) if node[3] == _SHORT else None
+            if inner is not None and inner[0] >= 0:
+                return inner
             return (0, node[3]) if node[3] < 1 << 31 else None
         if kind == "op" and node[1] == "shr":
             inner, by = self.interval(node[3], depth + 1), self.known(node[4])
@@ -1174,19 +1410,13 @@ class Values:
             return inner[0] >> by, inner[1] >> by
         if kind == "broadcast":
             return self.interval(node[1], depth + 1)
-        if kind in ("select", "phi"):
-            parts = node[2:4] if kind == "select" else self.arguments(value)
-            if kind == "phi":
-                ring = self.induction(value)
-                start = self.known(ring[0]) if ring else None
-                # Beyond its end it would never wrap.
-                if ring and ring[1] == 1 and ring[2] is not None and start is not None and start < ring[2]:
-                    return min(0, start), ring[2] - 1
+        if kind == "select":
+            chosen = [self._arm(node, truth, depth) for truth in (True, False)]
+            if None in chosen:
                 return None
-            bounds = [self.interval(p, depth + 1) for p in parts]
-            if None in bounds:
-                return None
-            return min(b[0] for b in bounds if b), max(b[1] for b in bounds if b)
+            return min(b[0] for b in chosen if b), max(b[1] for b in chosen if b)
+        if kind == "phi":
+            return self._phi_interval(value)
         if kind == "sum":
             low = high = node[2]
             for term, factor in node[1]:
@@ -1198,46 +1428,217 @@ class Values:
             return low, high
         return None
 
-    def known_bits(self, value: int, depth: int = 0) -> tuple[int, int]:
-        """The bits of *value* known to be 0, and those known to be 1, of its low 64."""
-        every = _EVERY
-        node = self.nodes[self.find(value)]
+    def _arm(self, node: Node, truth: bool, depth: int) -> Interval | None:
+        """Bounds of what a select gives where its condition is *truth*."""
+        arm = node[2] if truth else node[3]
+        tested = self._bounded(node, truth)
+        bounds = self.interval(tested[0], depth + 1) if tested is not None else None
+        if tested is None or bounds is None:
+            return self.interval(arm, depth + 1)
+        _, relation, limit, offset = tested
+        low, high = bounds
+        if relation == "eq":
+            low, high = low + (low == limit), high - (high == limit)
+        else:
+            high = min(high, limit - 1) if low >= 0 else high
+        return (low + offset, high + offset) if low <= high else (bounds[0] + offset, bounds[1] + offset)
+
+    def _bounded(self, node: Node, truth: bool) -> tuple[int, str, int, int] | None:
+        """``(x, relation, limit, offset)`` when an arm of a select is x + offset, and x is tested there.
+
+        The relation is ``eq``: x is not the limit, or ``lt``: x is less.
+        """
+        test, arm = self.node(node[1]), node[2] if truth else node[3]
+        number = self.known(test[3]) if test[0] == "compare" else None
+        if number is None or (test[1] == "eq") is truth:
+            return None
+        (tested, shift), (terms, offset) = self.linear(test[2]), self.linear(arm)
+        if len(terms) != 1 or terms != tested or terms[0][1] != 1:
+            return None
+        return terms[0][0], test[1], number - shift, offset
+
+    def _phi_interval(self, value: int) -> Interval | None:
+        """Bounds of what a loop carries: what its constants and tests suggest, if no way round it leads out of that."""
+        if self._guess:
+            return self._guess.get(value)
+        if value not in self._intervals:
+            self._intervals[value] = None
+            phis, numbers = self._carried(value)
+            if numbers:
+                guess = min(numbers), max(numbers)
+                self._guess = dict.fromkeys(phis, guess)
+                brought = [self.interval(a, 1) for phi in phis for a in self.arguments(phi)]
+                self._guess = {}
+                if all(b is not None and guess[0] <= b[0] and b[1] <= guess[1] for b in brought):
+                    self._intervals.update(dict.fromkeys(phis, guess))
+        return self._intervals[value]
+
+    def _carried(self, value: int) -> tuple[set[int], set[int]]:
+        """The phis that *value* is carried through, and the numbers that may bound it; no numbers: too many, or one unknown."""
+        phis: set[int] = set()
+        numbers: set[int] = set()
+        work, seen = [value], {value}
+        while work:
+            v = work.pop()
+            node = self.nodes[v]
+            inner: tuple[int, ...] = ()
+            if node[0] == "const":
+                numbers.add(node[1])
+            elif node[0] == "phi":
+                phis.add(v)
+                inner = self.arguments(v)
+                if not inner or len(phis) > _CARRIED:
+                    return set(), set()
+            elif node[0] == "select":
+                inner = node[2:4]
+                for truth in (True, False):
+                    tested = self._bounded(node, truth)
+                    if tested is not None:
+                        _, relation, limit, offset = tested
+                        numbers.add(limit if relation == "eq" else limit - 1 + offset)
+            elif node[0] == "sum":
+                inner = tuple(t for t, _ in node[1]) if len(node[1]) == 1 else ()
+            elif node[0] == "op":
+                numbers.update(self.interval(v, 1) or ())
+            for x in map(self.find, inner):
+                if x not in seen:
+                    seen.add(x)
+                    work.append(x)
+        return phis, numbers
+
+    def known_bits(self, value: int) -> Bits:
+        """The bits of *value* known to be 0, and those known to be 1, of its low 64.
+
+        A number of 32 bits may have been widened with or without its sign:
+        where it may be negative, nothing is said of the upper half.
+        """
+        value = self.find(value)
+        if value not in self._bits:
+            assumed: dict[int, Bits] = {}
+            settled, rounds = False, 0
+            while not settled:
+                before, memo = dict(assumed), dict[int, Bits]()
+                self._bits_of(value, memo, assumed, rounds > _ROUNDS, 0)
+                settled, rounds = before == assumed, rounds + 1
+            self._bits.update(memo)
+        zeros, ones = self._bits[value]
+        return (0, 0) if zeros & ones else (zeros, ones)
+
+    def _bits_of(
+        self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], hurry: bool, depth: int
+    ) -> Bits:
+        value = self.find(value)
+        found = self._bits.get(value, memo.get(value))
+        if found is not None:
+            return found
+        if depth > _DEEP // 2:
+            return 0, 0
+        node = self.nodes[value]
+        inner = [
+            self._bits_of(p, memo, assumed, hurry, depth + 1)
+            for p in (self.parts(node) if node[0] in _BITWISE else ())
+        ]
+        if node[0] == "phi":
+            # What a loop brings back is at first taken to be any number that helps.
+            memo[value] = assumed.setdefault(value, (_EVERY, _EVERY))
+            zeros, ones = self._phi_bits(value, memo, assumed, hurry, depth)
+            if (zeros, ones) != assumed[value]:
+                zeros, ones = (0, 0) if hurry else (zeros & assumed[value][0], ones & assumed[value][1])
+                assumed[value] = zeros, ones
+            result = assumed[value]
+        else:
+            result = self._computed_bits(value, node, inner)
+        memo[value] = result
+        return result
+
+    def _phi_bits(
+        self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], hurry: bool, depth: int
+    ) -> Bits:
+        bounds = self.interval(value)
+        if bounds is not None and bounds[0] >= 0:
+            return _EVERY & -1 << bounds[1].bit_length(), 0
+        zeros = ones = _EVERY if self.arguments(value) else 0
+        for argument in self.arguments(value):
+            z, o = self._bits_of(argument, memo, assumed, hurry, depth + 1)
+            zeros, ones = zeros & z, ones & o
+        return zeros, ones
+
+    def _computed_bits(self, value: int, node: Node, inner: list[Bits]) -> Bits:
         kind = node[0]
         if kind == "const":
-            return ~node[1] & every, node[1] & every
-        if depth > 16:
-            return 0, 0
-        if kind == "special" and node[1] in ("%tid.x", "%tid.y", "%tid.z"):
-            return every & ~(T.LIMIT - 1), 0
-        if kind == "special" and node[1] == "%laneid":
-            return every & ~31, 0
+            return _narrow(~node[1] & _EVERY, node[1] & _EVERY, self._wide(value))
+        if kind == "special":
+            limit = {"%tid.x": T.LIMIT, "%tid.y": T.LIMIT, "%tid.z": T.LIMIT, "%laneid": 32}.get(node[1])
+            return (_EVERY & -limit, 0) if limit else (0, 0)
         if kind == "broadcast":
-            return self.known_bits(node[1], depth + 1)
+            return inner[0]
         if kind == "select":
-            zeros, ones = self.known_bits(node[2], depth + 1)
-            other = self.known_bits(node[3], depth + 1)
-            return zeros & other[0], ones & other[1]
-        if kind == "op" and node[1] == "mask":
-            zeros, ones = self.known_bits(node[2], depth + 1)
-            return zeros | (every & ~node[3]), ones & node[3]
-        if kind == "op" and node[1] in ("and", "or", "xor"):
-            (z, o), (y, u) = self.known_bits(node[3], depth + 1), self.known_bits(node[4], depth + 1)
-            if node[1] == "and":
-                return z | y, o & u
-            return (z & y, o | u) if node[1] == "or" else (z & y | o & u, z & u | o & y)
+            (z, o), (y, u) = inner[1:]
+            return z & y, o & u
+        if kind == "pack":
+            low = (1 << node[1]) - 1
+            zeros, ones = (
+                sum((bits[k] & low) << i * node[1] for i, bits in enumerate(inner)) for k in (0, 1)
+            )
+            above = -1 << node[1] * len(inner)
+            return _narrow((zeros | above) & _EVERY, ones & _EVERY, self._wide(value))
+        if kind == "part":
+            low = (1 << node[2]) - 1
+            zeros, ones = (bits >> node[1] * node[2] & low for bits in inner[0])
+            return _narrow((zeros | ~low) & _EVERY, ones, False)
         if kind == "sum":
-            if node[2] == 0 and len(node[1]) == 1 and node[1][0][1] > 0 and node[1][0][1].bit_count() == 1:
-                by = _trailing(node[1][0][1])
-                zeros, ones = self.known_bits(node[1][0][0], depth + 1)
-                return (zeros << by | (1 << by) - 1) & every, ones << by & every
-            # Below the lowest bit that any term can set, the sum is its constant.
-            low = 64
-            for term, factor in node[1]:
-                zeros, _ = self.known_bits(term, depth + 1)
-                low = min(low, _trailing(factor) + _trailing(~zeros & every))
-            mask = (1 << low) - 1
-            return ~node[2] & mask, node[2] & mask
-        return 0, 0
+            return self._sum_bits(value, node, inner)
+        if kind != "op" or node[1] not in ("mask", "shr", "and", "or", "xor"):
+            return 0, 0
+        zeros, ones = inner[0]
+        if node[1] == "mask":
+            return _narrow(zeros | (_EVERY & ~node[3]), ones & node[3], self._wide(value))
+        if node[1] == "shr":
+            by = self.known(node[4])
+            return (0, 0) if by is None else _shifted_bits(zeros, ones, by & 0xFFFFFFFF, str(node[2]))
+        y, u = inner[1]
+        if node[1] == "and":
+            return zeros | y, ones & u
+        return (zeros & y, ones | u) if node[1] == "or" else (zeros & y | ones & u, zeros & u | ones & y)
+
+    def _sum_bits(self, value: int, node: Node, inner: list[Bits]) -> Bits:
+        if any(z & o for z, o in inner):
+            return _EVERY, _EVERY
+        zeros, ones, most = ~node[2] & _EVERY, node[2] & _EVERY, node[2]
+        exact = node[2] >= 0
+        for (_, factor), (z, o) in zip(node[1], inner, strict=True):
+            by, largest = _trailing(factor), ~z & _EVERY
+            exact &= factor > 0
+            most += largest * factor
+            if factor == 1 << by:
+                z, o = (z << by | (1 << by) - 1) & _EVERY, o << by & _EVERY
+            else:
+                # A multiple ends in zeros, and is no larger than the largest one.
+                unit = min(_trailing(~z & _EVERY) + by, 64)
+                top = (largest * factor).bit_length() if factor > 0 else 64
+                z, o = ((1 << unit) - 1 | -1 << min(top, 64)) & _EVERY, 0
+            zeros, ones = _added(zeros, ones, z, o)
+        exact &= most < 1 << 31
+        return (zeros, ones) if exact or self._wide(value) else _low(zeros, ones)
+
+    def _wide(self, value: int, depth: int = 0) -> bool:
+        """Whether *value* is sure to have been computed in 64 bits."""
+        node = self.node(value)
+        kind = node[0]
+        if kind == "const":
+            return not -1 << 31 <= node[1] < 1 << 32
+        if kind == "sum":
+            return not -1 << 31 <= node[2] < 1 << 32 or (
+                depth < 4 and any(self._wide(t, depth + 1) for t, _ in node[1])
+            )
+        if kind == "op":
+            if node[1] == "mask":
+                return bool(node[3] >= _SHORT)
+            types = node[2] if isinstance(node[2], tuple) else (node[2],)
+            return any(t in (".b64", ".u64", ".s64", ".wide") for t in types)
+        if kind == "pack":
+            return bool(node[1] * (len(node) - 2) >= 64)
+        return bool(kind == "parameter" and node[2] == 8)
 
     def apart(self, a: int, size_a: int, b: int, size_b: int) -> bool | None:
         """Whether ``[a, a+size_a)`` and ``[b, b+size_b)`` are disjoint: True, False (they meet), None (not known)."""

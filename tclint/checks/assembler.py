@@ -9,9 +9,9 @@ from tclint.config import Config
 from tclint.finding import Confidence
 from tclint.ir.nodes import Immediate, Instruction, Module
 from tclint.isa.table import Match, Table, split_opcode, table
-from tclint.isa.target import Target
+from tclint.isa.target import TOOLKITS, Target
 
-NEWEST = (9, 5)
+NEWEST = max(TOOLKITS.values())
 """The newest .version that the ISA table was checked against (ptxas 13.5)."""
 
 _TROUBLES = {"undefined-register": "PX005", "undefined-guard": "PX005", "undefined-label": "PX006"}
@@ -43,7 +43,7 @@ def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
                         if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
                             break  # all sites of a use have the same kind of operand here
                         if not any(operand.value in r for r in ranges):
-                            problem = f"{name} is {operand.value}, which is not {_spelled(ranges)}"
+                            problem = f"{name} is {operand.value}, which is not {in_words(ranges)}"
                             ranged.setdefault((use.opcode, problem), []).append(i)
         for opcode, sites in unknown.items():
             rule, message, remedy = _unknown(isa, opcode)
@@ -77,7 +77,8 @@ def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
     return tuple(found)
 
 
-def _spelled(ranges: tuple[range, ...]) -> str:
+def in_words(ranges: tuple[range, ...]) -> str:
+    """Ranges of allowed values, as a message says them."""
     words = []
     for r in ranges:
         last = r[-1]
@@ -120,7 +121,7 @@ def availability(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
     if target is None:
         return
     if version < target.introduced:
-        have, need = _dotted(version), _dotted(target.introduced)
+        have, need = dotted(version), dotted(target.introduced)
         yield "AV002", Hit(
             span=module.version_span, message=f".version {have} does not know .target {target}, which came with {need}",
             help=f"raise .version to {need}",
@@ -146,14 +147,14 @@ def availability(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
             else:
                 yield "AV002", Hit(
                     function=function, site=min(sites), count=len(sites),
-                    message=f"{opcode} needs .version {need} on {target}; this module has {_dotted(version)}",
+                    message=f"{opcode} needs .version {need} on {target}; this module has {dotted(version)}",
                     help=f"raise .version to {need}",
                 )  # fmt: skip
 
 
 def _lacking(match: Match, target: Target, version: tuple[int, int]) -> list[tuple[str, str, str]]:
     return [
-        (kind, what, available.describe() if kind == "target" else _dotted(available.version_for(target)))
+        (kind, what, available.describe() if kind == "target" else dotted(available.version_for(target)))
         for kind, what, available in match.missing(target, version)
     ]
 
@@ -164,5 +165,6 @@ def _subject(instruction: Instruction, what: str) -> str:
     return f"{what} of {name}" if what else name
 
 
-def _dotted(version: tuple[int, int]) -> str:
+def dotted(version: tuple[int, int]) -> str:
+    """``(8, 6)`` as it is written: ``8.6``."""
     return f"{version[0]}.{version[1]}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Level
-from tclint.cfg import Edge
+from tclint.cfg import CFG, Edge
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence
 from tclint.isa.table import Match
@@ -27,7 +27,7 @@ def _group_size(match: Match | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Condition:
+class Condition:
     """A predicate that decides whether an instruction executes: read at ``at``, it must be ``value``."""
 
     at: int
@@ -35,6 +35,62 @@ class _Condition:
     value: bool
     edge: Edge | None
     """The branch; None for the instruction's own guard."""
+
+
+def conditions(model: KernelModel, site: int) -> list[Condition]:
+    """What decides whether *site* executes: its guard first, then the branches before it."""
+    return [*guards(model, site), *branches(model, model.cfg.block_of[site])]
+
+
+def guards(model: KernelModel, site: int) -> list[Condition]:
+    """The guard of *site*, if it has one."""
+    instruction = model.instruction(site)
+    return (
+        [] if instruction.guard < 0 else [Condition(site, instruction.guard, not instruction.negated, None)]
+    )
+
+
+def branches(model: KernelModel, block: int) -> list[Condition]:
+    """The branches that decide whether *block* runs."""
+    return [
+        Condition(model.cfg.blocks[e.source].end - 1, e.predicate, e.value, e)
+        for e in model.cfg.controllers(block)
+        if e.predicate >= 0
+    ]
+
+
+def executing(model: KernelModel, site: int) -> tuple[int, bool] | None:
+    """The threads that execute *site*, as far as the thread index decides; None when something unknown splits warps.
+
+    The flag says that nothing else decides: otherwise each warp of them comes whole or not at all.
+    """
+    values, cfg = model.values, model.cfg
+    block, sure, threads = cfg.block_of[site], True, model.cta
+    if block not in cfg.rank or any(e.predicate < 0 for e in cfg.controllers(block)):
+        return None  # never reached, or through a branch table
+    for condition in conditions(model, site):
+        if condition.edge is not None and cfg.dominates(block, condition.edge.source):
+            continue  # decides only whether it executes again
+        p = values.before(condition.register, condition.at)
+        mask = values.mask(p)
+        if mask is not None:
+            threads &= mask if condition.value else ~mask
+        elif values.level(p) <= Level.WARP:
+            sure = False
+        else:
+            return None
+    return threads, sure
+
+
+def others_leave(cfg: CFG, edge: Edge) -> bool:
+    """Whether the threads that do not take *edge* leave the function at once."""
+    others = [e for e in cfg.successors[edge.source] if e != edge]
+    return all(
+        e.target in cfg.exits
+        and not cfg.successors[e.target]
+        and cfg.blocks[e.target].end - cfg.blocks[e.target].start == 1
+        for e in others
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +101,7 @@ class _Verdict:
     confidence: Confidence
 
 
-@check("CV001", "CV002")
+@check("CV001", "CV002", "CV003", "CV004")
 def divergent_aligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Collective instructions under a condition that provably splits the threads they need."""
     by_block: dict[int, list[tuple[int, int]]] = {}
@@ -55,43 +111,42 @@ def divergent_aligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             for i in use.sites:
                 by_block.setdefault(model.cfg.block_of[i], []).append((i, size))
     judge = _Judge(model)
-    found: dict[_Condition, tuple[_Verdict, list[int]]] = {}
+    found: dict[Condition, tuple[_Verdict, list[int]]] = {}
     for b, members in by_block.items():
         if b not in model.cfg.rank:
             continue
-        branches = [
-            _Condition(model.cfg.blocks[e.source].end - 1, e.predicate, e.value, e)
-            for e in model.cfg.controllers(b)
-            if e.predicate >= 0
-        ]
+        before = branches(model, b)
         for i, size in sorted(members):
-            instruction = model.instruction(i)
-            conditions = branches
-            if instruction.guard >= 0:
-                conditions = [_Condition(i, instruction.guard, not instruction.negated, None), *branches]
-            for condition in conditions:
+            for condition in [*guards(model, i), *before]:
                 verdict = judge.verdict(condition, b, i, size)
                 if verdict is not None:
                     found.setdefault(condition, (verdict, []))[1].append(i)
                     break
     for condition, (verdict, sites) in found.items():
-        i = sites[0]
-        name = model.function.registers[condition.register].name
-        opcode = model.instruction(i).opcode.partition(".sync")[0]
+        yield verdict.rule, _hit(model, condition, verdict, sites)
+
+
+def _hit(model: KernelModel, condition: Condition, verdict: _Verdict, sites: list[int]) -> Hit:
+    i, group = sites[0], verdict.group
+    name = model.function.registers[condition.register].name
+    opcode = model.instruction(i).opcode.partition(".sync")[0]
+    if verdict.rule == "CV003":
+        cause, remedy = f"{verdict.why} before it", "let whole warps leave only, or move the exit behind it"
+    else:
         where = "its guard" if condition.edge is None else "a branch before it"
-        steps = [] if condition.edge is None else [Mark(condition.at, f"{verdict.why} ({name})")]
-        yield (
-            verdict.rule,
-            Hit(
-                site=i,
-                message=f"{opcode} needs all threads of its {verdict.group}, but {where} lets only some of them through: "
-                f"{verdict.why}",
-                steps=(*steps, Mark(i, f"needs all threads of its {verdict.group}")),
-                count=len(sites),
-                help=f"move it out of the divergent region, or make the condition the same in the whole {verdict.group}",
-                confidence=verdict.confidence,
-            ),
-        )
+        cause = f"{where} lets only some of them through: {verdict.why}"
+        remedy = f"move it out of the divergent region, or make the condition the same in the whole {group}"
+    return Hit(
+        site=i,
+        message=f"{opcode} needs all threads of its {group}, but {cause}",
+        steps=(
+            *(() if condition.edge is None else (Mark(condition.at, f"{verdict.why} ({name})"),)),
+            Mark(i, f"needs all threads of its {group}"),
+        ),
+        count=len(sites),
+        help=remedy,
+        confidence=verdict.confidence,
+    )
 
 
 class _Judge:
@@ -99,10 +154,10 @@ class _Judge:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._known: dict[tuple[_Condition, int, int], _Verdict | None] = {}
-        self._may_split: dict[tuple[_Condition, int], bool] = {}
+        self._known: dict[tuple[Condition, int, int], _Verdict | None] = {}
+        self._may_split: dict[tuple[Condition, int], bool] = {}
 
-    def verdict(self, condition: _Condition, block: int, site: int, size: int) -> _Verdict | None:
+    def verdict(self, condition: Condition, block: int, site: int, size: int) -> _Verdict | None:
         """Why *condition* splits a group that the instruction at *site* needs, or None."""
         instruction = self.model.instruction(site)
         barrier = instruction.match is not None and instruction.match.form.scope == "cta"
@@ -118,7 +173,7 @@ class _Judge:
             found is not None
             and barrier
             and condition.edge is not None
-            and self._others_leave(condition.edge)
+            and others_leave(self.model.cfg, condition.edge)
         ):
             return None  # a barrier does not wait for threads that have exited
         if (
@@ -130,7 +185,7 @@ class _Judge:
             return self._whole_cta(condition, site)
         return found
 
-    def _splits(self, condition: _Condition, size: int) -> bool:
+    def _splits(self, condition: Condition, size: int) -> bool:
         """Whether *condition* can split a group at all: cheap, and for most conditions the end of it."""
         key = (condition, size)
         if key not in self._may_split:
@@ -140,13 +195,22 @@ class _Judge:
             if mask is not None:
                 split = T.partial_groups(mask, T.full(values.threads), size)
             else:
-                split = bool(self._single_lane_part(p)) or values.level(p) is Level.DIVERGENT
+                split = (
+                    bool(self._single_lane_part(p))
+                    or values.level(p) is Level.DIVERGENT
+                    or self._bounds_index(p)
+                )
             self._may_split[key] = split
         return self._may_split[key]
 
-    def _judge(self, condition: _Condition, arriving: int, size: int) -> _Verdict | None:
+    def _judge(self, condition: Condition, arriving: int, size: int) -> _Verdict | None:
         values, views = self.model.values, self.model.views
         group = "warpgroup" if size == 128 else "warp"
+        leaves = (
+            condition.edge is not None
+            and self.model.function.entry
+            and others_leave(self.model.cfg, condition.edge)
+        )
         p = values.before(condition.register, condition.at)
         mask = values.mask(p)
         if mask is not None:
@@ -154,19 +218,57 @@ class _Judge:
             taken = (mask if condition.value else ~mask) & active
             if not T.partial_groups(taken, active, size):
                 return None
-            rule, verb = ("CV002", "takes") if _at_most_one_lane(taken) else ("CV001", "take")
+            whole_warps = not T.partial_groups(taken, active, 32)
+            if leaves and not whole_warps:
+                gone = T.describe(active & ~taken, values.threads)
+                return _Verdict("CV003", f"{gone} have left the kernel", group, Confidence.HIGH)
+            if whole_warps:
+                rule, verb = "CV004", "take"
+            else:
+                rule, verb = ("CV002", "takes") if T.at_most_one_lane(taken) else ("CV001", "take")
             return _Verdict(
                 rule, f"only {T.describe(taken, values.threads)} {verb} it", group, Confidence.HIGH
             )
         part = self._single_lane_part(p) if condition.value else ""
         if part:
             return _Verdict("CV002", part, group, Confidence.HIGH)
-        if values.level(p) is Level.DIVERGENT and size <= 32:
-            if condition.edge is not None and self._others_leave(condition.edge):
-                return None
+        if size > 32:
+            return None
+        if values.level(p) is Level.DIVERGENT:
+            if leaves:
+                return _Verdict(
+                    "CV003", "threads have left the kernel by data of their own", group, Confidence.LOW
+                )
             why = "it depends on data that differs from thread to thread"
             return _Verdict("CV001", why, group, Confidence.MEDIUM)
+        if leaves and self._bounds_index(p):
+            # The bound may well be a multiple of 32: nobody can know that here.
+            return _Verdict(
+                "CV003", "threads whose index is past a bound have left the kernel", group, Confidence.LOW
+            )
         return None
+
+    def _bounds_index(self, p: int) -> bool:
+        """Whether *p* compares an index, different in each lane, with something that all lanes share."""
+        values = self.model.values
+        node = values.node(p)
+        if node[0] == "not":
+            node = values.node(node[1])
+        if node[0] != "compare":
+            return False
+        index, limit = sorted(node[2:4], key=self._varies, reverse=True)
+        return self._varies(index) and values.level(limit) <= Level.WARP
+
+    def _varies(self, value: int) -> bool:
+        """Whether *value* is the thread index plus, or times, what all lanes share."""
+        values = self.model.values
+        if values.level(value) is Level.DIVERGENT:
+            return True
+        node = values.node(value)
+        if node[:2] != ("op", "mad"):
+            return False
+        *factors, term = map(values.level, values.parts(node))
+        return term is Level.DIVERGENT and max(factors) <= Level.WARP
 
     def _single_lane_part(self, p: int) -> str:
         """Why *p* can hold for one lane of a warp at most, although other parts of it are unknown."""
@@ -175,25 +277,14 @@ class _Judge:
         if node[0] == "logic" and node[1] == "and":
             for part in node[2:4]:
                 mask = values.mask(part)
-                if mask is not None and _at_most_one_lane(mask):
+                if mask is not None and T.at_most_one_lane(mask):
                     return f"at most {T.describe(mask, values.threads)} takes it"
                 inner = self._single_lane_part(part)
                 if inner:
                     return inner
         return ""
 
-    def _others_leave(self, edge: Edge) -> bool:
-        """Whether the threads that do not take *edge* leave the function at once."""
-        cfg = self.model.cfg
-        others = [e for e in cfg.successors[edge.source] if e != edge]
-        return all(
-            e.target in cfg.exits
-            and not cfg.successors[e.target]
-            and cfg.blocks[e.target].end - cfg.blocks[e.target].start == 1
-            for e in others
-        )
-
-    def _whole_cta(self, condition: _Condition, site: int) -> _Verdict | None:
+    def _whole_cta(self, condition: Condition, site: int) -> _Verdict | None:
         """A barrier without a thread count waits for the whole CTA (9.7.13.1): do the other threads come?"""
         model = self.model
         values, cfg, edge = model.values, model.cfg, condition.edge
@@ -219,12 +310,3 @@ class _Judge:
                     return None  # they meet a barrier of their own
             work.extend(e.target for e in cfg.successors[b])
         return _Verdict("CV001", f"only {T.describe(taken, values.threads)} take it", "CTA", Confidence.HIGH)
-
-
-def _at_most_one_lane(taken: int) -> bool:
-    while taken:
-        warp = taken & 0xFFFFFFFF
-        if warp & (warp - 1):
-            return False
-        taken >>= 32
-    return True

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tclint.analyses import threads as T
-from tclint.analyses.liveness import LoadLiveness
-from tclint.analyses.tensor_memory import COPIED, ISSUED, State, TensorMemory
+from tclint.analyses.liveness import LoadLiveness, ResultLiveness
+from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, State, TensorMemory
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path, Results
 from tclint.finding import Confidence
@@ -132,6 +132,8 @@ def _nearest(
         if path is None:
             break
         candidate = left.pop(path.end)
+        if (site, USED) in path.state and (site, USED) not in results.before(path.end):
+            continue
         columns = tmem.range(site, "d" if candidate.what == "op" else "taddr")
         if candidate.rule != "TC002" and columns is not None and model.changes(columns.start, path, site):
             continue  # an address that a loop counts on is another one when the path comes round
@@ -157,8 +159,8 @@ def _conflicts(
             continue
         if site in tmem.loads:
             mine = tmem.range(site, "taddr")
-            # An instruction that takes the loaded registers waits for the load by itself.
-            taken = any(site in tmem.filled.get(r, ()) for r in instruction.reads)
+            # An instruction that takes what was loaded, or computed from it, waits for the load by itself.
+            taken = any(site in tmem.derived.get(r, ()) for r in instruction.reads)
             if not taken and any(writes and tmem.meet(mine, r) for r, writes in ranges):
                 message = (
                     "overwrites columns of tensor memory that an earlier tcgen05.ld may still be reading"
@@ -196,8 +198,10 @@ def _signalled(tmem: TensorMemory, state: State, i: int) -> Iterator[tuple[int, 
 
 def _doubtful(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: int, path: Path) -> bool:
     """Whether the finding rests on a guess about what the signal is for, or harms nobody."""
-    if candidate.what == "ld" and ((site, COPIED) in path.state or not _live(model, site, candidate.site)):
-        return True  # the move may have been a use, or nobody will read what it loads
+    if candidate.what == "ld":
+        read = ResultLiveness if (site, USED) in path.state else LoadLiveness
+        if (site, COPIED) in path.state or not _live(model, read, site, candidate.site):
+            return True  # the move may have been a use, or nobody will read what it loads
     if candidate.rule != "TC002":
         return False
     # A barrier that protects something else makes a load late, not wrong; an arrival releases the tensor memory itself.
@@ -209,9 +213,9 @@ def _doubtful(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, sit
     )
 
 
-def _live(model: KernelModel, load: int, at: int) -> bool:
-    """Whether a register that *load* fills is read after *at*."""
-    liveness, results = model.solved(LoadLiveness)
+def _live(model: KernelModel, registers: type[LoadLiveness], load: int, at: int) -> bool:
+    """Whether a register that *load* fills, or one that is computed from these, is read after *at*."""
+    liveness, results = model.solved(registers)
     return bool(results.before(at) & liveness.of_load.get(load, 0))
 
 
@@ -283,9 +287,12 @@ def _reachable(start: int, neighbours: Callable[[int], list[int]]) -> set[int]:
     return found
 
 
-@check("TC005", needs="tcgen05")
+@check("TC005", "TC008", needs="tcgen05")
 def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
-    """An MMA, copy or shift whose thread ends without ever committing it (9.7.16.6.2.1.1)."""
+    """An MMA, copy or shift whose thread ends without ever committing it (9.7.16.6.2.1.1).
+
+    Where its commit is executed by another thread, that commit is at fault.
+    """
     if not model.sites("issue", "tcgen05") or not model.function.entry:
         return
     tmem, results = model.solved(TensorMemory)
@@ -293,6 +300,10 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for b in model.cfg.order:
         if b in model.cfg.exits or b in model.views.dispatchers:
             open_at_end |= {s for s, status in results.leave(b) if s in tmem.operations and status == ISSUED}
+    elsewhere = _commits_of_others(model, tmem)
+    for commit, sites in elsewhere.items():
+        yield "TC008", _committed_elsewhere(model, tmem, commit, sites)
+    open_at_end -= {site for sites in elsewhere.values() for site in sites}
     found: dict[tuple[int, ...], list[tuple[int, Path]]] = {}
     for site in sorted(open_at_end):
 
@@ -326,6 +337,40 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 help="add tcgen05.commit with the same .cta_group, by the same thread, to the mbarrier that is waited for",
             ),
         )
+
+
+def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list[int]]:
+    """Commits whose threads issue nothing before them, with the operations before them, which are all of other threads."""
+    found = {}
+    for commit in model.sites("commit", "tcgen05"):
+        if not model.views.at(commit).threads:
+            continue
+        pair = tmem.cta_group(commit)
+        others = [site for site in tmem.operations if tmem.cta_group(site) == pair]
+        mine = [site for site in others if not model.views.apart(site, commit)]
+        if any(model.reaches(site, commit, -1) for site in mine):
+            continue
+        before = [site for site in others if site not in mine and model.reaches(site, commit, -1)]
+        if before:
+            found[commit] = sorted(before)
+    return found
+
+
+def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, sites: list[int]) -> Hit:
+    site = max((s for s in sites if s < commit), default=sites[-1])
+    issuer, other = (tmem.role_of(model.views.at(i).threads) for i in (site, commit))
+    name = _name(model, site)
+    return Hit(
+        site=commit,
+        message=f"commits nothing: it tracks only what its own thread has issued, and is executed by {other}, "
+        f"while {name} was issued by {issuer}",
+        steps=(
+            Mark(site, f"{name} starts", role=issuer),
+            Mark(commit, "signals the mbarrier at once", role=other),
+        ),
+        count=len(sites),
+        help="let the thread that issues the operations commit them, under the same predicate",
+    )
 
 
 def _last(model: KernelModel, path: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from tclint.analyses.fences import State as FenceState
 from tclint.analyses.fences import WgmmaFences
@@ -16,13 +17,35 @@ from tclint.model import KernelModel
 _TRIES = 6
 
 
-@check("WG001", "WG003", "WG004", needs="wgmma")
+Uses = dict[int, list[tuple[int, int]]]
+"""Operation in flight -> the instructions that touch its registers, each with the register."""
+
+
+@dataclass
+class _Touches:
+    """What ordinary instructions do to the registers of operations in flight."""
+
+    reads: Uses = field(default_factory=dict)
+    """Accumulators, and copies of them, that are read."""
+    overwrites: Uses = field(default_factory=dict)
+    fragments: Uses = field(default_factory=dict)
+    """A fragments that are read."""
+
+
+@check("WG001", "WG003", "WG004", "WG007", "WG009", needs="wgmma")
 def registers_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
-    """Accumulators read, and accumulators or A fragments written, while a wgmma may still use them."""
+    """Registers touched, or the kernel left, while a wgmma may still use them."""
     groups, results = model.solved(WgmmaGroups)
+    touches = _touches(model, groups, results)
+    reported: set[int] = set()
+    yield from _report(model, groups, results, touches, reported)
+    yield from _fragment_reads(model, groups, results, touches.fragments, reported)
+    yield from _pending_at_exit(model, groups, results, reported)
+
+
+def _touches(model: KernelModel, groups: WgmmaGroups, results: Results[State]) -> _Touches:
     instructions = model.function.instructions
-    reads: dict[int, list[tuple[int, int]]] = {}
-    overwrites: dict[int, list[tuple[int, int]]] = {}
+    touches = _Touches()
     for b in model.cfg.order:
         block = model.cfg.blocks[b]
         state = results.entry[b]
@@ -35,13 +58,13 @@ def registers_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         for i in range(block.start, block.end):
             instruction = instructions[i]
             if held and instruction.group != "wgmma":
-                _touch(groups, held, state, i, instruction, reads, overwrites)
+                _touch(groups, held, state, i, instruction, touches)
             if i == change:
                 after = groups.transfer(state, i, instruction)
                 state = groups.join(state, after) if instruction.guard >= 0 else after
                 held = _held(groups, state)
                 change = next(pending, -1)
-    yield from _report(model, groups, results, reads, overwrites)
+    return touches
 
 
 def _held(groups: WgmmaGroups, state: State) -> dict[int, tuple[set[int], set[int]]]:
@@ -63,8 +86,7 @@ def _touch(
     state: State,
     i: int,
     instruction: Instruction,
-    reads: dict[int, list[tuple[int, int]]],
-    overwrites: dict[int, list[tuple[int, int]]],
+    touches: _Touches,
 ) -> None:
     move = is_move(instruction)
     if not move:
@@ -72,7 +94,9 @@ def _touch(
             entry = held.get(register)
             if entry:
                 for site in entry[0]:
-                    reads.setdefault(site, []).append((i, register))
+                    touches.reads.setdefault(site, []).append((i, register))
+                for site in entry[1]:
+                    touches.fragments.setdefault(site, []).append((i, register))
     for register in instruction.writes:
         entry = held.get(register)
         if not entry:
@@ -85,21 +109,24 @@ def _touch(
                 source = instruction.reads[0]
                 if any(c[0] == source and c[1] == site and c[2] == register for c in state[1]):
                     continue
-            overwrites.setdefault(site, []).append((i, register))
+            touches.overwrites.setdefault(site, []).append((i, register))
 
 
 def _report(
     model: KernelModel,
     groups: WgmmaGroups,
     results: Results[State],
-    reads: dict[int, list[tuple[int, int]]],
-    overwrites: dict[int, list[tuple[int, int]]],
+    touches: _Touches,
+    reported: set[int],
 ) -> Iterator[tuple[str, Hit]]:
-    """One finding for each register tuple: chained wgmmas accumulate into one and are waited for together."""
+    """One finding for each register tuple: chained wgmmas accumulate into one and are waited for together.
+
+    The operations that a finding is about are added to *reported*.
+    """
     told: dict[
         frozenset[int], int
     ] = {}  # accumulators -> first read reported: later writes have the same cause
-    for writing, touched in ((False, reads), (True, overwrites)):
+    for writing, touched in ((False, touches.reads), (True, touches.overwrites)):
         tuples: dict[frozenset[int], list[int]] = {}
         for site in sorted(touched):
             tuples.setdefault(groups.results[site], []).append(site)
@@ -121,6 +148,7 @@ def _report(
                 )
                 if found is not None:
                     told.setdefault(accumulators, use)
+                    reported.update(s for s, d in groups.results.items() if d == accumulators)
                     count = len({u for u, _ in uses})
                     yield _finding(model, groups, found, use, register, writing, count)
                     break
@@ -187,6 +215,79 @@ def _finding(
     )
 
 
+def _fragment_reads(
+    model: KernelModel, groups: WgmmaGroups, results: Results[State], reads: Uses, reported: set[int]
+) -> Iterator[tuple[str, Hit]]:
+    """One finding for a kernel: reading what is only read harms nothing that was ever seen."""
+    uses = sorted((use, r, s) for s, touched in reads.items() if s not in reported for use, r in touched)
+    for use, register, site in uses[:_TRIES]:
+        found = _witness(model, groups, results, site, use, register)
+        if found is None:
+            continue
+        name = model.function.registers[register].name
+        yield (
+            "WG009",
+            Hit(
+                site=use,
+                message=f"reads {name}, an A fragment of a wgmma that was not waited for",
+                steps=(Mark(site, "the wgmma starts here"), Mark(use, f"reads {name}")),
+                count=len({u for u, _, _ in uses}),
+                help="read it before the wgmma, or after wgmma.wait_group",
+            ),
+        )
+        return
+
+
+def _pending_at_exit(
+    model: KernelModel, groups: WgmmaGroups, results: Results[State], reported: set[int]
+) -> Iterator[tuple[str, Hit]]:
+    """One finding for a kernel that may end before its multiplications do."""
+    cfg = model.cfg
+    ends = [cfg.blocks[b].end - 1 for b in cfg.order if b in cfg.exits]
+    ends = [i for i in ends if model.instruction(i).flow in ("return", "exit")]
+    if not model.function.entry:
+        return  # the caller may wait
+    pending = {s for end in ends for s, _ in results.before(end)[0]} - reported
+    for site in sorted(pending, reverse=True)[:_TRIES]:
+        path = _followed(model, groups, results, site, frozenset(ends))
+        if path is None:
+            continue
+        why, remedy = _unfinished(max(age for _, age in path.state[0]))
+        yield (
+            "WG007",
+            Hit(
+                site=site,
+                message=f"the kernel may end while this wgmma is in flight: {why}",
+                steps=(Mark(site, "the wgmma starts here"), Mark(path.end, "the kernel ends here")),
+                count=len(pending),
+                help=f"{remedy} before the kernel ends",
+                confidence=model.confidence(path, site),
+            ),
+        )
+        return
+
+
+def _unfinished(age: int) -> tuple[str, str]:
+    """Why an operation of that age is in flight, and what would complete it."""
+    if age >= 0:
+        return "no wgmma.wait_group completes its group", "add wgmma.wait_group.sync.aligned 0"
+    return "it was never committed", "add wgmma.commit_group.sync.aligned and wgmma.wait_group.sync.aligned 0"
+
+
+def _followed(
+    model: KernelModel, groups: WgmmaGroups, results: Results[State], site: int, ends: frozenset[int]
+) -> Path | None:
+    """A path from the operation to one of *ends* on which it stays in flight."""
+    return model.path(
+        site,
+        groups.start(site),
+        results,
+        groups.following(site),
+        lambda state, i: i in ends,
+        ends,
+    )
+
+
 def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: int) -> bool:
     """Whether a wait on another way to *use* completes the operation."""
     _, results = model.solved(WgmmaGroups)
@@ -202,14 +303,10 @@ def _witness(
 ) -> tuple[int, Path] | None:
     direct = register in groups.results[site] or register in groups.sources[site]
 
-    def step(state: State, i: int, instruction: Instruction) -> State | None:
-        return groups.only(groups.transfer(state, i, instruction), site)
-
     def goal(state: State, i: int) -> bool:
         return i == use and (direct or any(c[0] == register for c in state[1]))
 
-    start: State = (frozenset(((site, OPEN),)), frozenset())
-    path = model.path(site, start, results, step, goal, (use,))
+    path = model.path(site, groups.start(site), results, groups.following(site), goal, (use,))
     return None if path is None else (site, path)
 
 
@@ -253,7 +350,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if key in seen:
                 continue
             seen.add(key)
-            ignored = _ignores_accumulator(model, i) and not (fences.bit(register) & fences.sources[i])
+            ignored = ignores_accumulator(model, i) and not (fences.bit(register) & fences.sources[i])
             name = names[register].name
             yield (
                 "WG002",
@@ -271,7 +368,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             )
 
 
-def _ignores_accumulator(model: KernelModel, site: int) -> bool:
+def ignores_accumulator(model: KernelModel, site: int) -> bool:
     """Whether scale-d is known to be false: the accumulator is only written."""
     value = model.value(site, "scale")
     return value is not None and model.values.known(value) == 0

@@ -107,7 +107,8 @@ class Survey:
     def watched(self, region: Iterable[int], relevant: Sequence[Sequence[int]]) -> set[int]:
         """The leaves that decide more than once in *region*: only these need to be remembered.
 
-        That is at more than one place, or in a loop by a value that stays.
+        That is at more than one place, in a loop by a value that stays, or by
+        one that depends on the way taken before.
         """
         once: set[int] = set()
         twice: set[int] = set()
@@ -117,7 +118,11 @@ class Survey:
             for site in relevant[b]:
                 leaves += self.guard_leaves(site)
             for leaf in leaves:
-                again = leaf in once or (b in cyclic and not self.values.volatile(leaf))
+                again = (
+                    leaf in once
+                    or (b in cyclic and not self.values.volatile(leaf))
+                    or self.values.node(leaf)[0] == "phi"
+                )
                 (twice if again else once).add(leaf)
         return twice
 
@@ -214,6 +219,17 @@ def find_path(
         }
         return Facts((p, v) for p, v in facts.items() if p not in stale) if stale else facts
 
+    joined: dict[int, list[int]] = {}  # block -> predicates that the way into it decides
+    for leaf in watched:
+        kind, *where = values.node(leaf)
+        if kind == "phi" and cfg.function.registers[where[1]].type == ".pred":
+            joined.setdefault(where[0], []).append(leaf)
+
+    def chosen(edge: Edge) -> list[tuple[int, int]]:
+        """The predicates that are joined where *edge* leads, each with the one that it brings."""
+        leaves = joined.get(edge.target, ())
+        return [(leaf, values.after_block(values.node(leaf)[2], edge.source)) for leaf in leaves]
+
     def condition(i: int, threads: int, facts: Facts) -> tuple[int, bool | None, int]:
         """Of a guarded instruction: its predicate, whether it executes, and the threads that may execute it."""
         instruction = instructions[i]
@@ -292,7 +308,10 @@ def find_path(
                         continue
                     if not watched.isdisjoint(survey.branch_leaves(block)):
                         next_facts = values.assume(p, edge.value, facts)
+                arrived = [(p, t) for p, a in chosen(edge) if (t := values.decide(a, next_facts)) is not None]
                 if values.fragile(next_facts):
                     next_facts = forget(next_facts, edge.target, 0, 0)
+                for leaf, held in arrived:
+                    next_facts = values.assume(leaf, held, next_facts)
                 push(edge.target, 0, here, next_facts, next_threads, node, edge, tuple(marks))
     return None

@@ -15,6 +15,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from tclint.ir.nodes import (
+    Directive,
     Function,
     Immediate,
     Instruction,
@@ -32,7 +33,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.ir.operands import HEAD, clean, parse_operand, shape, split_operands
+from tclint.ir.operands import HEAD, clean, integer, parse_operand, shape, split_operands
 from tclint.isa.table import Table, table
 from tclint.isa.target import Target, parse_version
 
@@ -56,7 +57,6 @@ _LOC = re.compile(
 _FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
 _RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
-_DIRECTIVE = re.compile(r"\.\w+")
 
 
 _VECTOR_SPECIALS = frozenset(
@@ -604,12 +604,12 @@ def _function(node: Node, text: str, module: Module, isa: Table) -> tuple[Functi
                         function.parameters.append(variable)
     for child in node.named_children:
         if child.type == "performance_directive":
-            words = clean(text[child.start_byte : child.end_byte])
-            name = _DIRECTIVE.search(words)
-            if name:
-                numbers = tuple(int(n) for n in re.findall(r"(?<![\w.])\d+", words))
-                function.directives[name[0]] = numbers
-                function.noreturn |= name[0] == ".noreturn"
+            name, *rest = ((c.type, text[c.start_byte : c.end_byte]) for c in child.named_children)
+            numbers = tuple(integer(word) for kind, word in rest if kind == "integer")
+            function.directives[name[1]] = numbers
+            start, end = child.start_byte - node.start_byte, child.end_byte - node.start_byte
+            function.stated.append(Directive(name[1], numbers, start, end))
+            function.noreturn |= name[1] == ".noreturn"
     if body is None:
         function.declared_only = True
         return function, None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from tclint.isa.target import Target, Version
 
 __all__ = [
     "SINK",
+    "Directive",
     "Function",
     "Immediate",
     "Instruction",
@@ -277,6 +279,15 @@ class Use:
         self.pick_writes = _picker(writes)
 
 
+class Directive(NamedTuple):
+    """A directive between the head of a function and its body (11.4, 11.7, 11.8)."""
+
+    name: str
+    numbers: tuple[int, ...]
+    start: int
+    end: int
+
+
 class Trouble(NamedTuple):
     """Something in a function that the assembler would refuse, found while building it."""
 
@@ -305,7 +316,9 @@ class Function:
     variables: dict[str, Variable] = field(default_factory=dict)
     parameters: list[Variable] = field(default_factory=list)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """``.reqntid`` and the like, with their numbers."""
+    """``.reqntid`` and the like, with their numbers; the last one of a name counts, as for ptxas."""
+    stated: list[Directive] = field(default_factory=list)
+    """The same one by one, as they stand in the text."""
     labels: dict[int, str] = field(default_factory=dict)
     """Instruction index -> one label that stands before it."""
     locations: list[tuple[int, Location]] = field(default_factory=list)
@@ -320,12 +333,13 @@ class Function:
     def threads(self) -> int | None:
         """Threads of a CTA when ``.reqntid`` fixes them (11.4.4)."""
         exact = self.directives.get(".reqntid")
-        if not exact:
-            return None
-        total = 1
-        for n in exact:
-            total *= n
-        return total
+        return prod(exact) if exact else None
+
+    @property
+    def most_threads(self) -> int | None:
+        """Threads of a CTA at most, when ``.reqntid`` or ``.maxntid`` says so (11.4.2, 11.4.3)."""
+        bound = self.directives.get(".reqntid") or self.directives.get(".maxntid")
+        return prod(bound) if bound else None
 
     def location(self, index: int) -> Location | None:
         """The source position of the instruction at *index*."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from tclint.ir.nodes import SINK, Immediate, Memory, Not, Operand, Pair, Special, Symbol, Vector
 
-__all__ = ["HEAD", "clean", "parse_operand", "shape", "split_operands"]
+__all__ = ["HEAD", "clean", "integer", "parse_operand", "shape", "split_operands"]
 
 HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:\s*(?:\.|::)\w+)*)\s*")
 """Guard and opcode of an instruction."""
@@ -73,7 +73,8 @@ def _split_nested(text: str) -> list[str]:
     return parts
 
 
-def _integer(text: str) -> int:
+def integer(text: str) -> int:
+    """The integer constant that *text* spells (4.5.1)."""
     text = text.replace(" ", "").rstrip("U")
     sign, digits = (text[0], text[1:]) if text[0] in "-+~" else ("", text)
     if digits[:2] in ("0x", "0X"):
@@ -96,7 +97,7 @@ _PLAIN_ADDRESS = re.compile(rf"\[\s*({_NAME})\s*(?:\+\s*(-?\d+)\s*)?\]$")
 def _literal(text: str) -> Operand | None:
     """The constant that *text* spells, or None when it is not a lone literal."""
     if _INTEGER.match(text):
-        return Immediate(_integer(text))
+        return Immediate(integer(text))
     bits = _BITS.match(text)
     if bits:
         width = bits[2].lower()
@@ -176,14 +177,14 @@ def _address(text: str, lookup: Callable[[str], int | None]) -> tuple[Operand, i
     if register is not None:
         return register, 0
     if _INTEGER.match(text):
-        return Immediate(0), _integer(text)
+        return Immediate(0), integer(text)
     match = _SUM.match(re.sub(r"\+\s*-", "-", text))
     if match:
         offset = 0
         for sign, term in _TERM.findall(match[2]):
             if not _INTEGER.match(term):
                 return Symbol(text), 0
-            offset += -_integer(term) if sign == "-" else _integer(term)
+            offset += -integer(term) if sign == "-" else integer(term)
         register = lookup(match[1])
         if register is not None:
             return register, offset

@@ -17,7 +17,9 @@ from typing import Any
 from tclint.isa.notation import NotationError, Operand, Syntax, expand, parse_syntax
 from tclint.isa.target import Availability, Target, Version
 
-__all__ = ["EVENTS", "Form", "Match", "OperandSpec", "Table", "TableError", "split_opcode", "table"]
+__all__ = [
+    "EVENTS", "Form", "Match", "OperandSpec", "Table", "TableError", "read_toml", "split_opcode", "table",
+]  # fmt: skip
 
 EVENTS = frozenset(
     """issue commit wait register-fence
@@ -84,6 +86,7 @@ class Form:
     syntax: tuple[Syntax, ...]
     available: Availability
     requires: tuple[Requirement, ...]
+    optimized: tuple[Requirement, ...]
     combinations: tuple[Rule, ...]
     operands: Mapping[str, OperandSpec]
     numbers: Mapping[str, Mapping[str, int]]
@@ -104,6 +107,7 @@ class Form:
     async_reads: tuple[str, ...]
     async_writes: tuple[str, ...]
     roles: Mapping[str, str]
+    align: Mapping[str, int | str]
 
     def number(self, slot: str, binding: Mapping[str, str]) -> int | None:
         """The number that a modifier stands for: ``.x16`` is 16; ``shape.n`` the n of ``.m64n8k16``."""
@@ -186,6 +190,10 @@ class Match:
             elif version < available.version_for(target):
                 lacking.append(("version", what, available))
         return lacking
+
+    def slower(self, target: Target) -> bool:
+        """Whether the manual warns that *target*, which has it, executes it slowly."""
+        return any(o.when <= set(self.modifiers) and not o.available.on(target) for o in self.form.optimized)
 
 
 def split_opcode(opcode: str) -> tuple[str, tuple[str, ...]]:
@@ -403,8 +411,8 @@ def _accesses(
 # ---------------------------------------------------------------- reading the TOML files
 
 _FORM_KEYS = frozenset(
-    """name syntax where since targets requires combinations operands numbers manual examples summary event group
-    flow compute scope scope_when issued_by completion proxy space memory async roles""".split()
+    """name syntax where since targets requires optimized combinations operands numbers manual examples summary event group
+    flow compute scope scope_when issued_by completion proxy space memory async roles align""".split()
 )
 _QUOTED = re.compile(r"""["']\s*([A-Za-z_]\w*)""")
 _SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
@@ -464,15 +472,7 @@ def _form(raw: Mapping[str, Any], family: str, shared: Mapping[str, str]) -> For
     try:
         syntax = tuple(parse_syntax(line, where) for line in _texts(raw["syntax"]))
         available = Availability.parse(str(raw.get("since", "1.0")), raw.get("targets", ""))
-        requires = tuple(
-            Requirement(
-                frozenset(when.split()),
-                r.get("operand", ""),
-                Availability.parse(str(r.get("since", "1.0")), r.get("targets", "")),
-            )
-            for r in raw.get("requires", ())
-            for when in ([" ".join(p) for p in _alternatives(r.get("when", ""))])
-        )
+        requires, optimized = (_requirements(raw.get(key, ())) for key in ("requires", "optimized"))
         combinations = tuple(
             Rule(frozenset(when), _set(r.get("needs", "")), _set(r.get("forbids", "")))
             for r in raw.get("combinations", ())
@@ -502,14 +502,26 @@ def _form(raw: Mapping[str, Any], family: str, shared: Mapping[str, str]) -> For
     )
     return Form(
         name=name, family=family, syntax=syntax, available=available,
-        requires=requires, combinations=combinations, operands=operands, numbers=raw.get("numbers", {}),
+        requires=requires, optimized=optimized, combinations=combinations, operands=operands, numbers=raw.get("numbers", {}),
         manual=raw.get("manual", ""), examples=_texts(raw.get("examples", ())), summary=raw.get("summary", ""),
         event=event, group=group, flow=flow, compute=raw.get("compute", ""), scope=scope,
         scope_when=raw.get("scope_when", ""), issued_by=raw.get("issued_by", ""),
         completion=asynchronous.get("completion", ""), proxy=asynchronous.get("proxy", raw.get("proxy", "")),
         space=raw.get("space", ""), memory=memory, async_reads=_texts(asynchronous.get("reads", ())),
-        async_writes=_texts(asynchronous.get("writes", ())), roles=raw.get("roles", {}),
+        async_writes=_texts(asynchronous.get("writes", ())), roles=raw.get("roles", {}), align=raw.get("align", {}),
     )  # fmt: skip
+
+
+def _requirements(raw: Iterable[Mapping[str, Any]]) -> tuple[Requirement, ...]:
+    return tuple(
+        Requirement(
+            frozenset(when),
+            r.get("operand", ""),
+            Availability.parse(str(r.get("since", "1.0")), r.get("targets", "")),
+        )
+        for r in raw
+        for when in _alternatives(r.get("when", ""))
+    )
 
 
 @cache

@@ -11,7 +11,17 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["FAMILIES", "INTRODUCED", "Availability", "Target", "Version", "parse_version"]
+__all__ = [
+    "FAMILIES",
+    "INTRODUCED",
+    "RENAMED",
+    "TOOLKITS",
+    "Availability",
+    "Target",
+    "Version",
+    "parse_version",
+    "toolkit_for",
+]
 
 Version = tuple[int, int]
 
@@ -33,7 +43,24 @@ INTRODUCED: dict[str, Version] = {
 FAMILIES: tuple[frozenset[int], ...] = (
     frozenset((100, 103, 107)), frozenset((101, 110)), frozenset((120, 121)),
 )  # fmt: skip
-"""Numbers that share one family (11.1.2). sm_101 became sm_110 in PTX ISA 9.0."""
+"""Numbers that share one family (11.1.2)."""
+
+RENAMED = {101: 110}
+"""Numbers that PTX ISA 9.0 replaced (13.2)."""
+
+TOOLKITS: dict[Version, Version] = {
+    (9, 0): (6, 0), (9, 1): (6, 1), (9, 2): (6, 2), (10, 0): (6, 3), (10, 1): (6, 4), (10, 2): (6, 5),
+    (11, 0): (7, 0), (11, 1): (7, 1), (11, 2): (7, 2), (11, 3): (7, 3), (11, 4): (7, 4), (11, 5): (7, 5),
+    (11, 6): (7, 6), (11, 7): (7, 7), (11, 8): (7, 8), (12, 0): (8, 0), (12, 1): (8, 1), (12, 2): (8, 2),
+    (12, 3): (8, 3), (12, 4): (8, 4), (12, 5): (8, 5), (12, 6): (8, 5), (12, 7): (8, 6), (12, 8): (8, 7),
+    (12, 9): (8, 8), (13, 0): (9, 0), (13, 1): (9, 1), (13, 2): (9, 2), (13, 3): (9, 3), (13, 4): (9, 4),
+    (13, 5): (9, 5),
+}  # fmt: skip
+"""CUDA toolkit -> the newest ``.version`` that its ptxas takes.
+
+As the release history in section 13 has it; those from 12.0 on (but 12.7, of
+which there is no package) as ptxas itself says, asked for one that is too new.
+"""
 
 _TARGET = re.compile(r"(?:sm|compute)_(\d+)([af]?)$")
 
@@ -44,6 +71,11 @@ def parse_version(text: str) -> Version:
     if not dot:
         raise ValueError(f"not a version: {text!r}")
     return int(major), int(minor)
+
+
+def toolkit_for(version: Version) -> Version | None:
+    """The first toolkit whose ptxas takes ``.version`` *version*."""
+    return min((toolkit for toolkit, newest in TOOLKITS.items() if newest >= version), default=None)
 
 
 @dataclass(frozen=True, slots=True)

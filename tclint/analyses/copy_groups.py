@@ -1,0 +1,46 @@
+"""Outstanding ``cp.async`` operations of one thread (PTX ISA 9.7.9.25.3)."""
+
+from __future__ import annotations
+
+from tclint.analyses.groups import Groups, State
+from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
+
+__all__ = ["TRACKED", "CopyGroups"]
+
+TRACKED = -3
+"""An mbarrier tells when it is done: ``cp.async.mbarrier.arrive`` came after it (9.7.13.15.15)."""
+
+
+_NEWS = frozenset(("mbarrier-wait", "barrier-sync", "barrier-wait"))
+
+
+class CopyGroups(Groups):
+    """cp.async-groups.
+
+    What an mbarrier tracks is taken to be complete after any wait for an
+    mbarrier or a group, and after a CTA barrier: another thread may have
+    waited and passed the news on.
+    """
+
+    group = "cp.async"
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self.tracks = bool(model.sites("mbarrier-arrive", self.group))
+
+    def relevant(self, instruction: Instruction) -> bool:
+        return (self.tracks and instruction.event in _NEWS) or super().relevant(instruction)
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        facts, copies = state
+        event = instruction.event
+        if event in _NEWS:
+            return frozenset(f for f in facts if f[1] != TRACKED), copies
+        if instruction.group != self.group or event == "issue":
+            return super().transfer(state, at, instruction)
+        if event == "mbarrier-arrive":
+            return frozenset((s, TRACKED) for s, _ in facts), copies
+        tracked = frozenset(f for f in facts if f[1] == TRACKED)
+        facts, copies = super().transfer((facts - tracked, copies), at, instruction)
+        return (facts | tracked if event == "commit" else facts), copies

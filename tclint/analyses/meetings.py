@@ -1,0 +1,263 @@
+"""Accesses to shared memory that meet the bytes of an asynchronous operation while it is in flight.
+
+The state of an analysis says which operations may be in flight at an access.
+A path from one to the other is then searched for, and both addresses are
+compared as they are on that path: a stage of a ring is a number there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tclint.analyses import threads as T
+from tclint.analyses.shared_memory import Access, Footprint
+from tclint.analyses.values import Facts
+from tclint.cfg import Edge
+from tclint.dataflow import Path, Results
+from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
+
+__all__ = ["Meeting", "Meetings", "Route"]
+
+Resolve = Callable[[int], int]
+"""What an expression stands for at the end of a path (:meth:`Values.along`)."""
+Place = tuple[int, int, bool]
+"""Where accesses stand together: since the last change of the state, under one guard."""
+
+_TRIES = 8
+"""Paths that are looked at for operations that begin together."""
+_ROUNDS = 2
+"""Those of them that may lead to one use."""
+
+
+@dataclass(slots=True, eq=False)
+class _Bundle:
+    """Accesses that stand together."""
+
+    accesses: list[Access] = field(default_factory=list)
+    pending: set[int] = field(default_factory=set)
+    """The operations that may be in flight."""
+    footprints: dict[int, Footprint | None] = field(default_factory=dict)
+    """For each base of their addresses, all bytes that they touch, when all threads have the base in common."""
+
+
+class Route(NamedTuple):
+    """A path from an operation to a use, and what the expressions of both stand for on it."""
+
+    path: Path
+    before: Resolve
+    after: Resolve
+    lead: tuple[Edge, ...] = ()
+    """How the operation is reached from the entry, when that says what its expressions are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A use that provably meets bytes of an operation in flight, and the path to it."""
+
+    operation: Access
+    use: Access
+    path: Path
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """The question: which operations, what follows one of them along a path, and what must not meet it."""
+
+    model: KernelModel
+    results: Results[Any]
+    operations: Collection[int]
+    pending: Callable[[Any], Iterable[int]]
+    """The operations that a state says are in flight."""
+    start: Callable[[int], Hashable]
+    """The state of one operation when it begins."""
+    follow: Callable[[int, Any, int, Instruction], Hashable]
+    """The state of one operation after one more instruction; None when it is complete."""
+    wanted: Callable[[Access], bool]
+    """The accesses that count."""
+    meet: Callable[[Access, Access, Route], bool]
+    """Whether an operation and a use, as they are on the route, provably touch the same bytes."""
+    _leads: dict[int, tuple[Resolve, tuple[Edge, ...]] | None] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Meeting]:
+        """For each operation the uses that are nearest on a path."""
+        first, second = self._collect()
+        for bundle in first:
+            mine = {a.site for a in bundle.accesses}
+            uses = {
+                use.accesses[-1].site: use
+                for use in second
+                if not mine.isdisjoint(use.pending) and self._may_meet(bundle, use)
+            }
+            if uses:
+                yield from self._search(bundle, uses)
+
+    def _collect(self) -> tuple[list[_Bundle], list[_Bundle]]:
+        """The operations, and the accesses that happen while one may be in flight, as they stand together."""
+        model, results = self.model, self.results
+        shared = model.shared
+        first: dict[Place, _Bundle] = {}
+        second: dict[tuple[Place, bool], _Bundle] = {}
+        sites = sorted(shared.sites)
+        for b in model.cfg.order:
+            block = model.cfg.blocks[b]
+            inside = sites[bisect_left(sites, block.start) : bisect_left(sites, block.end)]
+            if not inside:
+                continue
+            states = list(results.walk(b))
+            if not states and not set(self.pending(results.entry[b])):
+                continue
+            relevant = [i for i, _ in states]
+            changes = [i for i in relevant if i not in self.operations]
+            leaving = results.leave(b)
+            for i in inside:
+                following = bisect_left(relevant, i)
+                pending = set(self.pending(states[following][1] if following < len(states) else leaving))
+                if i not in self.operations and not pending:
+                    continue
+                place = self._place(i, changes, block.start)
+                for access in shared.accesses(i):
+                    if i in self.operations and access.later:
+                        first.setdefault(place, _Bundle()).accesses.append(access)
+                    if pending and self.wanted(access):
+                        use = second.setdefault((place, access.writes), _Bundle())
+                        use.accesses.append(access)
+                        use.pending |= pending
+        for bundle in (*first.values(), *second.values()):
+            threads = model.views.at(bundle.accesses[0].site).threads
+            bundle.footprints = shared.together(bundle.accesses, threads)
+        return list(first.values()), list(second.values())
+
+    def _place(self, site: int, changes: list[int], start: int) -> Place:
+        instruction = self.model.instruction(site)
+        guard = self.model.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
+        before = bisect_left(changes, site)
+        return changes[before - 1] if before else start, guard, instruction.negated
+
+    def _may_meet(self, operations: _Bundle, uses: _Bundle) -> bool:
+        """Whether some bytes of the two may be the same on some path."""
+        shared, volatile = self.model.shared, self.model.values.volatile
+        for base, first in operations.footprints.items():
+            for other, second in uses.footprints.items():
+                if base != other:
+                    if shared.may_meet(base, other):
+                        return True
+                elif volatile(base) or first is None or second is None or first.meets(second):
+                    return True
+        return False
+
+    def _search(self, operations: _Bundle, uses: dict[int, _Bundle]) -> Iterator[Meeting]:
+        """The uses next to the *operations* that meet one of them on a feasible path."""
+        model = self.model
+        start = operations.accesses[0].site
+        tried: set[tuple[int, Hashable]] = set()
+        left = dict.fromkeys(uses, _ROUNDS)
+
+        def step(state: Any, i: int, instruction: Instruction) -> Hashable:
+            return self.follow(start, state, i, instruction)
+
+        def goal(state: Any, i: int) -> bool:
+            return i in left and (i, state) not in tried
+
+        while left and len(tried) < _TRIES:
+            path = model.path(start, self.start(start), self.results, step, goal, left)
+            if path is None:
+                return
+            for route in self._routes(start, operations, path):
+                found = list(self._pairs(operations, uses[path.end], route))
+                if found and self._replays(start, route):
+                    yield from found
+                    return
+            tried.add((path.end, path.state))
+            left[path.end] -= 1
+            if not left[path.end]:
+                del left[path.end]
+
+    def _routes(self, start: int, operations: _Bundle, path: Path) -> Iterator[Route]:
+        """Both addresses in terms of the values at *start*, then as they are when it is executed for the first time."""
+        model = self.model
+        values = model.values
+        along = values.along(path.edges, frozenset(path.sites(model.cfg, start)))
+        yield Route(path, lambda value: value, along)
+        if not any(map(values.volatile, operations.footprints)):
+            return
+        lead = self._lead(start)
+        if lead is not None:
+            first, edges = lead
+            yield Route(path, first, lambda value: first(along(value)), edges)
+
+    def _lead(self, start: int) -> tuple[Resolve, tuple[Edge, ...]] | None:
+        """What expressions stand for where *start* is executed for the first time, and the way from the entry to it."""
+        if start not in self._leads:
+            path = self.model.path(
+                -1, 0, self.results, lambda state, i, ins: state, lambda state, i: i == start, (start,)
+            )
+            self._leads[start] = (
+                None if path is None else (self.model.values.along(path.edges, frozenset()), path.edges)
+            )
+        return self._leads[start]
+
+    def _replays(self, start: int, route: Route) -> bool:
+        """Whether no branch on the whole route is known to go the other way, each predicate as it is there."""
+        model, values = self.model, self.model.values
+        facts, threads = Facts(), T.full(values.threads)
+        if not route.lead:
+            facts, threads = model.views.at(start).facts, route.path.threads
+        edges = [*route.lead, *route.path.edges]
+        decisions = [(k, model.views.edge_value(edge), edge.value) for k, edge in enumerate(edges)]
+        for k, site in ((len(route.lead), start), (len(edges), route.path.end)):
+            instruction = model.instruction(site)
+            if instruction.guard >= 0 and (route.lead or site != start):
+                guard = values.before(instruction.guard, site)
+                decisions.append((k, guard, not instruction.negated))
+        for k, p, wanted in sorted(decisions, key=lambda decision: decision[0]):
+            if p is None:
+                continue
+            here = values.along(edges[:k], frozenset())(p)
+            threads &= values.may(here, wanted)
+            if not threads or values.decide(here, facts) is (not wanted):
+                return False
+            facts = values.assume(here, wanted, facts)
+        return True
+
+    def _pairs(self, operations: _Bundle, uses: _Bundle, route: Route) -> Iterator[Meeting]:
+        """For each operation the first use at the end of the path, and after it, that meets it."""
+        shared, values = self.model.shared, self.model.values
+
+        def moved(bundle: _Bundle, resolve: Resolve) -> Iterator[tuple[int, int, Footprint | None]]:
+            for base, footprint in bundle.footprints.items():
+                terms, constant = values.linear(resolve(base))
+                yield base, values.total(terms, 0), footprint and footprint.moved(constant)
+
+        for base, common, first in moved(operations, route.before):
+            for other, same, second in moved(uses, route.after):
+                if common != same or (first is not None and second is not None and not first.meets(second)):
+                    continue
+                mine = [a for a in operations.accesses if shared.split(a.address)[0] == base]
+                near = [a for a in uses.accesses if shared.split(a.address)[0] == other]
+                yield from self._matched(mine, near, route)
+
+    def _matched(self, operations: list[Access], uses: list[Access], route: Route) -> Iterator[Meeting]:
+        """The operations, each with the first of the *uses* that meets it; the bases of all are the same."""
+        shared, views = self.model.shared, self.model.views
+        threads = views.at(operations[0].site).threads, views.at(uses[0].site).threads
+        there = [shared.along(use, route.after) for use in uses]
+        behind: Footprint | None = None  # what the uses after an operation touch
+        left = len(uses)
+        for operation in reversed(operations):
+            first = 0 if route.path.edges else bisect_right(uses, operation.site, key=lambda use: use.site)
+            for use in there[first:left]:
+                footprint = shared.footprint(use, threads[1])
+                behind = footprint if behind is None else footprint and behind.union(footprint)
+            left = min(left, first)
+            here = shared.along(operation, route.before)
+            own = shared.footprint(here, threads[0])
+            if first == len(uses) or (own is not None and behind is not None and not own.meets(behind)):
+                continue
+            for use, moved in zip(uses[first:], there[first:], strict=True):
+                if self.meet(here, moved, route):
+                    yield Meeting(operation, use, route.path)
+                    break

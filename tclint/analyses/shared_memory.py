@@ -1,0 +1,352 @@
+"""Which bytes of shared memory an instruction means, and whether two of them mean the same.
+
+An address is a sum. What depends on the thread index alone is evaluated for
+every thread, so a swizzle costs nothing; the rest (a variable, a stage of a
+ring) must cancel out. Only what is *proven* to overlap is said to: addresses
+that cannot be compared are unknown, not wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from tclint.analyses import threads as T
+from tclint.analyses.values import Level, Values
+from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Variable
+from tclint.isa.table import Match
+
+__all__ = ["Access", "Footprint", "SharedMemory"]
+
+_CHUNK = 16
+"""Bytes that whatever works on matrices, or in bulk, touches at its address, at least (9.7.15.5.1.2, 9.7.9.25.4)."""
+_WINDOW = (1 << 18) - 1
+"""Addresses of shared memory fit into this (9.7.15.5.1.2.2: the fields of a descriptor)."""
+_START = 0x3FFF
+"""The start address in a matrix descriptor, in units of 16 bytes."""
+_TYPE = re.compile(r"\.[busf]{1,2}(\d+)(?:x2)?$")
+
+
+class Access(NamedTuple):
+    """Bytes of shared memory that an instruction reads or writes: an address, how many at least, by which lanes."""
+
+    site: int
+    writes: bool
+    address: int
+    size: int
+    lanes: int = 0xFFFFFFFF
+    """Lanes of a warp whose address counts."""
+    later: bool = False
+    """Asynchronously: at some time after the instruction."""
+
+
+class Footprint(NamedTuple):
+    """The bytes that threads touch, relative to a base that they have in common: one bit for each from *low* on."""
+
+    low: int
+    bytes: int
+
+    def union(self, other: Footprint) -> Footprint:
+        low = min(self.low, other.low)
+        return Footprint(low, self.bytes << self.low - low | other.bytes << other.low - low)
+
+    def moved(self, by: int) -> Footprint:
+        return Footprint(self.low + by, self.bytes)
+
+    def meets(self, other: Footprint) -> bool:
+        apart = other.low - self.low
+        if apart >= 0:
+            return bool(self.bytes >> apart & other.bytes)
+        return bool(other.bytes >> -apart & self.bytes)
+
+
+class SharedMemory:
+    """The accesses to shared memory of one function."""
+
+    def __init__(self, function: Function, variables: Mapping[str, Variable], values: Values) -> None:
+        self.function = function
+        self.variables = variables
+        """Those of the module."""
+        self.values = values
+        self._accesses: dict[int, tuple[Access, ...]] = {}
+        self._split: dict[int, tuple[int, int, int]] = {}
+        self._spread: dict[tuple[int, int, int], Footprint | None] = {}
+        self._shared: dict[int, bool] = {}
+
+    @cached_property
+    def sites(self) -> dict[int, Match]:
+        """The instructions that may access shared memory."""
+        return {
+            i: use.match
+            for use in self.function.uses
+            if use.match is not None and _touches(use.match)
+            for i in use.sites
+        }
+
+    @cached_property
+    def writers(self) -> list[int]:
+        """Those of them that may write it."""
+        writing = {
+            id(match): any(verb == "write" for verb, _ in match.form.memory)
+            or any(name.startswith("*") for name in match.form.async_writes)
+            for match in self.sites.values()
+        }
+        return [i for i, match in self.sites.items() if writing[id(match)]]
+
+    def accesses(self, site: int) -> tuple[Access, ...]:
+        """What the instruction at *site* does to shared memory."""
+        found = self._accesses.get(site)
+        if found is None:
+            match = self.sites.get(site)
+            found = self._accesses[site] = () if match is None else tuple(self._find(site, match))
+        return found
+
+    def _find(self, site: int, match: Match) -> Iterator[Access]:
+        instruction, values = self.function.instructions[site], self.values
+        for verb, name in match.form.memory:
+            operand = instruction.named(name)
+            if isinstance(operand, Memory):
+                size, lanes = _extent(match)
+                yield Access(site, verb == "write", values.operand(operand, site), size, lanes)
+        for names, writes in ((match.form.async_reads, False), (match.form.async_writes, True)):
+            for name in names:
+                operand = instruction.named(name.lstrip("*"))
+                if operand is None or not name.startswith("*"):
+                    continue
+                if name.endswith("desc"):
+                    start = self.start(values.operand(operand, site))
+                    yield Access(site, writes, start, _CHUNK, later=True)
+                elif isinstance(operand, Memory) and operand == instruction.role(_shared_role(match)):
+                    size = _bytes(instruction) or _CHUNK
+                    yield Access(site, writes, values.operand(operand, site), size, later=True)
+
+    # ------------------------------------------------------------ descriptors
+
+    def start(self, descriptor: int) -> int:
+        """The address that a matrix descriptor starts at (9.7.15.5.1.2.2, 9.7.16.4.1): 16 times its low 14 bits."""
+        values = self.values
+        node = values.node(descriptor)
+        kind = node[0]
+        if kind == "const":
+            return values.constant((node[1] & _START) * 16)
+        if kind == "pack":
+            return self.start(node[2])
+        if kind == "sum":
+            total = values.constant((node[2] & _START) * 16)
+            for term, factor in node[1]:
+                total = values.add(total, values.times(self.start(term), factor))
+            return total
+        if kind == "op":
+            name = node[1]
+            if name == "mask":
+                if node[3] & _START == 0:
+                    return values.constant(0)
+                return self.start(node[2]) if node[3] & _START == _START else values.times(descriptor, 16)
+            if name == "shr" and values.known(node[4]) == 4:
+                return self._within(node[3])
+            if name == "bfe" and values.known(node[4]) == 4 and (values.known(node[5]) or 0) >= 14:
+                return self._within(node[3])
+            if name == "bfi" and (values.known(node[5]) or 0) >= 14:
+                return self.start(node[4])
+            if name == "bfi" and values.known(node[5]) == 0 and (values.known(node[6]) or 0) >= 14:
+                return self.start(node[3])
+            if name == "or":
+                clear = [values.known_bits(x)[0] & _START == _START for x in node[3:5]]
+                if any(clear):
+                    return self.start(node[4] if clear[0] else node[3])
+        return values.times(descriptor, 16)
+
+    def _within(self, address: int) -> int:
+        """An address without the mask that keeps its bits within the window of shared memory."""
+        node = self.values.node(address)
+        if node[0] == "op" and node[1] == "mask" and node[3] & _WINDOW | 15 == _WINDOW:
+            return self._within(node[2])
+        return self.values.find(address)
+
+    # ------------------------------------------------------------ comparison
+
+    def split(self, address: int) -> tuple[int, int, int]:
+        """*address* as a base, what depends on the thread index alone, and a constant."""
+        found = self._split.get(address)
+        if found is None:
+            values = self.values
+            terms, constant = values.linear(address)
+            mine = tuple(t for t in terms if values.planes(t[0]) is not None)
+            base = tuple(t for t in terms if t not in mine)
+            found = self._split[address] = (values.total(base, 0), values.total(mine, 0), constant)
+        return found
+
+    def along(self, access: Access, resolve: Callable[[int], int]) -> Access:
+        """*access*, at the end of a path, in terms of the values at its start (:meth:`Values.along`)."""
+        base, mine, constant = self.split(access.address)
+        values = self.values
+        if not values.volatile(base):
+            return access
+        moved = values.add(mine, values.constant(constant))
+        return access._replace(address=values.add(resolve(base), moved))
+
+    def may_meet(self, earlier: int, later: int) -> bool:
+        """Whether two bases that differ may be one on some path: a loop changes one, and what stays is the same."""
+        values = self.values
+        fixed = [
+            {t for t, f in values.linear(base)[0] if f == 1 and not values.volatile(t)}
+            for base in (earlier, later)
+        ]
+        changing = values.volatile(earlier) or values.volatile(later)
+        return bool(changing) and (not any(fixed) or not fixed[0].isdisjoint(fixed[1]))
+
+    def remainder(self, value: int, modulus: int, threads: Callable[[], int]) -> tuple[int, int, int]:
+        """The least and the greatest remainder of *value* in *threads*, modulo the power of two up to which it is known.
+
+        That is *modulus* at most, and 1 where not even the lowest bit is known.
+        """
+        values = self.values
+        base, mine, constant = self.split(value)
+        for term, factor in values.linear(base)[0]:
+            zeros, ones = values.known_bits(values.times(term, factor))
+            if values.node(term)[0] == "symbol":
+                multiple = self._alignment(str(values.node(term)[1])) * factor
+                zeros |= (multiple & -multiple) - 1
+            unknown = ~(zeros | ones) | modulus
+            modulus = min(modulus, unknown & -unknown)
+            constant += ones
+        number = values.known(mine)
+        if number is not None or modulus == 1:
+            rest = ((number or 0) + constant) % modulus
+            return rest, rest, modulus
+        planes = values.planes(values.add(mine, values.constant(constant % modulus)))
+        active = self.sure(threads())
+        low = [plane & active for plane in planes or ()][: modulus.bit_length() - 1]
+        found = set(_numbers((*low, 0), active)) if any(low) else {0}
+        return min(found), max(found), modulus
+
+    def _alignment(self, name: str) -> int:
+        variable = self.function.variables.get(name) or self.variables.get(name)
+        return variable.align if variable is not None else 1
+
+    def together(self, accesses: Iterable[Access], threads: int) -> dict[int, Footprint | None]:
+        """For each base, the bytes that *threads* touch with all *accesses*; None where threads differ in the base."""
+        found: dict[int, Footprint | None] = {}
+        for access in accesses:
+            base = self.split(access.address)[0]
+            here = self.footprint(access, threads)
+            known = found.setdefault(base, here)
+            found[base] = here and known and known.union(here)
+        return found
+
+    def _common(self, base: int) -> bool:
+        """Whether all threads of the CTA have *base* in common."""
+        if base not in self._shared:
+            values = self.values
+            self._shared[base] = all(values.level(t) <= Level.CTA for t, _ in values.linear(base)[0])
+        return self._shared[base]
+
+    def own(self, a: Access, b: Access, threads: int) -> bool:
+        """Whether, in one of *threads*, the bytes of both provably overlap."""
+        values = self.values
+        threads = self.sure(self._active(a, self._active(b, threads)))
+        if not threads or self.split(a.address)[0] != self.split(b.address)[0]:
+            return False
+        terms, constant = values.linear(values.add(b.address, values.times(a.address, -1)))
+        if not terms:
+            return -b.size < constant < a.size
+        planes = values.planes(values.total(terms, constant))
+        if planes is None:
+            return False
+        n = values.threads
+        below = T.compare("lt", planes, T.constant(a.size, n), True, n)
+        above = T.compare("lt", T.constant(-b.size, n), planes, True, n)
+        return bool(below & above & threads)
+
+    def meet(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
+        """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in one of *threads_b*."""
+        if self.split(a.address)[0] != self.split(b.address)[0]:
+            return False
+        first, second = self.footprint(a, threads_a), self.footprint(b, threads_b)
+        return first is not None and second is not None and first.meets(second)
+
+    def footprint(self, access: Access, threads: int) -> Footprint | None:
+        """The bytes that *threads* touch, relative to a base that all of them have in common, if they have."""
+        base, mine, constant = self.split(access.address)
+        spread = self._spread_of(mine, access, threads) if self._common(base) else None
+        return None if spread is None else spread.moved(constant)
+
+    def sure(self, threads: int) -> int:
+        """Those of *threads* that are there however the kernel is launched: all, or one warp where nothing fixes it."""
+        if self.function.threads is not None or not threads:
+            return threads
+        return threads & 0xFFFFFFFF << ((threads & -threads).bit_length() - 1) // 32 * 32
+
+    def _active(self, access: Access, threads: int) -> int:
+        """Those of *threads* whose address counts."""
+        return threads & access.lanes * T.lane_zero(self.values.threads)
+
+    def _spread_of(self, mine: int, access: Access, threads: int) -> Footprint | None:
+        threads = self._active(access, self.sure(threads))
+        key = (mine, access.size, threads)
+        if key not in self._spread:
+            self._spread[key] = self._bytes(mine, access.size, threads)
+        return self._spread[key]
+
+    def _bytes(self, mine: int, size: int, threads: int) -> Footprint | None:
+        """What *threads* touch at the address *mine*, which depends on the thread index alone."""
+        number = self.values.known(mine)
+        if number is not None:
+            return Footprint(number, (1 << size) - 1) if threads else None
+        planes = self.values.planes(mine)
+        if planes is None or not threads:
+            return None
+        offsets = set(_numbers(planes, threads))
+        low = min(offsets)
+        if max(offsets) - low > _WINDOW:
+            return None
+        found, one = 0, (1 << size) - 1
+        for offset in offsets:
+            found |= one << offset - low
+        return Footprint(low, found)
+
+
+def _numbers(planes: T.Planes, threads: int) -> Iterator[int]:
+    """The value of *planes*, as a signed number, in each of *threads*."""
+    bits = [(1 << k, plane) for k, plane in enumerate(planes[:-1]) if plane]
+    sign = planes[-1]
+    while threads:
+        lowest = threads & -threads
+        yield sum(one for one, plane in bits if plane & lowest) - (1 << 31 if sign & lowest else 0)
+        threads ^= lowest
+
+
+def _touches(match: Match) -> bool:
+    form = match.form
+    if match.problem:
+        return False
+    if form.memory:
+        return match.space == "" or match.space.startswith(".shared")
+    return any(n.startswith("*") for n in (*form.async_reads, *form.async_writes)) and (
+        form.group in ("cp.async", "bulk", "mbarrier") or any(n.endswith("desc") for n in form.async_reads)
+    )
+
+
+def _shared_role(match: Match) -> str:
+    """The role of a copy's address in shared memory: a load has it as destination, a store as source."""
+    return "source" if match.form.group == "bulk" else "destination"
+
+
+def _bytes(instruction: Instruction) -> int | None:
+    """The bytes of a copy, when they are a constant."""
+    operand = instruction.role("bytes")
+    return operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else None
+
+
+def _extent(match: Match) -> tuple[int, int]:
+    """How many bytes one thread accesses at its address, and the lanes whose address counts."""
+    every = 0xFFFFFFFF
+    if match.scope == "warp":
+        # Each row of an 8x8 matrix is 16 bytes at the address of one lane (9.7.14.5.15); of other shapes, at least.
+        rows = 8 * (match.number("num") or 1) if ".m8n8" in match.modifiers else 8
+        return _CHUNK, every if rows >= 32 else (1 << rows) - 1
+    width = next((int(m[1]) for m in map(_TYPE.match, reversed(match.modifiers)) if m), 8)
+    length = match.number("vec") if "vec" in match.binding else 1
+    return width // 8 * (length or 1), every

@@ -1,0 +1,122 @@
+"""Which columns of tensor memory a CTA holds (PTX ISA 9.7.16.7.1).
+
+``tcgen05.alloc`` writes the address of what it allocated to a word of shared
+memory. :class:`~tclint.analyses.values.Values` knows a load of that word as
+the allocation's address, so a ``tcgen05.dealloc`` says by its operand which
+allocations it can free, whatever thread executes it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from tclint.cfg import Edge
+from tclint.dataflow.engine import Analysis
+from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
+
+__all__ = ["HELD", "Ledger", "TensorAllocation"]
+
+HELD = 0
+"""Allocated and not freed; of the permit: given up."""
+State = frozenset[tuple[int, int]]
+"""``(site, status)`` of allocations, and of the permit given up. One that was freed has that site plus one."""
+Ledger = tuple[int, ...]
+"""What one path holds: the sites of its allocations, in order, each as often as it was executed."""
+
+_MOST = 2
+"""How often a ledger counts one allocation of a loop."""
+_EVENTS = frozenset(("tmem-alloc", "tmem-dealloc", "tmem-relinquish"))
+
+
+class TensorAllocation(Analysis[State]):
+    """Facts ``(site, status)``."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        # Instructions that lack operands are the assembler's to refuse.
+        self.allocations = [i for i in model.sites("tmem-alloc") if model.value(i, "destination") is not None]
+        self.deallocations = [i for i in model.sites("tmem-dealloc") if model.value(i, "taddr") is not None]
+        self._freed: dict[int, frozenset[int]] = {}
+
+    # ------------------------------------------------------------ operands
+
+    def columns(self, site: int) -> int | None:
+        """The number of columns that the instruction at *site* asks for, when it is a constant."""
+        value = self.model.value(site, "columns")
+        return None if value is None else self.model.values.known(value)
+
+    @cached_property
+    def words(self) -> dict[int, list[int]]:
+        """The addresses that allocations are written to, and these allocations."""
+        words: dict[int, list[int]] = {}
+        for site in self.allocations:
+            word = self.model.value(site, "destination")
+            assert word is not None
+            words.setdefault(self.model.values.find(word), []).append(site)
+        return words
+
+    def address(self, site: int) -> tuple[int, int] | None:
+        """The word and the distance in ``address from there + distance`` that the deallocation at *site* frees."""
+        values = self.model.values
+        value = self.model.value(site, "taddr")
+        terms, distance = values.linear(value) if value is not None else ((), 0)
+        if len(terms) != 1 or terms[0][1] != 1:
+            return None
+        node = values.node(terms[0][0])
+        return (values.find(node[1]), distance) if node[0] == "allocated" else None
+
+    def frees(self, site: int) -> frozenset[int]:
+        """The allocations that the deallocation at *site* may be about."""
+        if site not in self._freed:
+            address = self.address(site)
+            self._freed[site] = frozenset(self.allocations if address is None else self.words[address[0]])
+        return self._freed[site]
+
+    # ------------------------------------------------------------ dataflow
+
+    def boundary(self) -> State:
+        return frozenset()
+
+    def bottom(self) -> State:
+        return frozenset()
+
+    def join(self, a: State, b: State) -> State:
+        return a | b
+
+    def relevant(self, instruction: Instruction) -> bool:
+        return instruction.event in _EVENTS
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        if instruction.event != "tmem-dealloc":
+            return frozenset(f for f in state if f[0] != at) | {(at, HELD)}
+        freed = self.frees(at)
+        return frozenset((s, at + 1) if s in freed and status == HELD else (s, status) for s, status in state)
+
+    def guarded(self, state: State, after: State, at: int) -> State:
+        return self.model.views.guarded(state, after, at)
+
+    def edge(self, state: State, edge: Edge) -> State:
+        if not state:
+            return state
+        views = self.model.views
+        if edge.source in views.dispatchers:
+            return frozenset()
+        if edge.predicate < 0:
+            return state
+        gone = views.barred(edge, {site for site, _ in state})
+        return frozenset(f for f in state if f[0] not in gone) if gone else state
+
+    def mentions(self, state: State, site: int) -> bool:
+        return any(f[0] == site for f in state)
+
+    def entered(self, ledger: Ledger, at: int, instruction: Instruction) -> Ledger:
+        """*ledger* after an instruction of one path: a deallocation takes the newest allocation it can be about."""
+        if instruction.event == "tmem-alloc":
+            return (*ledger, at) if ledger.count(at) < _MOST else ledger
+        if instruction.event == "tmem-dealloc":
+            freed = self.frees(at)
+            for k in range(len(ledger) - 1, -1, -1):
+                if ledger[k] in freed:
+                    return ledger[:k] + ledger[k + 1 :]
+        return ledger

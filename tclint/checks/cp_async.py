@@ -1,0 +1,160 @@
+"""Checks of cp.async: shared memory used before a copy has arrived there (PTX ISA 9.7.9.25.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from tclint.analyses.copy_groups import CopyGroups
+from tclint.analyses.groups import OPEN, OVERDUE
+from tclint.analyses.meetings import Meeting, Meetings, Route
+from tclint.analyses.shared_memory import Access
+from tclint.checks import Hit, Mark, check
+from tclint.finding import Confidence
+from tclint.ir.nodes import Immediate, Memory
+from tclint.model import KernelModel
+
+_MBARRIER = 8
+"""An mbarrier object is aligned to this many bytes (9.7.13.15.1)."""
+
+
+@check("CA001", "CA002", "CA003", needs="cp")
+def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Shared memory read, or written by another copy, while a cp.async of the thread may still write it."""
+    if not model.sites("issue", "cp.async"):
+        return
+    groups, results = model.solved(CopyGroups)
+    meetings = Meetings(
+        model,
+        results,
+        frozenset(model.sites("issue", "cp.async")),
+        lambda state: (s for s, _ in state[0]),
+        lambda site: OPEN,
+        groups.follow,
+        lambda access: True,
+        partial(_meet, model),
+    )
+    told: dict[tuple[str, int, int], tuple[Meeting, set[int]]] = {}
+    for meeting in meetings:
+        rule = _rule(model, meeting)
+        waits = _passed(model, meeting, "wait")
+        key = (rule, waits[-1] if waits else -1, model.cfg.block_of[meeting.use.site])
+        told.setdefault(key, (meeting, set()))[1].add(meeting.operation.site)
+    for (rule, _, _), (meeting, sites) in told.items():
+        yield rule, _hit(model, groups, rule, meeting, len(sites))
+
+
+def _meet(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
+    """Whether the use provably touches what is being copied: by this thread, or by another one that reads."""
+    shared, views, threads = model.shared, model.views, route.path.threads
+    if use.writes:
+        return shared.own(copy, use, threads) and not _same_source(model, copy.site, use.site, route)
+    return shared.own(copy, use, threads) or shared.meet(
+        copy, use, views.at(copy.site).threads, views.at(use.site).threads
+    )
+
+
+def _same_source(model: KernelModel, copy: int, other: int, route: Route) -> bool:
+    """Whether another copy brings the same bytes, which harms nothing."""
+    first, second = model.value(copy, "source"), model.value(other, "source")
+    if first is None or second is None or model.instruction(other).group != "cp.async":
+        return False
+    return route.after(second) == route.before(first)
+
+
+def _rule(model: KernelModel, meeting: Meeting) -> str:
+    if meeting.use.writes and model.instruction(meeting.use.site).group == "cp.async":
+        return "CA003"
+    return "CA002" if meeting.path.state == OVERDUE else "CA001"
+
+
+def _passed(model: KernelModel, meeting: Meeting, event: str) -> list[int]:
+    """The instructions on the path that mean *event* to cp.async."""
+    path = meeting.path
+    return [
+        i
+        for i in path.sites(model.cfg, meeting.operation.site)
+        if model.instruction(i).event == event and model.instruction(i).group == "cp.async"
+    ]
+
+
+def _hit(model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, count: int) -> Hit:
+    copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
+    waits, commits = _passed(model, meeting, "wait"), _passed(model, meeting, "commit")
+    steps = [Mark(copy, "cp.async starts to write here")]
+    if age == OVERDUE:
+        why = "it was never committed, so no wait_group covers it"
+        steps += [Mark(i, "this wait completes committed groups only") for i in waits[:1]]
+        remedy = "add cp.async.commit_group after the copy and before the wait, or use cp.async.wait_all"
+    elif age == OPEN:
+        why = "it was neither committed nor waited for"
+        remedy = "commit the copy and wait for it (cp.async.commit_group, cp.async.wait_group 0) before this instruction"
+    else:
+        steps += [Mark(i, "committed here") for i in commits[:1]]
+        if waits:
+            depth = groups.depth(model.instruction(waits[-1]))
+            why = (
+                f"cp.async.wait_group {depth} leaves the newest {depth} groups in flight, this one among them"
+            )
+            steps.append(Mark(waits[-1], f"waits for all but the newest {depth} groups"))
+            remedy = f"wait with cp.async.wait_group {age} or less before this instruction"
+        else:
+            why = "no cp.async.wait_group completes it before"
+            remedy = "add cp.async.wait_group before this instruction"
+    if rule == "CA003":
+        message = f"copies other bytes to where an earlier cp.async may still write, and nothing orders the two: {why}"
+        steps.append(Mark(use, "starts to write the same bytes"))
+    else:
+        verb = "overwrites" if meeting.use.writes else "reads"
+        message = f"{verb} shared memory that a cp.async may still write: {why}"
+        steps.append(Mark(use, f"{verb} the same bytes"))
+    return Hit(
+        site=use,
+        message=message,
+        steps=tuple(steps),
+        count=count,
+        help=remedy,
+        confidence=model.confidence(meeting.path, copy),
+    )
+
+
+@check("CA004")
+def misaligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Addresses and sizes of asynchronous operations that are no multiple of what they must be of."""
+    for use in model.function.uses:
+        match = use.match
+        if match is None or match.problem or not (match.form.align or "mbarrier" in match.form.roles):
+            continue
+        wanted: dict[str, int | str] = dict(match.form.align)
+        if "mbarrier" in match.form.roles:
+            wanted[match.form.roles["mbarrier"]] = _MBARRIER
+        for site in use.sites:
+            if model.cfg.block_of[site] in model.cfg.rank:
+                yield from _misaligned(model, site, wanted)
+
+
+def _misaligned(model: KernelModel, site: int, wanted: Mapping[str, int | str]) -> Iterator[tuple[str, Hit]]:
+    instruction = model.instruction(site)
+    for name, multiple in wanted.items():
+        operand = instruction.named(name)
+        if isinstance(multiple, str):
+            of = instruction.named(multiple)
+            multiple = of.value if isinstance(of, Immediate) and isinstance(of.value, int) else 1
+        if operand is None or isinstance(operand, Immediate) or multiple < 2:
+            continue
+        low, high, modulus = model.shared.remainder(
+            model.values.operand(operand, site), multiple, lambda: model.views.at(site).threads
+        )
+        if not high:
+            continue
+        address = isinstance(operand, Memory)
+        what = f"{name} must be {'aligned to' if address else 'a multiple of'} {multiple}{' bytes' if address else ''}"
+        yield (
+            "CA004",
+            Hit(
+                site=site,
+                message=f"{what}, but it is {high} modulo {modulus}{'' if low else ' in some threads'}",
+                help=f"{'place what it points to at' if address else 'make it'} a multiple of {multiple}",
+                confidence=None if low else Confidence.MEDIUM,
+            ),
+        )

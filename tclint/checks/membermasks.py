@@ -1,0 +1,142 @@
+"""Instructions of the lanes of a mask: elect, shfl, vote, match, redux, bar.warp.sync (PTX ISA 9.7.9.6, 9.7.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses import threads as T
+from tclint.checks import Hit, Mark, check
+from tclint.checks.convergence import Condition, branches, conditions, executing, guards, others_leave
+from tclint.finding import Confidence
+from tclint.model import KernelModel
+
+_EVERY_LANE = 0xFFFFFFFF
+
+
+@check("CV005", "CV006")
+def membermasks(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Lanes that a mask names and that cannot come, and lanes that come and that the mask leaves out."""
+    function = model.function
+    sites: dict[str, list[tuple[int, int | None]]] = {}
+    for use in function.uses:
+        if use.match is not None and use.match.scope == "lanes":
+            for i in use.sites:
+                mask = model.known(i, "mask")
+                sites.setdefault(use.match.form.event, []).append(
+                    (i, None if mask is None else mask & _EVERY_LANE)
+                )
+    if not sites:
+        return
+    lanes = _Lanes(model)
+    excluded: dict[tuple[int, int], list[int]] = {}
+    awaited: dict[tuple[int, int], list[int]] = {}
+    for alike in sites.values():
+        for i, mask in alike:
+            if mask is None:
+                continue
+            left_out = lanes.left_out(i, mask) if function.entry and mask != _EVERY_LANE else 0
+            if left_out:
+                excluded.setdefault((left_out, mask), []).append(i)
+            elif lanes.split(i) and lanes.missing(i, mask, alike):
+                awaited.setdefault((lanes.arriving(i), mask), []).append(i)
+    for (left_out, mask), where in excluded.items():
+        yield "CV006", _excluded(model, where, mask, left_out)
+    for (arriving, mask), where in awaited.items():
+        yield "CV005", _awaited(model, lanes, where, mask, arriving)
+
+
+class _Lanes:
+    """Which threads execute an instruction: at most, and at least."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._known: dict[Condition, bool] = {}
+        self._split: dict[int, bool] = {}
+
+    def split(self, site: int) -> bool:
+        """Whether a condition of *site* is shown to leave a part of a warp: cheap, and mostly the end of it."""
+        block = self.model.cfg.block_of[site]
+        if block not in self._split:
+            self._split[block] = any(map(self.splits, branches(self.model, block)))
+        return self._split[block] or any(map(self.splits, guards(self.model, site)))
+
+    def splits(self, condition: Condition) -> bool:
+        """Whether *condition* is shown to leave a part of a warp."""
+        if condition not in self._known:
+            values = self.model.values
+            p = values.before(condition.register, condition.at)
+            every = T.full(values.threads)
+            self._known[condition] = T.partial_groups(values.may(p, condition.value), every, 32)
+        return self._known[condition]
+
+    def arriving(self, site: int) -> int:
+        """The threads that can execute *site*."""
+        model = self.model
+        threads = model.views.reach.get(model.cfg.block_of[site], 0) & self.model.cta
+        instruction = model.instruction(site)
+        if instruction.guard >= 0 and threads:
+            p = model.values.before(instruction.guard, site)
+            threads &= model.values.may(p, not instruction.negated)
+        return threads
+
+    def members(self, mask: int) -> int:
+        """The threads whose lane is in *mask*."""
+        return T.lane_zero(self.model.values.threads) * mask & self.model.cta
+
+    def missing(self, site: int, mask: int, alike: list[tuple[int, int | None]]) -> int:
+        """Members of *mask* in the warps at *site* that reach neither it nor anything they could meet there."""
+        here = self.arriving(site)
+        missing = self.members(mask) & T.whole(here, 32) & ~here
+        for other, same in alike:
+            if not missing:
+                return 0
+            if same is None or same == mask:
+                there = self.arriving(other)
+                # Those that wait here must not come there as well: it would be one barrier more for them.
+                if not there & here:
+                    missing &= ~there
+        # Nobody waits for threads that have exited.
+        cfg, deciding = self.model.cfg, filter(self.splits, conditions(self.model, site))
+        return 0 if any(c.edge is not None and others_leave(cfg, c.edge) for c in deciding) else missing
+
+    def left_out(self, site: int, mask: int) -> int:
+        """The threads that execute *site* and are no members of *mask*; 0 when that is not certain of any."""
+        known = executing(self.model, site)
+        if known is None:
+            return 0
+        threads, sure = known
+        outside = threads & ~self.members(mask)
+        # Where something else decides which warps come, every one of them must have such a lane.
+        return outside if sure or T.whole(outside, 32) & threads == threads else 0
+
+
+def _confidence(model: KernelModel) -> Confidence | None:
+    """Lowered where the CTA may be launched with a part of a warp only."""
+    return None if model.function.threads else Confidence.MEDIUM
+
+
+def _excluded(model: KernelModel, sites: list[int], mask: int, left_out: int) -> Hit:
+    opcode = model.instruction(min(sites)).opcode
+    who = T.describe(left_out, model.values.threads)
+    return Hit(
+        site=min(sites),
+        message=f"{opcode} is executed by {who}, which its membermask 0x{mask:x} leaves out",
+        help="name all lanes that execute it in the mask, 0xffffffff for a whole warp, or keep the others away",
+        count=len(sites),
+        confidence=_confidence(model),
+    )
+
+
+def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int, arriving: int) -> Hit:
+    i = min(sites)
+    opcode = model.instruction(i).opcode
+    here = T.describe(arriving, model.values.threads)
+    branch = [c for c in conditions(model, i) if c.edge is not None and lanes.splits(c)][:1]
+    return Hit(
+        site=i,
+        message=f"{opcode} waits for all lanes of its membermask 0x{mask:x}, but only {here} can come",
+        steps=(*(Mark(c.at, "the other lanes go another way") for c in branch), Mark(i, "waits here")),
+        help="execute it where all these lanes are, or name in the mask only those that come",
+        count=len(sites),
+        confidence=_confidence(model),
+    )

@@ -1,0 +1,159 @@
+"""Checks of addresses: which space they are of (PTX ISA 6.4.1.1, 9.7.9.20)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from tclint.checks import Hit, Mark, check
+from tclint.finding import Severity
+from tclint.ir.nodes import Memory, Operand, Symbol
+from tclint.isa.table import Match
+from tclint.model import KernelModel
+
+_OFFSET, _GENERIC = "offset", "generic"
+_DEEP = 40
+"""Definitions that an address is followed through."""
+_KEEPING = frozenset("mov cvt and or add sub mad".split())
+"""What makes an address of an address and of numbers."""
+
+Kind = tuple[str, int]
+"""``offset``, within the window of shared memory, or ``generic``; and the instruction that made it so."""
+
+
+@check("MO001")
+def wrong_kind_of_address(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """An offset in shared memory where a generic address is meant, and the other way round (6.4.1.1)."""
+    uses = [
+        (use, names, wanted)
+        for use in model.function.uses
+        if use.match is not None
+        and not use.match.problem
+        and (names := _addresses(use.match))
+        and (wanted := _wanted(use.match.space))
+    ]
+    converted = any(_made_generic(use.match) for use in model.function.uses)
+    if not converted and all(wanted == _OFFSET for _, _, wanted in uses):
+        return
+    kinds = _Kinds(model)
+    told: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    origins: dict[tuple[str, int], int] = {}
+    for use, names, wanted in uses:
+        if wanted == _OFFSET and not converted:
+            continue
+        for site in use.sites:
+            for name in names:
+                operand = model.instruction(site).named(name)
+                if isinstance(operand, Memory) and isinstance(operand.base, int):
+                    kind = kinds.of(operand.base, site)
+                    if kind is not None and kind[0] != wanted:
+                        # A habit of whoever wrote the kernel, which works, is told once.
+                        cause = kind if kind[0] == _OFFSET else (_GENERIC, -1)
+                        told.setdefault(cause, []).append((site, operand.base))
+                        origins.setdefault(cause, kind[1])
+    for cause, sites in told.items():
+        yield "MO001", _hit(model, (cause[0], origins[cause]), sorted(sites))
+
+
+def _addresses(match: Match) -> list[str]:
+    """The operands that are addresses in the space of the instruction."""
+    form = match.form
+    names = [name for _, name in form.memory]
+    if "mbarrier" in form.roles:
+        names.append(form.roles["mbarrier"])
+    return list(dict.fromkeys(names))
+
+
+def _wanted(space: str) -> str:
+    return _GENERIC if not space else _OFFSET if space.startswith(".shared") else ""
+
+
+def _made_generic(match: Match | None) -> bool:
+    return (
+        match is not None and match.form.name == "cvta" and match.binding.get("ss", "").startswith(".shared")
+    )
+
+
+def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
+    """One hit for each address: the first access, an ordinary one before one to an mbarrier, stands for all."""
+    made, origin = kind
+    site, register = next((s for s in sites if not model.instruction(s[0]).event), sites[0])
+    instruction = model.instruction(site)
+    name, root = model.function.registers[register].name, instruction.opcode.partition(".")[0]
+    if made == _OFFSET:
+        message = f"{root} takes a generic address here, but {name} is an offset in shared memory"
+        step = "an offset in shared memory"
+        remedy = "name the state space (.shared), or convert the address with cvta.shared"
+    else:
+        message = f"{root} takes an offset in shared memory here, but {name} is a generic address"
+        step = "a generic address"
+        remedy = "convert the address with cvta.to.shared (in CUDA C++, __cvta_generic_to_shared)"
+    # Where ptxas knows the space it uses the low half of the address, which is the same for both from sm_90 on.
+    tolerated = made == _GENERIC or bool(instruction.event)
+    target = model.function.target
+    works = target is not None and target.number >= 90
+    return Hit(
+        site=site,
+        message=message,
+        steps=(Mark(origin, step), Mark(site, f"{name} is used")),
+        count=len(sites),
+        help=remedy,
+        severity=(Severity.INFO if works else Severity.WARNING) if tolerated else None,
+    )
+
+
+class _Kinds:
+    """What kind of address a register holds, by the instructions that define it."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._known: dict[int, Kind | None] = {}
+
+    def of(self, register: int, at: int, depth: int = 0) -> Kind | None:
+        """The kind that all definitions of *register* agree on that may reach the instruction at *at*."""
+        model = self.model
+        defs = model.values.defs.get(register, [])
+        nearest = bisect_left(defs, at) - 1
+        if nearest >= 0 and model.instruction(defs[nearest]).guard < 0:
+            block = model.cfg.block_of
+            if block[defs[nearest]] == block[at]:
+                defs = defs[nearest : nearest + 1]
+        found: dict[str, Kind | None] = {}
+        for definition in defs:
+            kind = self._made(definition, depth + 1)
+            if kind is not None or register not in model.instruction(definition).reads:
+                found.setdefault(kind[0] if kind else "", kind)
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def _made(self, at: int, depth: int) -> Kind | None:
+        """The kind of what the instruction at *at* writes."""
+        if at not in self._known:
+            self._known[at] = None  # a definition in terms of itself adds nothing
+            self._known[at] = self._kind(at, depth) if depth < _DEEP else None
+        return self._known[at]
+
+    def _kind(self, at: int, depth: int) -> Kind | None:
+        instruction = self.model.instruction(at)
+        match = instruction.match
+        if match is None or match.problem or len(instruction.writes) != 1:
+            return None
+        form, space = match.form, match.binding.get("ss", "")
+        if form.name in ("cvta", "cvta.to", "mapa") and space:
+            made = _GENERIC if form.name == "cvta" else _OFFSET
+            return (made, at) if space.startswith(".shared") else None
+        sources = instruction.operands[1:]
+        if form.name == "mapa" or form.event == "shuffle":
+            return self._operand(sources[0], at, depth)
+        if form.compute not in _KEEPING:
+            return None
+        kinds = [kind for o in sources if (kind := self._operand(o, at, depth)) is not None]
+        return kinds[0] if len(kinds) == 1 else None
+
+    def _operand(self, operand: Operand, at: int, depth: int) -> Kind | None:
+        if isinstance(operand, int):
+            return self.of(operand, at, depth)
+        if isinstance(operand, Symbol):
+            model = self.model
+            variable = model.function.variables.get(operand.name) or model.module.variables.get(operand.name)
+            return (_OFFSET, at) if variable is not None and variable.space == ".shared" else None
+        return None

@@ -1,0 +1,55 @@
+"""Checks of operands that hold a code: the metadata of sparse matrices (PTX ISA 9.7.14.6.1, 9.7.15.6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.descriptors import Field
+from tclint.checks import Hit, check
+from tclint.checks._fold import Faults
+from tclint.isa.table import Match
+from tclint.model import KernelModel
+
+_ORDERED = frozenset((0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110))
+_DIFFERENT = frozenset(range(16)) - {0b0000, 0b0101, 0b1010, 0b1111}
+"""Two indices of one element leave no place for the other."""
+_ONE_OF_TWO = frozenset((0b0100, 0b1110))
+
+
+def _meaningful(match: Match) -> frozenset[int]:
+    """The groups of four bits that say which elements of A are stored."""
+    if ".tf32" in match.modifiers:
+        return _ONE_OF_TWO
+    return _ORDERED if ".sp::ordered_metadata" in match.modifiers else _DIFFERENT
+
+
+@check("MO002")
+def sparse_metadata(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Metadata of a sparse A of which some group of four bits can mean nothing."""
+    faults = Faults(model)
+    for use in model.function.uses:
+        if use.match is None or "metadata" not in use.match.form.roles:
+            continue
+        meaningful = _meaningful(use.match)
+        groups = [Field("group", low, 4, meaningful) for low in range(0, 32, 4)]
+        legal = "two different indices" if meaningful is _DIFFERENT else _binary(meaningful)
+        for site in use.sites:
+            operand = model.instruction(site).role("metadata")
+            bits = model.values.known_bits(model.values.operand(operand, site))
+            wrong = next((group for group in groups if group.wrong(bits)), None)
+            if wrong is not None:
+                number = wrong.read(bits)
+                message = (
+                    f"the sparsity metadata {'cannot have a group' if number is None else f'has {number:04b}'} "
+                    f"in {wrong.where()} that says which elements are stored: {legal}"
+                )
+                faults.add("MO002", site, operand, message, _REMEDY)
+    yield from faults.hits()
+
+
+def _binary(groups: frozenset[int]) -> str:
+    *first, last = (f"{group:04b}" for group in sorted(groups))
+    return f"{', '.join(first)} or {last}"
+
+
+_REMEDY = "take the metadata from what compressed A; 0x44444444 stores the first elements of every group"

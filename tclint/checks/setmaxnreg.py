@@ -1,0 +1,92 @@
+"""Registers that a warp asks for and gives back (PTX ISA 9.7.19.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.registers import START, RegisterCounts, State, bound, raises, requested
+from tclint.checks import Hit, Mark, check
+from tclint.finding import Confidence, Severity
+from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
+
+
+@check("CV007", needs="setmaxnreg")
+def no_entry_count(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """setmaxnreg in a kernel whose registers at launch are not known to the assembler."""
+    sites = model.sites("setmaxnreg")
+    if not sites or not model.function.entry or bound(model.function) is not None:
+        return
+    stated = model.function.directives
+    threads = next((name for name in (".reqntid", ".maxntid") if name in stated), None)
+    yield (
+        "CV007",
+        Hit(
+            site=sites[0],
+            message="ptxas ignores setmaxnreg: nothing says how many registers a thread has at launch"
+            if threads is None
+            else f"ptxas ignores setmaxnreg unless the kernel uses all registers that {threads} leaves it: "
+            "nothing says how many a thread has at launch",
+            count=len(sites),
+            help="add .maxnreg, or .minnctapersm beside .reqntid or .maxntid, or compile with -maxrregcount"
+            if threads is None
+            else f"add .minnctapersm 1 beside {threads}, or .maxnreg",
+            # With the threads alone it depends on how many registers the rest of the kernel needs.
+            severity=None if threads is None else Severity.INFO,
+        ),
+    )
+
+
+@check("CV008", needs="setmaxnreg")
+def direction(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A .dec to more registers than the warp owns, or an .inc to fewer."""
+    sites = model.sites("setmaxnreg")
+    if not sites:
+        return
+    analysis = RegisterCounts(model)
+    counts = {requested(model.instruction(i)) for i in sites}
+    counts.update(() if analysis.launch is None else (analysis.launch,))
+    if not any(_against(model.instruction(i), owned) for i in sites for owned in counts):
+        return  # as in most kernels, which go down and up between two numbers
+    _, results = model.solved(RegisterCounts)
+
+    def step(state: State, i: int, instruction: Instruction) -> State | None:
+        return None  # the next setmaxnreg sets another count
+
+    for site in sites:
+
+        def goal(state: State, i: int, site: int = site) -> bool:
+            return i == site
+
+        for origin, owned in sorted(results.before(site)):
+            if _against(model.instruction(site), owned):
+                fact = frozenset(((origin, owned),))
+                if model.path(origin, fact, results, step, goal, (site,)) is not None:
+                    yield "CV008", _wrong_way(model, site, origin, owned)
+                    break
+
+
+def _against(instruction: Instruction, owned: int) -> bool:
+    """Whether a setmaxnreg goes the other way than its qualifier says, when the warp owns *owned* registers."""
+    wanted = requested(instruction)
+    return wanted < owned if raises(instruction) else wanted > owned
+
+
+def _wrong_way(model: KernelModel, site: int, origin: int, owned: int) -> Hit:
+    instruction, start = model.instruction(site), origin == START
+    wanted = requested(instruction)
+    action, other, relation = (
+        (".inc", ".dec", "lowers") if raises(instruction) else (".dec", ".inc", "raises")
+    )
+    source = "at launch" if start else "from the setmaxnreg before it"
+    return Hit(
+        site=site,
+        message=f"setmaxnreg{action} to {wanted} {relation} the count: the warp owns {owned} registers {source}",
+        steps=(
+            *(() if start else (Mark(origin, f"sets {owned} registers"),)),
+            Mark(site, f"{action} to {wanted}"),
+        ),
+        help=f"use setmaxnreg{other}, or another count",
+        # The count at launch is ptxas's choice; another assembler may choose otherwise.
+        confidence=Confidence.MEDIUM if start else None,
+    )

@@ -1,0 +1,64 @@
+"""What the .target of a module says of the devices it runs on (PTX ISA 11.1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.checks import Hit, module_check
+from tclint.config import Config
+from tclint.ir.nodes import Module
+from tclint.isa.target import INTRODUCED, RENAMED, Target
+
+_RUNS_ON = {"": "every later device", "f": "all devices of its family"}
+
+
+def _target(module: Module) -> Target | None:
+    """The architecture of *module*, when it names one."""
+    named = [t for t in map(Target.parse, module.targets) if t]
+    return named[0] if len(named) == 1 else None
+
+
+@module_check("AV003")
+def overspecified(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+    """A suffix of .target that no instruction of the module needs."""
+    target, version = _target(module), module.version
+    if target is None or not target.suffix or version is None:
+        return
+    uses = [use for function in module.functions for use in function.uses]
+    matches = {id(use.match): use.match for use in uses if use.match is not None}
+    if not uses or any(use.match is None for use in uses):
+        return
+    for suffix in ("", "f")[: 1 + (target.suffix == "a")]:
+        wider = Target(target.number, suffix)
+        if (
+            str(wider) in INTRODUCED
+            and version >= wider.introduced
+            and not any(m.missing(wider, version) or m.slower(wider) for m in matches.values())
+        ):
+            yield (
+                "AV003",
+                Hit(
+                    span=module.target_span,
+                    message=f"nothing in this module needs {target}: with .target {wider} it would run on "
+                    f"{_RUNS_ON[suffix]}",
+                    help=f"use .target {wider}",
+                ),
+            )
+            return
+
+
+@module_check("AV004")
+def renamed(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+    """A target that has another name since PTX ISA 9.0."""
+    target = _target(module)
+    if target is None or target.number not in RENAMED or (config.toolkit or (13, 0)) < (13, 0):
+        return
+    new = Target(RENAMED[target.number], target.suffix)
+    yield (
+        "AV004",
+        Hit(
+            span=module.target_span,
+            message=f"{target} is called {new} since .version 9.0; ptxas of CUDA 13 has no -arch {target}",
+            help=f"write .version 9.0 and .target {new}; for this module as it stands use -arch {new}",
+        ),
+    )

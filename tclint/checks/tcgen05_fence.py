@@ -1,0 +1,96 @@
+"""Checks of tcgen05.fence between tensor memory and the synchronisation of threads (PTX ISA 9.7.16.6.3, 9.7.16.11.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from tclint.analyses.thread_sync import ThreadSync, waits_for_commits
+from tclint.checks import Hit, Mark, check
+from tclint.finding import Severity
+from tclint.model import KernelModel
+
+_TRIES = 8
+
+
+@check("TC013", needs="tcgen05")
+def missing_after_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """One note per kernel: tensor memory loaded behind a wait for its MMA, without a fence between the two."""
+    loads = frozenset(model.sites("issue", "tcgen05.ld"))
+    waits = waits_for_commits(model) if loads else frozenset()
+    if not waits:
+        return
+    used = bool(model.sites("tcgen05-fence-after"))
+    if used:
+        pair, late = _unfenced(model, waits, loads)
+    else:
+        behind = ((max((w for w in waits if w < i), default=-1), i) for i in sorted(loads)[:_TRIES])
+        pair = next((p for p in behind if p[0] >= 0 and model.reaches(*p, -1)), None)
+        late = set(loads)
+    if pair is None:
+        return
+    wait, load = pair
+    yield (
+        "TC013",
+        Hit(
+            site=load,
+            message="tcgen05.ld stands behind a wait for the MMA with no tcgen05.fence::after_thread_sync between the two"
+            + ("" if used else "; the kernel has no such fence"),
+            steps=(Mark(wait, "waits for the MMA"), Mark(load, "is not ordered behind the wait")),
+            count=len(late),
+            help="add tcgen05.fence::after_thread_sync behind the wait",
+            severity=None if used else Severity.INFO,
+        ),
+    )
+
+
+@check("TC014", needs="tcgen05")
+def missing_before_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """One note per kernel that has fences: an arrival behind tensor memory accesses, without one between the two."""
+    used = bool(model.sites("tcgen05-fence-before"))
+    if not used and not model.sites("tcgen05-fence-after"):
+        return
+    accesses = frozenset(i for group in ("tcgen05.ld", "tcgen05.st") for i in model.sites("issue", group))
+    pair, early = _unfenced(model, accesses, frozenset(model.sites("mbarrier-arrive")))
+    if pair is None:
+        return
+    access, arrival = pair
+    name = ".".join(model.instruction(access).opcode.split(".")[:2])
+    yield (
+        "TC014",
+        Hit(
+            site=arrival,
+            message=f"lets other threads go on behind {name} with no tcgen05.fence::before_thread_sync between the two"
+            + ("" if used else "; the kernel has no such fence"),
+            steps=(Mark(access, f"{name} starts"), Mark(arrival, "is not ordered behind it")),
+            count=len(early),
+            help="add tcgen05.fence::before_thread_sync before the arrival",
+            severity=None if used else Severity.INFO,
+        ),
+    )
+
+
+def _unfenced(
+    model: KernelModel, causes: frozenset[int], uses: frozenset[int]
+) -> tuple[tuple[int, int] | None, set[int]]:
+    """The nearest pair of a cause and a use without a fence between them, and the uses that the states name."""
+    sync, results = model.solved(ThreadSync)
+    pairs = [
+        (site, at)
+        for b in model.cfg.order
+        for at, state in results.walk(b)
+        if at in uses
+        for (site,) in state
+        if site in causes
+    ]
+    for site, at in sorted(pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0])))[:_TRIES]:
+        path = model.path(
+            site, frozenset({(site,)}), results, partial(sync.follow, site), partial(_is, at), (at,)
+        )
+        if path is not None:
+            return (site, at), {at for _, at in pairs}
+    return None, set()
+
+
+def _is(wanted: int, state: object, at: int) -> bool:
+    return at == wanted

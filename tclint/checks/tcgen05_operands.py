@@ -1,0 +1,324 @@
+"""Checks of the operands of tcgen05: descriptors, addresses of tensor memory, immediates (PTX ISA 9.7.16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tclint.analyses import threads as T
+from tclint.analyses.descriptors import (
+    INSTRUCTION,
+    SHARED,
+    SWIZZLE_128,
+    SWIZZLE_128_ATOM_32,
+    Field,
+    Form,
+    instruction_fields,
+)
+from tclint.analyses.tensor_memory import LANES, Place, TensorMemory
+from tclint.analyses.values import Bits, Level
+from tclint.checks import Hit, check
+from tclint.checks._fold import Faults, name_of
+from tclint.finding import Confidence, Severity
+from tclint.ir.nodes import Instruction, Memory
+from tclint.model import KernelModel
+
+_NAMES = {"a": "A", "b": "B", "source": "the source"}
+
+
+# ---------------------------------------------------------------- descriptors
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    """Numbers in words: ``8, 16, ... 256``."""
+    ordered = sorted(numbers)
+    if len(ordered) > 6:
+        return f"{ordered[0]}, {ordered[1]}, ... {ordered[-1]}"
+    words = [str(n) for n in ordered]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _reason(field: Field, bits: Bits) -> str:
+    number, allowed = field.read(bits), _listed(field.allowed or ())
+    return f"{field.name} ({field.where()}) " + (
+        f"cannot be {allowed}" if number is None else f"is {number}, not {allowed}"
+    )
+
+
+_REMEDY_16 = (
+    "build the instruction descriptor for this .kind and .cta_group after tables 42 to 44 of 9.7.16.4.2"
+)
+_REMEDY_15 = "build the descriptor after table 40 of 9.7.16.4.1: 0b001 in bits 46-48, zeros in bits 53-60, the swizzling mode in bits 61-63"
+_REMEDY_WGMMA = "this is a descriptor of wgmma: set bit 46, and take the swizzling mode of bits 61-63 from table 40 of 9.7.16.4.1"
+
+
+@check("TC015", "TC016", needs="tcgen05")
+def descriptors(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Fields of descriptors that no value may have which the known bits leave (9.7.16.4)."""
+    judged: dict[tuple[Form, Bits], str] = {}
+    faults = Faults(model)
+    for site in model.sites("issue", "tcgen05"):
+        instruction = model.instruction(site)
+        match, idesc = instruction.match, model.value(site, "idesc")
+        assert match is not None
+        form = bits = None
+        if idesc is not None:
+            form, bits = key = Form.of(match), model.values.known_bits(idesc)
+            if key not in judged:
+                fields = instruction_fields(form, bits)
+                judged[key] = "; ".join(_reason(field, bits) for field in fields if field.wrong(bits))
+            if judged[key]:
+                message = f"the instruction descriptor does not fit {form}: {judged[key]}"
+                faults.add("TC016", site, instruction.role("idesc"), message, _REMEDY_16)
+        for role, name in _NAMES.items():
+            operand = instruction.role(role)
+            if operand is None or isinstance(operand, Memory):
+                continue
+            shared = model.values.known_bits(model.values.operand(operand, site))
+            reasons = "; ".join(_shared_reasons(model, shared, form, bits, name))
+            if reasons:
+                hopper = SHARED["fixed constant"].read(shared) == 0
+                message = f"the shared memory descriptor of {name} is invalid: {reasons}"
+                faults.add("TC015", site, operand, message, _REMEDY_WGMMA if hopper else _REMEDY_15)
+    yield from faults.hits()
+
+
+def _shared_reasons(
+    model: KernelModel, shared: Bits, form: Form | None, idesc: Bits | None, name: str
+) -> Iterator[str]:
+    for field in _FIXED:
+        if field.wrong(shared):
+            yield _reason(field, shared)
+    swizzle = SHARED["swizzling mode"].read(shared)
+    if SHARED["leading dimension mode"].read(shared) == 1:
+        target = model.function.target
+        if target is not None and target.number in _WITHOUT_ABSOLUTE:
+            yield f"the leading dimension is an absolute address (bit 52), which sm_{target.number} does not have"
+        elif swizzle not in (None, SWIZZLE_128):
+            yield f"an absolute address of the leading dimension (bit 52) needs 128-byte swizzling (2), not mode {swizzle}"
+    if form is not None and idesc is not None and swizzle is not None:
+        transposed = INSTRUCTION[form.kind][f"transposition of {name}"].read(idesc) == 1
+        if transposed and (form.kind == ".kind::tf32") != (swizzle == SWIZZLE_128_ATOM_32):
+            only = "takes only" if form.kind == ".kind::tf32" else "does not take"
+            yield f"a transposed {name} of {form.kind} {only} 128-byte swizzling with atoms of 32 bytes (1), and the mode is {swizzle}"
+
+
+_FIXED = tuple(field for field in SHARED.values() if field.allowed is not None)
+_WITHOUT_ABSOLUTE = frozenset((100, 101, 110))
+"""Targets without the absolute leading dimension, which sm_103a brought (9.7.16.4.1.1)."""
+
+
+# ---------------------------------------------------------------- immediates and registers
+
+
+@check("TC019", needs="tcgen05")
+def scale_input(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """scale-input-d with a kind that does not scale D (9.7.16.10.9.1)."""
+    faults = Faults(model)
+    for site in model.sites("issue", "tcgen05"):
+        instruction = model.instruction(site)
+        scale = instruction.named("scale-input-d")
+        if scale is None or instruction.match is None:
+            continue
+        kind = instruction.match.binding["kind"]
+        if kind not in _SCALING:
+            message = f"scale-input-d with {kind}: only .kind::f16 and .kind::tf32 scale D"
+            faults.add(
+                "TC019",
+                site,
+                None,
+                message,
+                "leave scale-input-d out, and scale the accumulator by other means",
+            )
+    yield from faults.hits()
+
+
+_SCALING = frozenset((".kind::f16", ".kind::tf32"))
+
+
+@check("TC018", needs="tcgen05")
+def duplicate_destination(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A register that tcgen05.ld fills twice (9.7.16.8.3)."""
+    for site in model.sites("issue", "tcgen05.ld"):
+        written = model.instruction(site).writes
+        if len(set(written)) == len(written):
+            continue
+        twice = {r for r in written if written.count(r) > 1}
+        used = any(r in twice for instruction in model.function.instructions for r in instruction.reads)
+        names = ", ".join(sorted(model.function.registers[r].name for r in twice))
+        yield (
+            "TC018",
+            Hit(
+                site=site,
+                message=f"tcgen05.ld fills {names} with more than one value: which one stays is undefined",
+                help="give every element of the destination a register of its own",
+                severity=None if used else Severity.INFO,
+            ),
+        )
+
+
+# ---------------------------------------------------------------- addresses of tensor memory
+
+
+@check("TC017", "TC020", needs="tcgen05")
+def bounds(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Columns and lanes that no address may have which the known bits leave (9.7.16.1.1, 9.7.16.9.3)."""
+    if not model.sites("issue"):
+        return
+    tmem, _ = model.solved(TensorMemory)
+    faults = Faults(model)
+    for group, role in (("tcgen05.ld", "taddr"), ("tcgen05.st", "taddr"), ("tcgen05", "d"), ("tcgen05", "a")):
+        for site in model.sites("issue", group):
+            columns, operand = tmem.range(site, role), model.instruction(site).role(role)
+            place = tmem.relative(model.values.operand(operand, site)) if columns is not None else None
+            if columns is None or place is None:
+                continue
+            if role == "d" and _is_shift(model.instruction(site)) and place.lane % 32:
+                message = f"tcgen05.shift from lane {place.lane}: its lane must be a multiple of 32"
+                faults.add("TC020", site, operand, message, "start at lane 0, 32, 64 or 96")
+            else:
+                outside = _outside(columns.columns, place)
+                if outside:
+                    message = f"{name_of(model, site)} {outside}"
+                    faults.add("TC017", site, operand, message, _REMEDY_17, cause=(place.base, place.size))
+    yield from faults.hits()
+
+
+def _outside(width: int, place: Place) -> str:
+    """What of *width* columns lies outside the allocation wherever the address may point."""
+    column, lane = place.column, place.lane
+    if lane >> 15 and place.base is not None:
+        return "uses columns before the start of the allocation"
+    if lane >= LANES:
+        return f"starts at lane {lane}, and tensor memory has {LANES}"
+    if column + width > place.size:
+        which = f"column {column}" if width == 1 else f"columns {column} to {column + width - 1}"
+        what = "tensor memory" if place.base is None else "the allocation"
+        return f"uses {which} of {what}, which has {place.size} columns"
+    return ""
+
+
+_REMEDY_17 = "allocate more columns, or use an address whose columns all lie in the allocation"
+
+
+def _is_shift(instruction: Instruction) -> bool:
+    """Whether it moves rows: it names tensor memory alone."""
+    return len(instruction.operands) == 1
+
+
+@check("TC022", needs="tcgen05")
+def divergent_address(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """An address of tensor memory that differs between the threads of a warp (9.7.16.8.3, 9.7.16.8.4)."""
+    faults = Faults(model)
+    values = model.values
+    for site in _collective(model):
+        operand = model.instruction(site).role("taddr")
+        value = values.operand(operand, site)
+        if values.level(value) is not Level.DIVERGENT:
+            continue
+        differing = _differing(model, value, model.views.at(site).threads)
+        if not differing:
+            continue
+        message = f"the address of {name_of(model, site)} differs between the threads of a warp, which must agree on it"
+        remedy = "leave the lane out of the address: it names the first lane of the warp, and each thread gets its own"
+        # ptxas takes the address of one lane, and its lane part does not matter to the hardware.
+        severity = None if differing & ~_LANE_OF_WARP else Severity.INFO
+        faults.add("TC022", site, operand, message, remedy, severity=severity, cause="the address")
+    yield from faults.hits()
+
+
+_LANE_OF_WARP = 0x1F << 16
+"""The bits of an address that choose among the 32 lanes that a warp reaches (9.7.16.1.1, 9.7.16.8.1)."""
+
+
+def _differing(model: KernelModel, value: int, active: int) -> int:
+    """The bits of *value* in which *active* threads of one warp may differ; 0 when they are shown not to."""
+    values = model.values
+
+    def bits(part: int) -> int | None:
+        planes = values.planes(part)
+        if planes is None:
+            return None
+        return sum(1 << bit for bit, plane in enumerate(planes) if T.partial_groups(plane, active, 32))
+
+    differing = bits(value)
+    if differing is not None:
+        return differing
+    differing = 0
+    for term, factor in values.linear(value)[0]:
+        if values.level(term) is Level.DIVERGENT:
+            part = values.times(term, factor)
+            known = bits(part)
+            differing |= ~values.known_bits(part)[0] & 0xFFFFFFFF if known is None else known
+    return differing or 0xFFFFFFFF
+
+
+def _collective(model: KernelModel) -> list[int]:
+    """The instructions of a whole warp that take an address of tensor memory."""
+    groups = (
+        model.sites("issue", "tcgen05.ld"),
+        model.sites("issue", "tcgen05.st"),
+        model.sites("tmem-dealloc"),
+    )
+    return sorted(site for group in groups for site in group)
+
+
+@check("TC023", needs="tcgen05")
+def lane_window(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Lanes of tensor memory that belong to another warp (9.7.16.8.1)."""
+    sites = (*model.sites("issue", "tcgen05.ld"), *model.sites("issue", "tcgen05.st"))
+    if not sites:
+        return
+    tmem, _ = model.solved(TensorMemory)
+    faults = Faults(model)
+    for site in sorted(sites):
+        operand, threads = model.instruction(site).role("taddr"), model.views.at(site).threads
+        place = tmem.relative(model.values.operand(operand, site))
+        lanes = _lanes(model, place.distance) if place is not None else None
+        foreign = _foreign(lanes, threads) if lanes is not None else None
+        if foreign is None:
+            continue
+        warp, lane = foreign
+        own = warp % 4 * 32
+        # Of an address without a warp the hardware takes the warp's own lanes, and there is code that counts on it.
+        # Without .reqntid nobody knows how many warps there are, but the first one that may come.
+        absent = model.function.threads is None and threads & (1 << 32 * warp) - 1
+        faults.add(
+            "TC023",
+            site,
+            operand,
+            f"{name_of(model, site)} of warp {warp} at lane {lane}: this warp reaches lanes {own} to {own + 31} only",
+            "add (warp index % 4) << 21 to the address",
+            confidence=Confidence.LOW if lane < 32 or absent else None,
+            cause="the lane",
+        )
+    yield from faults.hits()
+
+
+def _lanes(model: KernelModel, distance: int) -> T.Planes | None:
+    """The lanes of an address in every thread, if nothing but the thread index decides them."""
+    values = model.values
+    terms, constant = values.linear(distance)
+    # What stays below the upper half, or is a multiple of its unit, cannot carry into the lanes.
+    lanes = []
+    for term, factor in terms:
+        zeros, _ = values.known_bits(values.times(term, factor))
+        if zeros & 0xFFFF_0000 != 0xFFFF_0000:
+            if zeros & 0xFFFF != 0xFFFF:
+                return None
+            lanes.append((term, factor))
+    planes = values.planes(values.total(tuple(lanes), constant))
+    return None if planes is None else planes[16:]
+
+
+def _foreign(lanes: T.Planes, threads: int) -> tuple[int, int] | None:
+    """A warp among *threads*, and its lane of tensor memory, when that is not one of the warp's own."""
+    warp = 0
+    while threads >> 32 * warp:
+        present = threads >> 32 * warp & 0xFFFFFFFF
+        if present:
+            thread = 32 * warp + (present & -present).bit_length() - 1
+            lane = sum((plane >> thread & 1) << bit for bit, plane in enumerate(lanes))
+            if lane // 32 != warp % 4:
+                return warp, lane
+        warp += 1
+    return None

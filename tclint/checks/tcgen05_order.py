@@ -1,0 +1,280 @@
+"""Checks of the order of tcgen05 operations within one thread (PTX ISA 9.7.16.6.2, 9.7.16.6.4.5, 9.7.16.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from typing import Any
+
+from tclint.analyses import collector
+from tclint.analyses.collector import ENTRY, Collector
+from tclint.analyses.tensor_memory import ISSUED, State, TensorMemory
+from tclint.checks import Hit, Mark, check
+from tclint.dataflow import Path, Results
+from tclint.finding import Confidence
+from tclint.ir.nodes import Instruction, Memory, registers
+from tclint.model import KernelModel
+
+_ANTI = "overwrites an operand in tensor memory of"
+"""Not ordered either, but block-scaled loops do it and work."""
+_SHAPE = 0x1F7E0000
+"""M and N in an instruction descriptor of any kind (9.7.16.4.2)."""
+
+
+def _name(model: KernelModel, site: int) -> str:
+    return ".".join(model.instruction(site).opcode.split(".")[:2])
+
+
+def _path(
+    model: KernelModel,
+    results: Results[Any],
+    fact: tuple[Any, ...],
+    step: Callable[[Any, int, Instruction], Hashable],
+    to: int,
+) -> Path | None:
+    """A path on which *fact*, which begins with its site, lives until the instruction *to*."""
+    return model.path(fact[0], frozenset({fact}), results, step, lambda state, at: at == to, (to,))
+
+
+@check("TC009", needs="tcgen05")
+def unordered_pair(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Two operations of one thread on the same tensor memory that are no pipelined pair (9.7.16.6.2)."""
+    if not model.sites("issue", "tcgen05"):
+        return
+    tmem, results = model.solved(TensorMemory)
+    pairs = _Pairs(model, tmem)
+    found: dict[int, tuple[str, int, Path]] = {}
+    for b in model.cfg.order:
+        for at, state in results.walk(b):
+            if at not in tmem.operations:
+                continue
+            for site in sorted({s for s, _ in state if s in tmem.operations and s != at}, reverse=True):
+                why = pairs.unordered(site, at)
+                if why and at not in found:
+                    path = _path(model, results, (site, ISSUED), partial(_outstanding, tmem, site), at)
+                    if path is not None:
+                        found[at] = (why, site, path)
+    for at, (why, site, path) in found.items():
+        role = tmem.role_of(path.threads)
+        yield (
+            "TC009",
+            Hit(
+                site=at,
+                message=f"{_name(model, at)} {why} an earlier {_name(model, site)} that may still be running: the two are no pipelined pair",
+                steps=(
+                    Mark(site, f"{_name(model, site)} starts", role=role),
+                    Mark(at, f"{_name(model, at)} is not ordered behind it", role=role),
+                ),
+                help="commit the first to an mbarrier and wait for it before this instruction",
+                confidence=Confidence.LOW if why == _ANTI else model.confidence(path, site),
+            ),
+        )
+
+
+def _outstanding(
+    tmem: TensorMemory, site: int, state: State, at: int, instruction: Instruction
+) -> State | None:
+    """The operation followed until it may be known to be complete: any wait behind its commit may tell."""
+    after = tmem.follow(site, state, at, instruction)
+    told = instruction.event in ("mbarrier-wait", "barrier-sync", "barrier-wait")
+    return None if after and told and (site, ISSUED) not in after else after
+
+
+class _Pairs:
+    """Which operations on the same columns are executed in order."""
+
+    def __init__(self, model: KernelModel, tmem: TensorMemory) -> None:
+        self.tmem = tmem
+        self.kinds = {i: _name(model, i).partition(".")[2] for i in tmem.operations}
+        self.opcodes = {i: model.instruction(i).opcode for i in tmem.operations}
+        self.shapes = {i: _shape(model, i) for i, kind in self.kinds.items() if kind == "mma"}
+        self.operands = {i: _columns_read(model, i) for i in self.shapes}
+        self.values = model.values
+
+    def unordered(self, first: int, then: int) -> str:
+        """What *then* does to the tensor memory of *first* without an order between them; empty if nothing."""
+        kinds, tmem = self.kinds, self.tmem
+        if kinds[then] == "mma":
+            if kinds[first] != "mma":
+                return ""
+            read = tmem.range(then, "a")
+            if read is not None and tmem.meet(tmem.range(first, "d"), read):
+                return "takes for A the result of"
+            shapes = self.shapes[first], self.shapes[then]
+            if shapes[0] == shapes[1] or None in shapes or not self._same_columns(first, then):
+                return ""
+            return "adds with another M or N to the result of"
+        if (kinds[first], kinds[then]) == ("mma", "shift"):
+            return ""
+        opcode = self.opcodes[then]
+        if kinds[first] == "shift" and ".4x256b" in opcode:
+            return ""
+        if (kinds[first], kinds[then]) == ("cp", "cp") and self.opcodes[first] != opcode:
+            return ""  # another shape or multicast may write other lanes
+        if not self._same_columns(first, then):
+            return _ANTI if kinds[then] == "cp" and self._overwritten(first, then) else ""
+        return "overwrites the columns of" if kinds[then] == "cp" else "moves the columns of"
+
+    def _overwritten(self, mma: int, copy: int) -> bool:
+        written = self.tmem.range(copy, "d")
+        return written is not None and any(
+            self.values.apart(start, 1, written.start, 1) is False for start in self.operands.get(mma, ())
+        )
+
+    def _same_columns(self, first: int, then: int) -> bool:
+        return self.tmem.meet(self.tmem.range(first, "d"), self.tmem.range(then, "d"))
+
+
+def _columns_read(model: KernelModel, mma: int) -> list[int]:
+    """Where the operands of an MMA start that lie in tensor memory: A, its metadata, scale factors."""
+    instruction = model.instruction(mma)
+    match = instruction.match
+    assert match is not None
+    places = (match.named.get(name.lstrip("*")) for name in match.form.async_reads)
+    operands = [instruction.operands[at] for at in places if at is not None]
+    return [model.values.operand(o, mma) for o in operands if isinstance(o, Memory)]
+
+
+def _shape(model: KernelModel, mma: int) -> int | None:
+    """M and N of an MMA as its descriptor has them, where that is known."""
+    value = model.value(mma, "idesc")
+    known = model.values.known(value) if value is not None else None
+    return None if known is None else known & _SHAPE
+
+
+@check("TC011", needs="tcgen05")
+def register_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A register that tcgen05.ld has yet to fill is written by something else (9.7.16.6.4.5)."""
+    if not model.sites("issue", "tcgen05.ld"):
+        return
+    tmem, results = model.solved(TensorMemory)
+    writers: dict[int, set[int]] = {}
+    for load in tmem.loads:
+        operand = model.instruction(load).role("destination")
+        for register in registers(operand) if operand is not None else ():
+            for at in model.values.defs[register]:
+                if at != load:
+                    writers.setdefault(at, set()).add(load)
+    found: dict[int, tuple[int, list[int]]] = {}
+    for at, loads in writers.items():
+        instruction = model.instruction(at)
+        if model.cfg.block_of[at] not in model.cfg.rank:
+            continue
+        read = {s for r in instruction.reads for s in tmem.filled.get(r, ())}
+        state = results.before(at)
+        for load in sorted(loads - read):
+            if (load, ISSUED) not in state:
+                continue
+            if _path(model, results, (load, ISSUED), partial(_unfilled, tmem, load), at):
+                found.setdefault(load, (at, []))[1].append(at)
+                break
+    for load, (at, ats) in found.items():
+        yield (
+            "TC011",
+            Hit(
+                site=at,
+                message="writes a register that an earlier tcgen05.ld may not have filled yet",
+                steps=(Mark(load, "tcgen05.ld starts"), Mark(at, "writes its register")),
+                count=len(ats),
+                help="wait with tcgen05.wait::ld before the register gets a new value",
+            ),
+        )
+
+
+def _unfilled(tmem: TensorMemory, load: int, state: State, at: int, instruction: Instruction) -> State | None:
+    """The load followed until one of its registers is read or moved, or it has been waited for."""
+    after = tmem.follow(load, state, at, instruction)
+    return after if after and (load, ISSUED) in after else None
+
+
+@check("TC021", needs="tcgen05")
+def empty_collector(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A collector buffer that is used although nothing filled it since it was emptied (9.7.16.10.9)."""
+    uses = {
+        i: collector.usage(model.instruction(i))[0]
+        for i in model.sites("issue", "tcgen05")
+        if "use" in model.instruction(i).opcode
+        and collector.usage(model.instruction(i))[1] in ("use", "lastuse")
+    }
+    if not uses or not model.function.entry:
+        return
+    buffers, results = model.solved(Collector)
+    for at, buffer in uses.items():
+        last = {fact for fact in results.before(at) if fact[1] == buffer}
+        empty = [fact for fact in sorted(last) if fact[0] == ENTRY or not _fills(model, fact[0])]
+        for fact in empty:
+            if _path(model, results, fact, partial(_empty, buffers, fact), at):
+                site = fact[0]
+                emptied = [] if site == ENTRY else [Mark(site, f"leaves collector buffer {buffer} empty")]
+                yield (
+                    "TC021",
+                    Hit(
+                        site=at,
+                        message=f"takes its matrix from collector buffer {buffer}, into which no earlier MMA has filled one",
+                        steps=(*emptied, Mark(at, "uses the buffer")),
+                        help=f"fill the buffer first: .collector::{buffer}::fill on the MMA that loads the matrix",
+                        confidence=None if len(empty) == len(last) else Confidence.LOW,
+                    ),
+                )
+                break
+
+
+def _fills(model: KernelModel, site: int) -> bool:
+    return collector.usage(model.instruction(site))[1] == "fill"
+
+
+def _empty(
+    buffers: Collector,
+    fact: tuple[int, str],
+    state: frozenset[tuple[int, str]],
+    at: int,
+    instruction: Instruction,
+) -> frozenset[tuple[int, str]] | None:
+    """The buffer followed until it is filled."""
+    return buffers.transfer(state, at, instruction) & {fact} or None
+
+
+@check("TC024", needs="tcgen05")
+def accumulates_on_nothing(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """MMAs that all add to columns into which nothing was ever written."""
+    function = model.function
+    mmas = [i for i in model.sites("issue", "tcgen05") if model.instruction(i).role("enable") is not None]
+    if not mmas or not function.entry or any(ins.flow == "call" for ins in function.instructions):
+        return
+    tmem, _ = model.solved(TensorMemory)
+    adding = [i for i in mmas if _adds(model, i)]
+    if not adding:
+        return
+    others = [*(tmem.operations - set(adding)), *tmem.stores]
+    written = [(tmem.range(i, "taddr" if i in tmem.stores else "d")) for i in others]
+    found: dict[tuple[int, int], list[int]] = {}
+    for i in adding:
+        mine = tmem.range(i, "d")
+        if mine is None:
+            continue
+        if all(w is not None and _separate(model, mine.start, w.start, w.columns) for w in written):
+            found.setdefault((mine.start, mine.lanes), []).append(i)
+    for sites in found.values():
+        yield (
+            "TC024",
+            Hit(
+                site=sites[0],
+                message="adds to columns of tensor memory into which nothing was written",
+                steps=(Mark(sites[0], "enable-input-d is true"),),
+                count=len(sites),
+                help="make enable-input-d false for the first multiplication, or store the start value first",
+            ),
+        )
+
+
+_MOST = 512
+
+
+def _separate(model: KernelModel, mine: int, start: int, columns: int) -> bool:
+    """Whether an accumulator at *mine*, of any size, certainly has no column of *start* and those behind it."""
+    return model.values.apart(mine, 256, start, max(columns, 256)) is True
+
+
+def _adds(model: KernelModel, site: int) -> bool:
+    value = model.value(site, "enable")
+    return value is not None and bool(model.values.known(value))

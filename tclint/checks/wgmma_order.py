@@ -1,0 +1,115 @@
+"""Checks of the order between two wgmma that share registers (PTX ISA 9.7.15.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tclint.analyses.groups import State, WgmmaGroups
+from tclint.checks import Hit, Mark, check
+from tclint.dataflow import Path, Results
+from tclint.ir.nodes import Instruction, Vector, registers
+from tclint.model import KernelModel
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a wgmma lays out its registers."""
+
+    shape: str
+    """With the type of the accumulator: ``.m64n8k16.f32``."""
+    accumulator: tuple[int, ...]
+    fragment: frozenset[int]
+
+    @classmethod
+    def of(cls, instruction: Instruction) -> _Layout:
+        assert instruction.match is not None
+        binding = instruction.match.binding
+        d, a = instruction.role("d"), instruction.role("a")
+        return cls(
+            str(binding.get("shape", "")) + str(binding.get("dtype", "")),
+            registers(d) if d is not None else (),
+            frozenset(registers(a)) if isinstance(a, Vector) else frozenset(),
+        )
+
+
+@dataclass(frozen=True)
+class _Conflict:
+    """What a second wgmma does to the registers of a first one in flight."""
+
+    registers: frozenset[int]
+    what: str
+    remedy: str
+    fenced: bool
+    """A wgmma.fence is enough."""
+
+
+_WAIT = (
+    "commit and wait for the first one (wgmma.wait_group) and put wgmma.fence.sync.aligned between the two"
+)
+
+
+def _conflict(first: _Layout, second: _Layout) -> _Conflict | None:
+    written = frozenset(first.accumulator)
+    if forwarded := written & second.fragment:
+        return _Conflict(forwarded, "takes {}, which an earlier wgmma still writes, as A", _WAIT, False)
+    if refilled := first.fragment.intersection(second.accumulator):
+        return _Conflict(refilled, "writes {}, which an earlier wgmma still reads as A", _WAIT, False)
+    shared = written.intersection(second.accumulator)
+    if not shared or (first.shape, first.accumulator) == (second.shape, second.accumulator):
+        return None
+    difference = (
+        f"{second.shape} after {first.shape}"
+        if first.shape != second.shape
+        else "in another order of registers"
+    )
+    what = f"accumulates into {{}} of an earlier wgmma in another way ({difference}) without a wgmma.fence"
+    return _Conflict(shared, what, "add wgmma.fence.sync.aligned between the two", True)
+
+
+@check("WG008", needs="wgmma")
+def shape_change_without_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Registers that pass from one wgmma to another outside the one case that is ordered by itself."""
+    layouts = {site: _Layout.of(model.instruction(site)) for site in model.sites("issue", "wgmma")}
+    kinds = {layout: n for n, layout in enumerate(dict.fromkeys(layouts.values()))}
+    if len(kinds) < 2:
+        return
+    kind = {site: kinds[layout] for site, layout in layouts.items()}
+    groups, results = model.solved(WgmmaGroups)
+    known: dict[tuple[int, int], _Conflict | None] = {}
+    for site, layout in layouts.items():
+        for earlier in sorted({s for s, _ in results.before(site)[0]}, reverse=True):
+            pair = kind[earlier], kind[site]
+            if pair not in known:
+                known[pair] = _conflict(layouts[earlier], layout)
+            conflict = known[pair]
+            path = conflict and _unordered(model, groups, results, earlier, site, conflict.fenced)
+            if not conflict or not path:
+                continue
+            known[pair] = None  # once is enough
+            name = model.function.registers[min(conflict.registers)].name
+            yield (
+                "WG008",
+                Hit(
+                    site=site,
+                    message=conflict.what.format(name),
+                    steps=(Mark(earlier, "the earlier wgmma starts here"), Mark(site, f"uses {name}")),
+                    count=len(conflict.registers),
+                    help=conflict.remedy,
+                    confidence=model.confidence(path, earlier),
+                ),
+            )
+
+
+def _unordered(
+    model: KernelModel, groups: WgmmaGroups, results: Results[State], first: int, second: int, fenced: bool
+) -> Path | None:
+    """A path between the two on which the first stays in flight and nothing orders its registers."""
+
+    follow = groups.following(first)
+
+    def step(state: State, at: int, instruction: Instruction) -> State | None:
+        fence = fenced and instruction.event == "register-fence"
+        return None if fence else follow(state, at, instruction)
+
+    return model.path(first, groups.start(first), results, step, lambda state, at: at == second, (second,))

@@ -1,0 +1,163 @@
+"""The rules of cp.async on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+from support import agrees, by_rule, kernel, lint, module
+
+from tclint.finding import Confidence
+
+HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+START = """
+    .shared .align 128 .b8 tile[8192];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    cvta.to.global.u64 %rd1, %rd0;
+    mad.wide.u32 %rd2, %r0, 16, %rd1;
+    mov.u32 %r1, tile;
+    shl.b32 %r2, %r0, 4;
+    add.u32 %r3, %r1, %r2;
+"""
+COPY = "cp.async.cg.shared.global [%r3], [%rd2], 16;"
+NEXT = "cp.async.cg.shared.global [%r3+2048], [%rd2+2048], 16;"
+AGAIN = "cp.async.cg.shared.global [%r3], [%rd2+2048], 16;"
+COMMIT = "cp.async.commit_group;"
+READ = "ld.shared.u32 %r4, [%r3];"
+OTHERS = "ld.shared.u32 %r4, [tile+64];"
+TRACK = "cp.async.mbarrier.arrive.noinc.shared.b64 [full];"
+PASS = "wait: mbarrier.try_wait.parity.shared.b64 %p1, [full], 0;\n@!%p1 bra wait;"
+
+
+def wait(depth: int = 0) -> str:
+    return f"cp.async.wait_group {depth};"
+
+
+def text(body: str, **options: str) -> str:
+    table = ".global .align 16 .b8 table[64];\n"
+    return module(table, kernel(f"{START}\n{body}\nret;", **options), header=HEADER)
+
+
+def ring(stages: int, depth: int, *, read: str = "%r6", width: int = 2048) -> str:
+    """A loop over a ring whose copies run *stages* - 1 rounds ahead."""
+    ahead = "\n".join(
+        f"cp.async.cg.shared.global [%r3+{k * width}], [%rd2+{k * 16}], 16;\n{COMMIT}"
+        for k in range(stages - 1)
+    )
+    return f"""
+    {ahead}
+    mov.u32 %r5, 0;
+    mov.u32 %r6, 0;
+    mov.u32 %r7, {stages - 1};
+loop:
+    {wait(depth)}
+    bar.sync 0;
+    mad.lo.u32 %r10, {read}, {width}, %r3;
+    ld.shared.u32 %r4, [%r10];{{}}
+    bar.sync 0;
+    mad.lo.u32 %r11, %r7, {width}, %r3;
+    cp.async.cg.shared.global [%r11], [%rd2], 16;
+    {COMMIT}
+    add.u32 %r6, %r6, 1;
+    setp.eq.u32 %p0, %r6, {stages};
+    selp.b32 %r6, 0, %r6, %p0;
+    add.u32 %r7, %r7, 1;
+    setp.eq.u32 %p1, %r7, {stages};
+    selp.b32 %r7, 0, %r7, %p1;
+    add.u32 %r5, %r5, 1;
+    setp.lt.u32 %p2, %r5, %r9;
+    @%p2 bra loop;
+    {wait()}
+    """
+
+
+CASES = {
+    "waited": f"{COPY}\n{COMMIT}\n{wait()}\n{READ}",
+    "not waited": f"{COPY}\n{COMMIT}\n{READ} // want CA001",
+    "not committed": f"{COPY}\n{READ} // want CA001",
+    "committed too late": f"{COPY}\n{wait()}\n{READ} // want CA002\n{COMMIT}",
+    "waited for all": f"{COPY}\ncp.async.wait_all;\n{READ}",
+    "another thread's bytes": f"{COPY}\n{COMMIT}\nbar.sync 0;\n{OTHERS} // want CA001",
+    "other bytes": f"{COPY}\n{COMMIT}\nld.shared.u32 %r4, [%r3+2048];",
+    "bytes that no thread copies": f"{COPY}\n{COMMIT}\nld.shared.u32 %r4, [tile+2048];",
+    "the last byte": f"{COPY}\n{COMMIT}\nld.shared.u8 %r4, [tile+2047]; // want CA001",
+    "an unknown address": f"{COPY}\n{COMMIT}\nadd.u32 %r5, %r1, %r9;\nld.shared.u32 %r4, [%r5];",
+    "an address that is loaded": f"{COPY}\n{COMMIT}\nld.shared.u32 %r5, [tile+4096];\nadd.u32 %r5, %r5, %r1;\nld.shared.u32 %r4, [%r5];",
+    "another variable": f".shared .align 16 .b8 two[2048];\n{COPY}\n{COMMIT}\nld.shared.u32 %r4, [two];",
+    "a generic read": f"{COPY}\n{COMMIT}\nmov.u64 %rd4, tile;\ncvta.shared.u64 %rd3, %rd4;\nld.u32 %r4, [%rd3]; // want CA001",
+    "ldmatrix": f"{COPY}\n{COMMIT}\nldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r4, %r5, %r6, %r7}}, [%r3]; // want CA001",
+    "the younger group": f"{COPY}\n{COMMIT}\n{NEXT}\n{COMMIT}\n{wait(1)}\nld.shared.u32 %r4, [%r3+2048]; // want CA001",
+    "the older group": f"{COPY}\n{COMMIT}\n{NEXT}\n{COMMIT}\n{wait(1)}\n{READ}",
+    "a store over the own copy": f"{COPY}\n{COMMIT}\nst.shared.u32 [%r3], %r0; // want CA001",
+    "a store elsewhere": f"{COPY}\n{COMMIT}\nst.shared.u32 [%r3+2048], %r0;",
+    "zeros instead of a copy": f"setp.lt.u32 %p0, %r0, %r9;\n@%p0 {COPY}\n@!%p0 st.shared.u32 [%r3], %r9;\n{COMMIT}\n{wait()}\n{READ}",
+    "tracked by an mbarrier": f"{COPY}\n{TRACK}\n{PASS}\n{READ}",
+    "tracked, not waited for": f"{COPY}\n{TRACK}\n{READ} // want CA001",
+    "tracked, and waited for by another thread": f"{COPY}\n{TRACK}\nsetp.lt.u32 %p2, %r0, 64;\n@%p2 bra on;\n{PASS}\non: bar.sync 0;\n{OTHERS}",
+    "a barrier is no wait": f"{COPY}\n{COMMIT}\nbar.sync 0;\n{READ} // want CA001\n{TRACK}",
+    "tracked too early": f"{TRACK}\n{COPY}\n{PASS}\n{READ} // want CA001",
+    "waited for on one way": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra on;\n{wait()}\non: {READ} // want CA001",
+    "read on the way that waits": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra on;\n{wait()}\n{READ}\non: {wait()}",
+    "a stage too few waited for": ring(3, 2).format(" // want CA001"),
+    "a ring of three": ring(3, 1).format(""),
+    "a ring of four": ring(4, 2).format(""),
+    "a stage that is not filled now": ring(3, 1, read="%r7").format(""),
+    "two copies to one place": f"{COPY}\n{AGAIN} // want CA003\ncp.async.wait_all;\n{READ}",
+    "two groups to one place": f"{COPY}\n{COMMIT}\n{AGAIN} // want CA003\ncp.async.wait_all;\n{READ}",
+    "the same copy twice": f"{COPY}\n{COPY}\ncp.async.wait_all;\n{READ}",
+    "a wait between two copies": f"{COPY}\ncp.async.wait_all;\n{AGAIN}\ncp.async.wait_all;\n{READ}",
+    "copies side by side": f"{COPY}\n{NEXT}\ncp.async.wait_all;\n{READ}",
+    "one of two copies": f"setp.lt.u32 %p0, %r9, 7;\n@%p0 {COPY}\n@!%p0 {AGAIN}\ncp.async.wait_all;\n{READ}",
+    "one of two copies on two ways": f"setp.lt.u32 %p0, %r9, 7;\n@%p0 bra two;\n{COPY}\nbra on;\ntwo: {AGAIN}\non: cp.async.wait_all;\n{READ}",
+    "a misaligned copy": "cp.async.cg.shared.global [%r3+8], [%rd2], 16; // want CA004\ncp.async.wait_all;",
+    "a copy aligned for its size": "cp.async.ca.shared.global [%r3+8], [%rd2+4], 4;\ncp.async.wait_all;",
+    "a misaligned source": "cp.async.cg.shared.global [%r3], [table+4], 16; // want CA004\ncp.async.wait_all;",
+    "a misaligned mbarrier": "mbarrier.init.shared.b64 [full+4], 1; // want CA004",
+    "a mbarrier behind another": "mbarrier.init.shared.b64 [full+8], 1;",
+    "an address of which nothing is known": "cp.async.cg.shared.global [%r9], [%rd0], 16;\ncp.async.wait_all;",
+    "a stage of unknown number": "mad.lo.u32 %r5, %r9, 2048, %r3;\ncp.async.cg.shared.global [%r5], [%rd2], 16;\ncp.async.wait_all;",
+    "a stage of unknown number, misaligned": "mad.lo.u32 %r5, %r9, 2048, %r3;\ncp.async.cg.shared.global [%r5+4], [%rd2], 16; // want CA004\ncp.async.wait_all;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cp_async(case: str) -> None:
+    agrees(text(CASES[case]), "CA")
+
+
+def test_reads_of_one_cause_are_one_finding() -> None:
+    (finding,) = by_rule(lint(text(f"{COPY}\n{NEXT}\n{COMMIT}\n{READ}\n{READ}\n{OTHERS}")), "CA001")
+    assert [s.message for s in finding.steps] == [
+        "cp.async starts to write here",
+        "committed here",
+        "reads the same bytes",
+    ]
+    assert finding.count == 1
+
+
+def test_a_shallow_wait_says_how_deep_it_must_be() -> None:
+    body = f"{COPY}\n{COMMIT}\n{NEXT}\n{COMMIT}\n{wait(2)}\n{READ}"
+    (finding,) = by_rule(lint(text(body)), "CA001")
+    assert "wait_group 2 leaves the newest 2 groups in flight" in finding.message
+    assert "wait_group 1 or less" in finding.help
+
+
+def test_a_wait_without_a_commit_names_the_wait() -> None:
+    (finding,) = by_rule(lint(text(f"{COPY}\n{wait()}\n{READ}")), "CA002")
+    assert "this wait completes committed groups only" in [s.message for s in finding.steps]
+    assert "commit_group" in finding.help
+
+
+@pytest.mark.parametrize(("directives", "found"), [(".reqntid 128", 1), ("", 0), (".maxntid 128", 0)])
+def test_threads_that_may_not_be_there_copy_nothing(directives: str, found: int) -> None:
+    """The last 16 bytes of the tile are copied by thread 127 alone."""
+    body = f"{COPY}\n{COMMIT}\nbar.sync 0;\nld.shared.u32 %r4, [tile+2032];"
+    assert len(by_rule(lint(text(body, directives=directives)), "CA001")) == found
+
+
+def test_some_threads_are_misaligned_with_less_confidence() -> None:
+    body = "mad.lo.u32 %r5, %r0, 24, %r1;\ncp.async.cg.shared.global [%r5], [%rd2], 16;\ncp.async.wait_all;"
+    (finding,) = by_rule(lint(text(body)), "CA004")
+    assert finding.confidence is Confidence.MEDIUM
+    assert finding.message.startswith("dst must be aligned to 16 bytes, but it is 8 modulo 16")

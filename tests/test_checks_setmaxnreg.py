@@ -1,0 +1,77 @@
+"""setmaxnreg: whether it is heard at all, and whether it goes the way it says."""
+
+from __future__ import annotations
+
+import pytest
+from support import HEADER, by_rule, kernel, lint, module
+
+HOPPER = HEADER.replace("sm_100a", "sm_90a")
+
+
+def text(body: str, directives: str) -> str:
+    """*body*, where ``inc 40;`` stands for a setmaxnreg."""
+    for action in ("inc", "dec"):
+        body = body.replace(f"{action} ", f"setmaxnreg.{action}.sync.aligned.u32 ")
+    return module(kernel(f"{body}\nret;", directives=directives), header=HOPPER)
+
+
+@pytest.mark.parametrize(
+    ("directives", "severity"),
+    [
+        ("", "warning"),
+        (".minnctapersm 1", "warning"),
+        (".reqntid 384", "info"),
+        (".maxntid 384", "info"),
+        (".reqntid 384 .minnctapersm 1", ""),
+        (".maxntid 384 .minnctapersm 1", ""),
+        (".maxnreg 168", ""),
+        (".reqntid 256 .maxnreg 256", ""),
+    ],
+)
+def test_whether_ptxas_knows_the_registers_at_launch(directives: str, severity: str) -> None:
+    found = by_rule(lint(text("inc 232; bar.sync 0; dec 40;", directives)), "CV007")
+    assert [(f.severity.label, f.count) for f in found] == ([(severity, 2)] if severity else [])
+
+
+ROLES = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 128; @%p1 bra L;"
+
+
+@pytest.mark.parametrize(
+    ("body", "directives", "says"),
+    [
+        ("dec 40; bar.sync 0; dec 96;", "", "setmaxnreg.dec to 96 raises the count: the warp owns 40"),
+        ("inc 232; bar.sync 0; inc 96;", "", "setmaxnreg.inc to 96 lowers the count: the warp owns 232"),
+        ("inc 232; bar.sync 0; dec 96; bar.sync 0; dec 96; bar.sync 0; inc 96;", "", ""),
+        ("inc 40;", ".maxnreg 168", ""),
+        (
+            f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;",
+            ".maxnreg 168",
+            "the warp owns 168 registers at launch",
+        ),
+        (
+            f"{ROLES} inc 232; bra J; L: dec 200; J: bar.sync 0;",
+            ".maxnreg 168",
+            "setmaxnreg.dec to 200 raises",
+        ),
+        (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0;", ".maxnreg 168", ""),
+        (f"{ROLES} inc 160; bra J; L: dec 40; J: bar.sync 0;", ".reqntid 384 .minnctapersm 1", ""),
+        (
+            f"{ROLES} inc 240; bra J; L: dec 96; J: bar.sync 0;",
+            ".reqntid 384 .minnctapersm 2",
+            "the warp owns 80",
+        ),
+        (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0; @%p1 dec 232; ", "", "the warp owns 40"),
+        (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0; @!%p1 dec 200; ", "", ""),
+    ],
+)
+def test_the_direction(body: str, directives: str, says: str) -> None:
+    found = by_rule(lint(text(body, directives)), "CV008")
+    assert len(found) == bool(says)
+    assert not found or says in found[0].message
+
+
+def test_a_path_shows_both() -> None:
+    code = text("dec 40;\nbar.sync 0;\ndec 96;", ".maxnreg 168")
+    (finding,) = by_rule(lint(code), "CV008")
+    assert [s.message for s in finding.steps] == ["sets 40 registers", ".dec to 96"]
+    assert finding.help == "use setmaxnreg.inc, or another count"
