@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from math import prod
 
 from tclint.checks import Hit, module_check
@@ -54,6 +53,8 @@ def _wrong(
     name = directive.name
     spec = directives().get(name)
     if spec is None:
+        from difflib import get_close_matches
+
         near = get_close_matches(name, directives(), n=1)
         yield (
             f"there is no directive {name}",
