@@ -38,6 +38,17 @@ def test_nothing_is_found_in_the_fixtures() -> None:
     assert not found
 
 
+HEADER = ".version 8.6\n.target sm_100a\n.address_size 64\n.visible .entry k()\n{\n.reg .pred %p<4>; .reg .b32 %r<9>;\n"
+FAILED_ONCE = {
+    "an election among no lanes": "elect.sync _|%p1, 4294967296;\n@%p1 bra L;\nbar.warp.sync -1;\nL: ret;\n}\n",
+}
+
+
+@pytest.mark.parametrize("name", FAILED_ONCE)
+def test_what_failed_once(name: str) -> None:
+    assert failure((HEADER + FAILED_ONCE[name]).encode(), 1e9) == ""
+
+
 def crash(source: Source) -> FileReport:
     raise KeyError("x")
 
