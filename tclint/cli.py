@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -45,8 +46,19 @@ class _Choice(click.Choice[str]):
         return f"{message} Did you mean {near[0]!r}?" if near else message
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="tclint", message="%(prog)s %(version)s")
+class _Commands(click.Group):
+    """The commands; a file in the place of one gets what was meant suggested."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None and os.path.exists(args[0]):
+            raise _usage(f"there is no command {args[0]}; did you mean tclint check {args[0]}?")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="tclint", message="%(prog)s %(version)s")
 def cli() -> None:
     """A linter for NVIDIA PTX: finds missing waits, fences and commits around asynchronous instructions."""
 
@@ -155,7 +167,7 @@ def check(
 
     from tclint import settings
     from tclint.fold import fold
-    from tclint.inputs import inputs
+    from tclint.inputs import LeftOut, inputs
     from tclint.locate import Locator
     from tclint.output import renderer
     from tclint.output._files import OutputError, parse, refuse_inputs, write
@@ -181,10 +193,13 @@ def check(
     try:
         files = parse(outputs)
     except OutputError as error:
-        raise click.UsageError(f"--output: {error}.") from None
-    checked = list(shown_on(sys.stderr, reports(inputs(paths, stdin_filename or _STDIN_NAME), config)))
+        raise _usage(f"--output: {error}") from None
+    left_out = LeftOut(config)
+    sources = inputs(paths, stdin_filename or _STDIN_NAME, left_out)
+    checked = list(shown_on(sys.stderr, reports(sources, config)))
     _refuse_unmatched(config, [item.report for item in checked])
     shown, summary = fold(*present([item.report for item in checked], config))
+    summary = replace(summary, excluded=len(left_out.paths))
     context = Context(
         summary, locate=Locator.of(locate, shown), fail_on=config.failing, rules=enabled_rules(config)
     )
@@ -196,12 +211,14 @@ def check(
     terminal = replace(context, color=_use_color(color), width=_width(), links=_use_links())
     _write(statistics_of(shown, summary) if statistics else renderer(output_format)(shown, terminal))
     if timings:
-        click.echo(timings_of(item.seconds for item in checked), err=True, nl=False)
+        _write(timings_of(item.seconds for item in checked), sys.stderr)
     return _exit_code(shown, config.failing)
 
 
 def _usage(message: object) -> click.UsageError:
-    text = str(message)
+    from tclint.output._style import printable
+
+    text = printable(str(message))  # it may quote the configuration of a project that nobody trusts
     return click.UsageError(text if text.endswith("?") else f"{text}.")
 
 
@@ -254,7 +271,10 @@ def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
 @click.option("--dot", is_flag=True, help="As a graph for Graphviz.")
 @click.option("--entry", metavar="NAME", help="This function only.")
 def dump(stage: str, file: str, dot: bool, entry: str | None) -> int:
-    """Show what a stage of the analysis made of FILE (- for standard input)."""
+    """Show what a stage of the analysis made of FILE.
+
+    FILE may be - for standard input.
+    """
     from tclint import dump as stages
     from tclint.inputs import read_sources
     from tclint.source import SourceError
@@ -274,9 +294,16 @@ def dump(stage: str, file: str, dot: bool, entry: str | None) -> int:
 
 @cli.command()
 @click.argument("selectors", nargs=-1, metavar="[RULES]...", shell_complete=_complete_rules)
-def rules(selectors: tuple[str, ...]) -> int:
+@click.option(
+    "--output-format",
+    type=_Choice(("text", "markdown")),
+    default="text",
+    show_default=True,
+    help="Lines, or a table for each family.",
+)
+def rules(selectors: tuple[str, ...], output_format: str) -> int:
     """List all rules, or those of a family or a prefix."""
-    from tclint.explain import rule_list
+    from tclint.explain import rule_list, rules_table
     from tclint.rules import UnknownRule, all_rules
     from tclint.select import meant
 
@@ -284,7 +311,8 @@ def rules(selectors: tuple[str, ...]) -> int:
         wanted = frozenset().union(*(meant(selector)[0] for selector in selectors or ("ALL",)))
     except UnknownRule as error:
         raise _usage(error) from None
-    _write(rule_list([rule for id, rule in all_rules().items() if id in wanted]))
+    found = [rule for id, rule in all_rules().items() if id in wanted]
+    _write(rules_table(found) if output_format == "markdown" else rule_list(found))
     return CLEAN
 
 
@@ -324,7 +352,10 @@ def _complete_opcodes(ctx: click.Context, param: click.Parameter, incomplete: st
 @cli.command()
 @click.argument("opcode", shell_complete=_complete_opcodes)
 def isa(opcode: str) -> int:
-    """Describe an instruction: a whole OPCODE, its first words, or the name of a form."""
+    """Describe an instruction.
+
+    OPCODE is a whole one, its first words, or the name of a form.
+    """
     from tclint import explain as texts
     from tclint.isa.table import table
 
@@ -346,11 +377,16 @@ def schema() -> int:
 
 def main(args: Sequence[str] | None = None) -> None:
     """The entry point of the command: runs it and exits. No exception becomes a traceback without TCLINT_DEBUG."""
+    if sys.stdout is None:  # closed; now writing to it is an error like any other
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         code = cli.main(args=args, prog_name="tclint", standalone_mode=False)
+    except SystemExit as end:  # from click: a closed pipe, and what completion has for a shell
+        code = FAILURE if end.code else CLEAN
     except click.ClickException as error:
-        error.show()
-        code = FAILURE
+        code = _failed(error)
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except Exception as error:
@@ -358,9 +394,19 @@ def main(args: Sequence[str] | None = None) -> None:
 
         if debug():
             raise
-        click.echo(f"Error: {internal_error(error)}", err=True)
-        code = FAILURE
+        # --help and --version are written by click.
+        if writing := isinstance(error, OSError) and error.filename is None:
+            _abandon(sys.stdout)
+        code = _failed(click.ClickException(_unwritable(error) if writing else internal_error(error)))
     sys.exit(code)
+
+
+def _failed(error: click.ClickException) -> int:
+    try:
+        error.show()
+    except OSError:
+        _abandon(sys.stderr)
+    return FAILURE
 
 
 def _exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
@@ -401,20 +447,32 @@ def _width() -> int:
     return get_terminal_size((_TEXT_WIDTH, 24)).columns
 
 
-def _write(text: str) -> None:
+def _write(text: str, stream: TextIO | None = None) -> None:
     """Write to standard output. A reader that went away is no reason to say anything, but the work is not done."""
-    stream = sys.stdout
-    encoding = stream.encoding or "utf-8"
+    stream = stream or sys.stdout
+    data = memoryview(text.encode(stream.encoding or "utf-8", "replace"))
     try:
-        stream.write(text.encode(encoding, "replace").decode(encoding))
+        while (
+            data
+        ):  # a pipe or a full disk takes a part of it where Python does not buffer (PYTHONUNBUFFERED)
+            data = data[stream.buffer.write(data) :]
         stream.flush()
     except BrokenPipeError:
-        # The interpreter flushes once more on its way out; let that succeed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _abandon(stream)
         raise click.exceptions.Exit(FAILURE) from None
     except OSError as error:
+        _abandon(stream)
+        raise click.ClickException(_unwritable(error)) from None
+
+
+def _abandon(stream: TextIO) -> None:
+    """The interpreter flushes once more on its way out; let that succeed."""
+    with suppress(OSError):  # it may be no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        raise click.ClickException(f"the output cannot be written: {error.strerror or error}") from None
+
+
+def _unwritable(error: Exception) -> str:
+    return f"the output cannot be written: {getattr(error, 'strerror', None) or error}"
 
 
 def _at(path: str, error: SourceError) -> str:

@@ -88,6 +88,7 @@ CONFIDENCE = _choice(_CONFIDENCES)
 FLAG = Kind("true or false", {"type": "boolean"}, _boolean, bool, "flag")
 RULES = Kind("a list of rules", _STRINGS, _strings, list, "list", "RULES")
 GLOBS = Kind("a list of patterns", _STRINGS, _strings, list, "list", "GLOB")
+PATHS = Kind("a list of patterns", _STRINGS, _strings, list, "list", "GLOB")
 IGNORES = Kind(
     "a table from patterns to lists of rules",
     {"type": "object", "additionalProperties": _STRINGS},
@@ -162,6 +163,15 @@ class Config:
         default=(), metadata=_about(GLOBS, "Check only the functions whose names match.")
     )
     """Empty: all of them."""
+
+    exclude: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(PATHS, "Leave out the files and folders that match, unless they are named."),
+    )
+
+    force_exclude: bool = field(
+        default=False, metadata=_about(FLAG, "Leave out what exclude says even where it is named.")
+    )
 
     toolkit: tuple[int, int] | None = field(
         default=None, metadata=_about(TOOLKIT, "The CUDA toolkit whose ptxas will compile the code.")

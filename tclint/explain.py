@@ -7,15 +7,21 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from tclint.isa.table import Form, OperandSpec, Table, split_opcode
-from tclint.rules import Rule, nearest
+from tclint.rules import Rule, first_sentence, nearest
 
-__all__ = ["UnknownOpcode", "isa", "rule_list", "rules_json", "rules_markdown"]
+__all__ = ["UnknownOpcode", "isa", "rule_list", "rules_json", "rules_markdown", "rules_table"]
 
 _WIDTH = 110
 _WHOLE = 4
 """More forms than this are listed, not described."""
 _SPELLINGS = 16
 """Of more spellings than this, the first and the last are shown."""
+_LIST = """\
+# Rules
+
+{rules} rules in {families} families, made from their pages by `tclint rules --output-format markdown`. A check can
+lower severity and confidence of a single finding. `--select` and `--ignore` take ids, names and families.
+"""
 
 
 class UnknownOpcode(LookupError):
@@ -37,6 +43,26 @@ def rule_list(rules: Sequence[Rule]) -> str:
         + "\n"
         for row, rule in zip(rows, rules, strict=True)
     )
+
+
+def rules_table(rules: Sequence[Rule]) -> str:
+    """A Markdown table for each family. docs/rules.md is that of all rules, so links start from there."""
+    families: dict[str, list[str]] = {}
+    for rule in rules:
+        sentence = first_sentence(rule.body.partition("\n")[2]).replace("|", "\\|")
+        cells = (
+            f"[{rule.id}](../rules/{rule.id}.md)",
+            rule.name,
+            rule.severity.label,
+            rule.confidence.label,
+            sentence,
+        )
+        families.setdefault(rule.family, []).append(f"| {' | '.join(cells)} |\n")
+    tables = (
+        f"## {family}\n\n| rule | name | severity | confidence | what it finds |\n|---|---|---|---|---|\n{''.join(rows)}"
+        for family, rows in families.items()
+    )
+    return "\n".join((_LIST.format(rules=len(rules), families=len(families)), *tables))
 
 
 def rules_markdown(rules: Iterable[Rule]) -> str:

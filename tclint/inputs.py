@@ -7,7 +7,6 @@ without PTX is an error, so that it never looks clean.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -15,9 +14,11 @@ from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
 
+from tclint.config import Config
+from tclint.select import excluded
 from tclint.source import CONTAINERS, GZIP, ZSTD, Source, SourceError, read_bytes
 
-__all__ = ["STDIN", "inputs", "origin", "read_sources"]
+__all__ = ["STDIN", "LeftOut", "inputs", "origin", "read_sources"]
 
 STDIN = "-"
 SUFFIXES = (".ptx", ".ptx.gz", ".ptx.zst")
@@ -26,16 +27,56 @@ SUFFIXES = (".ptx", ".ptx.gz", ".ptx.zst")
 _ARCHITECTURE = re.compile(r"\bsm_\d+[af]?\b")
 
 
-def inputs(paths: Iterable[str], stdin_name: str) -> Iterator[tuple[str, Source | SourceError]]:
+class LeftOut:
+    """What the configuration excludes, and which paths it has been."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        self._config = config or Config()
+        self.paths: set[str] = set()
+        self.times = 0
+
+    def found(self, path: str) -> bool:
+        """Whether a file or folder is to be left out that was found in one that is not."""
+        if out := bool(self._config.exclude) and excluded(self._config, path):
+            self.paths.add(os.path.abspath(path))
+            self.times += 1
+        return out
+
+    def matched(self, path: str) -> bool:
+        """The same for one that a pattern found: any of its folders may be excluded."""
+        return bool(self._config.exclude) and any(map(self.found, _lineage(path)))
+
+    def named(self, path: str) -> bool:
+        """The same for an argument: what the user, or pre-commit, asks for is checked unless ``force-exclude``."""
+        return self._config.force_exclude and self.matched(path)
+
+
+def _lineage(path: str) -> Iterator[str]:
+    """A path and its folders, but for those that the working folder is in: their names are nobody's choice here."""
+    here = os.path.join(os.getcwd(), "")
+    path = os.path.abspath(path)
+    while not here.startswith(os.path.join(path, "")):
+        yield path
+        path, below = os.path.dirname(path), path
+        if path == below:  # another drive
+            return
+
+
+def inputs(
+    paths: Iterable[str], stdin_name: str, left_out: LeftOut | None = None
+) -> Iterator[tuple[str, Source | SourceError]]:
     """What the arguments name, each file once and under its name: a source, or why there is none.
 
     A path is a file, a folder (every file with one of ``SUFFIXES`` below it, in order), a pattern of ``glob``, or ``-``
     for standard input, which is shown as *stdin_name*.
     """
+    left_out = left_out or LeftOut()
     seen: set[str] = set()
     for argument in paths:
-        for path in _expand(argument):
-            key = path if path == STDIN else os.path.normpath(path)
+        if left_out.named(stdin_name if argument == STDIN else argument):
+            continue
+        for path in _expand(argument, left_out):
+            key = path if path == STDIN else os.path.abspath(path)
             if key in seen:
                 continue
             seen.add(key)
@@ -50,7 +91,12 @@ def inputs(paths: Iterable[str], stdin_name: str) -> Iterator[tuple[str, Source 
 def read_sources(path: str, name: str) -> Iterator[Source]:
     """The modules in the file at *path* (``-``: standard input), shown as *name*. Raises SourceError."""
     if path == STDIN:
-        data = sys.stdin.buffer.read()
+        if sys.stdin is None:
+            raise SourceError("cannot be read: it is closed")
+        try:
+            data = sys.stdin.buffer.read()
+        except OSError as error:
+            raise SourceError(f"cannot be read: {error.strerror}") from None
     elif os.path.isdir(path):
         raise SourceError(_nothing_in(path))
     elif has_magic(path) and not os.path.lexists(path):
@@ -72,6 +118,8 @@ def origin(path: str) -> str | None:
 
     ``matmul_kernel, Triton 3.9.0, 8 warps, 3 stages``; None where there is no such file.
     """
+    import json
+
     beside = Path(path).with_suffix(".json")
     try:
         found = json.loads(beside.read_bytes())
@@ -90,28 +138,42 @@ def origin(path: str) -> str | None:
 # ---------------------------------------------------------------- files and folders
 
 
-def _expand(argument: str) -> Iterable[str]:
+def _expand(argument: str, left_out: LeftOut) -> Iterable[str]:
     """The files an argument stands for, sorted, or the argument itself where reading it will say what is wrong."""
     if argument == STDIN or not (has_magic(argument) or os.path.isdir(argument)):
         return [argument]
-    matches = [argument] if os.path.lexists(argument) else sorted(glob(argument, recursive=True))
+    times = left_out.times
+    if os.path.lexists(argument):
+        matches = [argument]
+    else:
+        matches = [match for match in sorted(glob(argument, recursive=True)) if not left_out.matched(match)]
     files: list[str] = []
     for match in matches:
-        found = list(_walk(match)) if os.path.isdir(match) else [match]
-        # A folder that a pattern matches along with files need not hold PTX; one that was named must.
-        files += found or ([] if len(matches) > 1 else [match])
-    return files or [argument]
+        files += _walk(match, left_out) if os.path.isdir(match) else [match]
+    if files or left_out.times > times:
+        return files
+    # A folder that a pattern matches along with files need not hold PTX; one that was named must.
+    return matches if len(matches) == 1 else [argument]
 
 
-def _walk(folder: str) -> Iterator[str]:
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != ".git")
+def _walk(folder: str, left_out: LeftOut) -> Iterator[str]:
+    """The files below a folder; also folders that cannot be read, so that reading them says why."""
+    unreadable: list[str] = []
+    for parent, folders, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
+        below = (name for name in sorted(folders) if name != ".git")
+        folders[:] = [name for name in below if not left_out.found(os.path.join(parent, name))]
         paths = (os.path.join(parent, name) for name in sorted(names) if name.lower().endswith(SUFFIXES))
-        yield from filter(os.path.isfile, paths)  # not a FIFO, which would block
+        # Not a FIFO, which would block.
+        yield from (path for path in paths if os.path.isfile(path) and not left_out.found(path))
+    yield from unreadable
 
 
 def _nothing_in(folder: str) -> str:
     """Why a folder has nothing to check, with what might have been meant."""
+    try:
+        os.listdir(folder)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
     for parent, _, names in os.walk(folder):
         for name in sorted(names):
             if name.endswith((".cubin", ".fatbin", ".so")):
@@ -164,14 +226,17 @@ def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[So
         container = os.path.abspath(path or os.path.join(folder, "stdin"))
         if path is None:
             Path(container).write_bytes(data)
-        _run(tool, "-all", "-xptx", "all", container, folder=inside)
+        failure: SourceError | None = None
+        try:
+            _run(tool, "-all", "-xptx", "all", container, folder=inside)
+        except SourceError as error:  # a part of the container may be damaged
+            failure = error
         found = sorted(os.listdir(inside), key=_natural)
-        if not found:
+        if not found and failure is None:
             listed = _run(tool, "-all", "-lelf", container, folder=inside)
             chips = sorted(set(_ARCHITECTURE.findall(listed)))
             what = f"only SASS for {', '.join(chips)}" if chips else "no device code that cuobjdump knows"
             raise SourceError(f"no PTX in it: {kind} with {what}")
-        failure: SourceError | None = None
         for member in found:
             try:
                 source = Source.from_bytes(Path(inside, member).read_bytes(), name)
@@ -190,7 +255,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _run(tool: str, *arguments: str, folder: str) -> str:
-    """The output of cuobjdump. Raises SourceError when it cannot be run; its exit code says only that nothing was found."""
+    """The output of cuobjdump. Raises SourceError when it fails; that it found nothing is an exit code too, but no failure."""
     import subprocess
 
     try:
@@ -201,6 +266,9 @@ def _run(tool: str, *arguments: str, folder: str) -> str:
         raise SourceError(f"{tool} cannot be run: {error.strerror or error}") from None
     if done.returncode < 0:
         raise SourceError(f"{tool} died of signal {-done.returncode}")
+    if done.returncode and ("cuobjdump info" not in done.stderr or "cuobjdump fatal" in done.stderr):
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise SourceError(f"{tool} failed: {said}")
     return done.stdout
 
 

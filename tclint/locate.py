@@ -7,7 +7,6 @@ that a PTX file names are never opened.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -119,6 +118,8 @@ def _tracked(root: str, files: Iterable[str]) -> frozenset[str]:
     found: set[str] = set()
     inside = [os.path.relpath(path, root) for path in files if _below(path, root) and "\0" not in path]
     if inside and os.path.lexists(os.path.join(root, ".git")):
+        import subprocess
+
         for first in range(0, len(inside), _GIT_ARGUMENTS):
             command = [*_GIT, *inside[first : first + _GIT_ARGUMENTS]]
             try:

@@ -17,6 +17,7 @@ _PATIENCE = 1.0
 _PERIOD = 0.1
 _CLEAR = "\r\x1b[2K"
 _WIDTH = 78
+"""At most; a line that is wider than the terminal could not be cleared."""
 
 
 def shown_on(stream: TextIO, items: Iterable[Checked]) -> Iterator[Checked]:
@@ -30,7 +31,8 @@ def shown_on(stream: TextIO, items: Iterable[Checked]) -> Iterator[Checked]:
         for number, item in enumerate(items, 1):
             if monotonic() >= due:
                 text = printable(f"tclint: {number} checked, the last one {item.report.path}")
-                stream.write(_CLEAR + (text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"))
+                width = min(_WIDTH, _columns(stream) - 1)
+                stream.write(_CLEAR + (text if len(text) <= width else text[: width - 1] + "…"))
                 stream.flush()
                 visible, due = True, monotonic() + _PERIOD
             yield item
@@ -38,3 +40,10 @@ def shown_on(stream: TextIO, items: Iterable[Checked]) -> Iterator[Checked]:
         if visible:
             stream.write(_CLEAR)
             stream.flush()
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _WIDTH
+    except OSError:
+        return _WIDTH

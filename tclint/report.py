@@ -37,6 +37,8 @@ class Summary:
     """By ``per-file-ignores`` or ``per-entry-ignores``. A rule that is off finds nothing and is not counted."""
     suppressed: dict[str, int] = field(default_factory=dict)
     """By a comment in the source."""
+    excluded: int = 0
+    """Files and folders that ``exclude`` left out."""
     min_confidence: Confidence = Confidence.MEDIUM
     """The lowest one that is shown."""
 
@@ -127,6 +129,8 @@ def tally(summary: Summary) -> str:
     else:
         parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
     parts += _hidden(summary)
+    if summary.excluded:
+        parts.append(f"{count(summary.excluded, 'path')} excluded by the configuration")
     if summary.failed:
         parts.append(f"{count(summary.failed, 'input')} could not be analysed")
     if summary.partial:

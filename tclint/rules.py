@@ -161,7 +161,7 @@ def parse_page(rule_id: str, text: str) -> Rule:
     return Rule(
         id=rule_id,
         **meta,
-        summary=_first_sentence(sections["What it finds"]),
+        summary=re.sub("[`*]", "", first_sentence("\n".join(sections["What it finds"]))),
         body="\n".join(lines[close + 1 :]).strip() + "\n",
         examples=tuple(blocks["Example"]),
         corrections=tuple(blocks["Correct"]),
@@ -237,8 +237,7 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
     return meta
 
 
-def _first_sentence(lines: list[str]) -> str:
-    """The first sentence of the first paragraph, without Markdown marks."""
-    paragraph = "\n".join(lines).strip().split("\n\n", 1)[0]
-    plain = " ".join(paragraph.split()).replace("`", "").replace("*", "")
-    return _SENTENCE_END.split(plain, maxsplit=1)[0]
+def first_sentence(text: str) -> str:
+    """The first sentence of the first paragraph of a Markdown text, in one line."""
+    paragraph = text.strip().split("\n\n", 1)[0]
+    return _SENTENCE_END.split(" ".join(paragraph.split()), maxsplit=1)[0]

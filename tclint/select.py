@@ -16,7 +16,7 @@ from tclint.config import Config, Selection
 from tclint.finding import FileReport, Finding
 from tclint.rules import Rule, UnknownRule, all_rules, nearest
 
-__all__ = ["SUPPRESSED", "enabled", "enabled_rules", "hidden", "meant", "wants_entry"]
+__all__ = ["SUPPRESSED", "enabled", "enabled_rules", "excluded", "hidden", "meant", "wants_entry"]
 
 ALL = "ALL"
 _EXACT = 99
@@ -81,6 +81,11 @@ def wants_entry(config: Config, name: str) -> bool:
     return not config.entry or any(fnmatchcase(name, glob) for glob in config.entry)
 
 
+def excluded(config: Config, path: str) -> bool:
+    """Whether a file or folder is left out, going by its own name and place; its folders are up to the caller."""
+    return any(_path_matches(_whole(path), glob) for glob in config.exclude)
+
+
 def hidden(config: Config, report: FileReport, finding: Finding) -> str:
     """Why a finding is not shown; empty: it is."""
     if finding.suppressed is not None:
@@ -94,8 +99,7 @@ def hidden(config: Config, report: FileReport, finding: Finding) -> str:
 
 @lru_cache(maxsize=4096)
 def _off_in_file(config: Config, path: str) -> frozenset[str]:
-    whole = os.path.abspath(path).replace(os.sep, "/")
-    return _off(config.per_file_ignores, lambda glob: _path_matches(whole, glob))
+    return _off(config.per_file_ignores, lambda glob: _path_matches(_whole(path), glob))
 
 
 @lru_cache(maxsize=4096)
@@ -107,8 +111,12 @@ def _off(ignores: Iterable[tuple[str, tuple[str, ...]]], matches: Callable[[str]
     return frozenset().union(*(meant(word)[0] for glob, words in ignores if matches(glob) for word in words))
 
 
+def _whole(path: str) -> str:
+    return os.path.abspath(path).replace(os.sep, "/")
+
+
 def _path_matches(path: str, glob: str) -> bool:
-    """A pattern without a slash is about the name of the file; ``*`` matches a slash too, as in ruff."""
+    """A pattern without a slash is about the name; ``*`` matches a slash too, as in ruff."""
     if "/" not in glob:
         return fnmatchcase(path.rpartition("/")[2], glob)
     return any(fnmatchcase(path, form) for form in (glob, glob.replace("**/", "")))

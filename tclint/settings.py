@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tclint.config import IGNORES, Config, Selection, Setting, settings
+from tclint.config import IGNORES, PATHS, Config, Selection, Setting, settings
 from tclint.finding import Confidence, Severity
 from tclint.rules import UnknownRule, nearest
 from tclint.select import enabled, meant
@@ -65,7 +65,7 @@ def discover(folder: Path) -> Layer | None:
 def load(path: Path) -> Layer | None:
     """What a file says; None for a ``pyproject.toml`` without a table for tclint. Raises SettingsError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # editors of Windows write a byte order mark
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise SettingsError(f"{path}: cannot be read: {reason}") from None
@@ -135,7 +135,11 @@ def resolve(layers: Iterable[Layer]) -> Settings:
 
 
 def _known(layer: Layer, declared: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
-    for key in layer.values:
+    for key, value in layer.values.items():
+        if key == "tool" and isinstance(value, dict) and TABLE in value:
+            raise SettingsError(
+                f"{layer.origin}: [tool.{TABLE}] is for {PROJECT}; here settings need no table"
+            )
         if key not in declared:
             raise SettingsError(f"{layer.origin}: there is no setting {key}{nearest(key, declared)}")
         yield key, declared[key]
@@ -158,6 +162,8 @@ def _read(layer: Layer, setting: Setting, raw: Any) -> Any:
         raise SettingsError(f"{layer.where(setting.key)}: {error}") from None
     if setting.name == "per_file_ignores":
         return tuple((_anchored(pattern, layer.folder), rules) for pattern, rules in value)
+    if setting.kind is PATHS:
+        return tuple(_anchored(pattern.rstrip("/") or pattern, layer.folder) for pattern in value)
     return value
 
 

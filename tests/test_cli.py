@@ -3,6 +3,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +18,10 @@ from conftest import ROOT, RULE, finding
 from tclint import cli, rules
 from tclint.config import Config
 from tclint.finding import Confidence, FileReport, Problem, Severity
+from tclint.inputs import inputs
 from tclint.source import Source, SourceError
+
+GOOD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n    ret;\n}\n"
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -127,7 +132,7 @@ def test_folders_are_walked_in_order_and_every_file_once(run: Run) -> None:
         Path(name).write_text("fine")
     if hasattr(os, "mkfifo"):
         os.mkfifo("out/pipe.ptx")
-    code, out, _ = run("check", "out", "./out/b.ptx", "--output-format", "json")
+    code, out, _ = run("check", "out", "./out/b.ptx", os.path.abspath("out"), "--output-format", "json")
     names = [os.path.join("out", name) for name in ("a.PTX", "b.ptx", os.path.join("deep", "c.ptx"))]
     assert (code, paths_of(out)) == (0, [(name, "analysed") for name in names])
 
@@ -199,6 +204,7 @@ def test_standard_input(run: Run) -> None:
         (["check", "a", "--exit-zero", "--fail-on", "error"], "--exit-zero and fail-on contradict"),
         (["check", "a", "--ignore", "ALL"], "leave no rule to check"),
         (["check", "a", "--toolkit", "12"], "--toolkit must be a CUDA version"),
+        (["check", "a", "--exclude"], "requires an argument"),
         (["check", "a", "--jobs", "x"], "--jobs must be a number"),
         (["check", "a", "--config", "b.toml"], "b.toml: cannot be read: No such file"),
         (["check", "a", "--config", "x.toml", "--config", "y.toml"], "two files: x.toml and y.toml"),
@@ -217,6 +223,21 @@ def test_usage_errors_suggest(run: Run, args: list[str], message: str) -> None:
     assert message in err
 
 
+def test_a_file_is_no_command(run: Run) -> None:
+    write(a="fine")
+    code, _, err = run("a.ptx")
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        "Error: there is no command a.ptx; did you mean tclint check a.ptx?",
+    )
+
+
+def test_a_configuration_cannot_steer_the_terminal(run: Run) -> None:
+    Path("tclint-ptx.toml").write_text('"\\u009b31m" = 1\n')
+    code, _, err = run("check", "a.ptx")
+    assert (code, "there is no setting \ufffd31m" in err) == (2, True)
+
+
 def test_settings_come_from_a_file_and_options_override(run: Run) -> None:
     write(a="warning doubt")
     assert run("check", "a.ptx")[0] == 1
@@ -233,6 +254,47 @@ def test_settings_come_from_a_file_and_options_override(run: Run) -> None:
     Path("pyproject.toml").write_text("[tool.tclint-ptx]\nfail-no = 1\n")
     code, _, err = run("check", "a.ptx", "--config", "pyproject.toml")
     assert (code, "there is no setting fail-no; did you mean fail-on?" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "checked", "excluded"),
+    [
+        (["."], ["./new.ptx"], 2),
+        (["**/*.ptx"], ["new.ptx"], 2),
+        (["old"], [], 1),
+        (["old/*.ptx"], [], 1),
+        (["old/a.ptx", "gen/b.ptx"], ["old/a.ptx", "gen/b.ptx"], 0),
+        (["--force-exclude", "old/a.ptx", "gen/b.ptx", "new.ptx"], ["new.ptx"], 2),
+        (["--force-exclude", "gen", "-", "--stdin-filename", "gen/x.ptx"], [], 1),
+        (["--exclude", "new*,old/*", "."], ["./gen/b.ptx"], 2),
+        (["--exclude", "gen/", "."], ["./new.ptx", "./old/a.ptx"], 1),
+        (["--exclude", "**/a.ptx", "old", "new.ptx"], ["new.ptx"], 1),
+    ],
+)
+def test_what_is_excluded_is_left_out_unless_it_is_named(
+    run: Run, arguments: list[str], checked: list[str], excluded: int
+) -> None:
+    for name in ("old/a.ptx", "gen/b.ptx", "new.ptx"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("info")
+    Path("tclint-ptx.toml").write_text('exclude = ["gen", "old/a.*"]\n')
+    code, out, err = run("check", "--output-format", "json", *arguments)
+    document = json.loads(out)
+    assert (code, err) == (0, "")
+    assert [file["path"] for file in document["files"]] == checked
+    assert document["summary"]["excluded"] == excluded
+
+
+def test_folders_above_the_working_folder_exclude_nothing(run: Run) -> None:
+    here = Path.cwd()
+    write(k="fine")
+    arguments = ("check", "--force-exclude", "--exclude", f"{here.name},{here.parent.name}")
+    assert run(*arguments, str(here / "k.ptx")) == (0, "No findings in 1 file.\n", "")
+    beside = here.parent / f"{here.name}-cache"
+    beside.mkdir()
+    (beside / "k.ptx").write_text("error")
+    code, out, _ = run("check", "--force-exclude", "--exclude", "*-cache", str(beside / "k.ptx"))
+    assert (code, out) == (0, "Nothing was analysed; 1 path excluded by the configuration.\n")
 
 
 def test_settings_are_shown_without_a_path(run: Run) -> None:
@@ -341,6 +403,8 @@ def test_an_unexpected_error_outside_a_file_is_no_traceback(
 
 def test_rules_of_a_family_and_all_pages(run: Run) -> None:
     assert [line[:5] for line in run("rules", "suppression")[1].splitlines()] == ["SU001", "SU002"]
+    table = run("rules", "suppression", "--output-format", "markdown")[1]
+    assert re.findall(r"^\| \[(\w+)\]", table, re.MULTILINE) == ["SU001", "SU002"]
     code, out, _ = run("explain", "--all", "--output-format", "json")
     assert (code, [document["id"] for document in json.loads(out)]) == (0, list(rules.all_rules()))
     assert run("isa", "wgmma.wait_group")[1].startswith("wgmma.wait_group: Waits")
@@ -382,6 +446,12 @@ def test_names_that_the_terminal_cannot_show_are_no_crash(run_tclint: Process) -
     assert "??.ptx: no such file" in done.stdout
 
 
+def test_the_overview_of_commands_is_whole_sentences(run_tclint: Process) -> None:
+    commands = run_tclint("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert len(commands) >= 6
+    assert all(line.endswith(".") and not line.endswith("..") for line in commands)
+
+
 def test_a_closed_pipe_is_quiet(tmp_path: Path, run_tclint: Process) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -401,6 +471,52 @@ def test_a_full_disk_is_a_message(run_tclint: Process) -> None:
     assert (done.returncode, done.stderr) == (
         2,
         "Error: the output cannot be written: No space left on device\n",
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        ("--help >/dev/full", 2, "", "Error: the output cannot be written: No space left on device\n"),
+        ("check --help | true; exit $PIPESTATUS", 2, "", ""),
+        ("--version >&-", 2, "", "Error: the output cannot be written: Bad file descriptor\n"),
+        ("check absent.ptx >&-", 2, "", "Error: the output cannot be written: Bad file descriptor\n"),
+        ("check good.ptx 2>&-", 0, "No findings in 1 file.\n", ""),
+        ("check good.ptx --timings 2>/dev/full", 2, "No findings in 1 file.\n", ""),
+        ("check --no-such-option 2>/dev/full", 2, "", ""),
+        ("check absent.ptx >/dev/full 2>/dev/full", 2, "", ""),
+        ("explain --all | (read line); exit $PIPESTATUS", 2, "", ""),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_streams_that_are_closed_or_full(
+    tmp_path: Path, words: str, code: int, out: str, err: str, unbuffered: str
+) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs a shell that can close streams")
+    (tmp_path / "good.ptx").write_text(GOOD)
+    script = f'"{sys.executable}" -m tclint {words}'
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(
+        [bash, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+def test_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def error_from(stdin: object) -> str:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        return str(next(iter(inputs(["-"], "<stdin>")))[1])
+
+    def broken() -> bytes:
+        raise OSError(5, "Input/output error")
+
+    assert error_from(None) == "cannot be read: it is closed"
+    assert (
+        error_from(SimpleNamespace(buffer=SimpleNamespace(read=broken)))
+        == "cannot be read: Input/output error"
     )
 
 
@@ -439,7 +555,10 @@ def test_a_clean_small_file_imports_nothing_that_it_does_not_need() -> None:
         "multiprocessing",
         "concurrent.futures",
         "difflib",
+        "json",
         "sarif_om",
+        "socket",
+        "subprocess",
     }
     assert not heavy & set(modules.split())
     assert {"tcgen05", "texture", "matrix"} <= set(unread.split())

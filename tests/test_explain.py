@@ -6,8 +6,9 @@ import json
 import re
 
 import pytest
+from conftest import ROOT
 
-from tclint.explain import UnknownOpcode, isa, rule_list, rules_json, rules_markdown
+from tclint.explain import UnknownOpcode, isa, rule_list, rules_json, rules_markdown, rules_table
 from tclint.isa.table import table
 from tclint.rules import all_rules
 
@@ -23,6 +24,14 @@ def test_rules_as_json_and_markdown() -> None:
     text = rules_markdown(rules)
     assert all(f"# {rule.id} {rule.name}\n\nSeverity" in text for rule in rules)
     assert len(rule_list(rules).splitlines()) == len(rules)
+
+
+def test_the_list_of_all_rules_is_current() -> None:
+    """``tclint rules --output-format markdown`` makes it; README.md has the numbers too."""
+    rules = list(all_rules().values())
+    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == rules_table(rules)
+    numbers = rf"{len(rules)} rules in\s+{len({rule.family for rule in rules})} families"
+    assert re.search(numbers, (ROOT / "README.md").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def errors(*paths: str | Path) -> list[str]:
 def cuobjdump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Makes a cuobjdump that extracts the modules given, and else lists the cubins given."""
 
-    def make(members: dict[str, bytes], listing: str = "", status: int = 0) -> None:
+    def make(members: dict[str, bytes], listing: str = "", status: int = 0, said: str = "") -> None:
         script = tmp_path / "fake-cuobjdump"
         script.write_text(
             f"#!{sys.executable}\n"
@@ -50,6 +50,7 @@ def cuobjdump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
             "    [open(name, 'wb').write(data) for name, data in members.items()]\n"
             "else:\n"
             f"    print({listing!r})\n"
+            f"print({said!r}, file=sys.stderr)\n"
             f"sys.exit({status})\n"
         )
         script.chmod(0o755)
@@ -78,6 +79,28 @@ def test_a_folder_without_ptx_says_what_else_it_has(tmp_path: Path) -> None:
     assert errors(tmp_path) == ["error: there is no .ptx file in this folder"]
     (tmp_path / "k.cubin").write_bytes(b"\x7fELF")
     assert "containers such as k.cubin are opened when they are named" in errors(tmp_path)[0]
+
+
+def test_a_folder_that_cannot_be_read_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "k.ptx").write_bytes(PTX % b"k")
+
+    def guarded(function: Callable[[str], object]) -> Callable[[str], object]:
+        def call(folder: str) -> object:
+            if str(folder).endswith("closed"):  # permissions stop no test that root runs
+                raise PermissionError(13, "Permission denied", str(folder))
+            return function(folder)
+
+        return call
+
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, guarded(getattr(os, name)))
+    whole, closed = read(tmp_path)
+    assert whole[0] == str(tmp_path / "k.ptx")
+    assert closed == (str(tmp_path / "closed"), None, "error: cannot be read: Permission denied")
+    assert errors(tmp_path / "closed") == [closed[2]]
 
 
 def test_damaged_compressed_files_say_so(tmp_path: Path) -> None:
@@ -127,11 +150,22 @@ def test_a_compressed_container_is_unpacked_for_cuobjdump(
 def test_a_container_without_ptx_is_an_error(
     tmp_path: Path, cuobjdump: Callable[..., None], listing: str, words: str
 ) -> None:
-    cuobjdump({}, listing, status=255)
+    cuobjdump({}, listing, status=255, said="cuobjdump info    : File 'k' does not contain device code")
     (tmp_path / "k").write_bytes(b"\x7fELF\x02")
     (text,) = errors(tmp_path / "k")
     assert "no PTX in it" in text
     assert words in text
+
+
+def test_a_damaged_container_is_not_clean(tmp_path: Path, cuobjdump: Callable[..., None]) -> None:
+    (tmp_path / "k").write_bytes(FATBIN)
+    for members in ({}, {"a.ptx": PTX % b"k"}):
+        cuobjdump(members, status=1, said="cuobjdump fatal   : Invalid fatbin header in 'k'")
+        *modules, problem = read(tmp_path / "k")
+        assert [member for _, member, _ in modules] == list(members)
+        assert problem[2].endswith("cuobjdump failed: cuobjdump fatal : Invalid fatbin header in 'k'")
+    cuobjdump({}, status=127)
+    assert errors(tmp_path / "k")[0].endswith("cuobjdump failed: exit code 127")
 
 
 def test_tile_ir_is_not_ptx(tmp_path: Path) -> None:

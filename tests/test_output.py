@@ -245,6 +245,23 @@ def test_text_trims_a_huge_line_around_the_span(at: int, length: int) -> None:
     assert marked == words or length == 300
 
 
+@pytest.mark.parametrize(
+    "line",
+    [f"{'x ' * 300}first{' y' * 300} then{' z' * 300} last", "\tfirst\tthen\t\tlast;", "first\tthen last"],
+)
+def test_text_marks_the_right_words_of_one_line(line: str) -> None:
+    source = Source.from_bytes(line.encode(), "a.ptx")
+    steps = tuple(step(source, word, word.upper()) for word in ("first", "then"))
+    lines = render("text", [report(source, finding(source, "last", steps=steps))], width=80).splitlines()
+    excerpt, found = "", []
+    for row in lines[3:-4]:
+        if row.startswith("1 |"):
+            excerpt = row
+        elif (marks := re.search(r"-+|\^+", row)) is not None:
+            found.append(excerpt[slice(*marks.span())])
+    assert found == ["first", "then", "last"]
+
+
 def test_text_wraps_long_labels_within_the_width() -> None:
     steps = (step(KERNEL, "mov.b32 %r0, 0;", "a long explanation " * 12),)
     text = render("text", [report(KERNEL, finding(KERNEL, "%f0;", steps=steps, help="word " * 40))], width=70)
@@ -351,6 +368,7 @@ def test_json_is_schema_1() -> None:
         "below_severity": {"total": 0, "rules": {}},
         "ignored": {"total": 0, "rules": {}},
         "suppressed": {"total": 0, "rules": {}},
+        "excluded": 0,
     }
 
 
@@ -456,6 +474,7 @@ def test_gitlab_has_one_fingerprint_for_each_finding() -> None:
     }
     assert entries[0]["location"] == {"path": "gemm.ptx", "lines": {"begin": 6}}
     assert entries[0]["description"] == "%f0 is read too early; help: wait before it"
+    assert entries[2]["description"] == "%f0 is read too early; in member m; help: wait before it"
     assert entries[4]["location"] == {"path": "other.ptx", "lines": {"begin": 1}}
     moved = Source.from_bytes(b"\n\n" + KERNEL.data, "gemm.ptx")
     (entry,) = json.loads(render("gitlab", [report(moved, finding(moved, "%f0;"))]))

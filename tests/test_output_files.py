@@ -42,7 +42,7 @@ def test_requests_are_read() -> None:
         (["a.sarif"], "'a.sarif' is not FORMAT=FILE"),
         (["sarif="], "is not FORMAT=FILE"),
         (["=a"], "'' is no format; there are concise, github"),
-        (["sarf=a"], "'sarf' is no format; did you mean 'sarif'?"),
+        (["sarf=a"], "'sarf' is no format; did you mean sarif?"),
         (["json=-"], "there is --output-format json"),
         (["json=/dev/stdout"], "there is --output-format json"),
         (["json=sub"], "sub is a folder"),
@@ -168,7 +168,7 @@ def test_the_command_writes_all_reports_in_one_run(run_tclint: Process, folder: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--output", "sarf=a"], "Error: --output: 'sarf' is no format; did you mean 'sarif'?"),
+        (["--output", "sarf=a"], "Error: --output: 'sarf' is no format; did you mean sarif?\n"),
         (
             ["--output", "json=a", "--output", "sarif=./a"],
             "Error: --output: two reports for one file: a and ./a.",

@@ -159,6 +159,9 @@ class Terminal:
     def flush(self) -> None:
         pass
 
+    def fileno(self) -> int:
+        raise OSError("not a real one")
+
 
 def test_progress_is_shown_on_a_terminal_in_a_long_run_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [Checked(FileReport(path=f"{n}\x1b" + "x" * 100), Counter()) for n in range(3)]
@@ -174,6 +177,11 @@ def test_progress_is_shown_on_a_terminal_in_a_long_run_and_goes(monkeypatch: pyt
     first, *_, last = stream.written
     assert first.startswith("\r\x1b[2Ktclint: 1 checked, the last one 0\ufffdxxx")
     assert (len(first.splitlines()), len(first) < 90, last) == (1 + 1, True, "\r\x1b[2K")
+    monkeypatch.setattr(Terminal, "fileno", lambda stream: 2)
+    monkeypatch.setattr(os, "get_terminal_size", lambda file: os.terminal_size((30, 24)))
+    stream = Terminal(True)
+    assert list(progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+    assert stream.written[0] == "\r\x1b[2Ktclint: 1 checked, the last …"
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal(True)
     assert list(progress.shown_on(stream, items)) == items  # type: ignore[arg-type]

@@ -63,6 +63,9 @@ def repository(folder: Path, project: Path, hook: str) -> Run:
     )
     (folder / "good.ptx").write_text(GOOD)
     (folder / "notes.txt").write_text(BAD)
+    (folder / "generated").mkdir()
+    (folder / "generated" / "bad.ptx").write_text(BAD)
+    (folder / "tclint-ptx.toml").write_text('exclude = ["generated"]\n')
     commit(folder)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

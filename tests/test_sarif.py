@@ -188,7 +188,7 @@ def test_the_run_itself() -> None:
 
 
 def test_fingerprints_survive_a_recompilation() -> None:
-    text = (ROOT / "fixtures" / "wgmma_pipelined.ptx").read_text()
+    text = (ROOT / "fixtures" / "elected_through_integers.ptx").read_text()
     again = re.sub(r"%([a-z]+)(\d+)", lambda m: f"%{m[1]}{int(m[2]) + 90}", text)
     again = re.sub(r"(%[a-z]+)<(\d+)>", r"\1<200>", again)
     again = re.sub(r"\$L__BB(\d+)_(\d+)", r"$L__BB7\1_9\2", again).replace("\n", "\n\n// moved\n")

@@ -48,6 +48,8 @@ min-severity = "warning"
 min-confidence = "low"
 pedantic = true
 entry = ["gemm*"]
+exclude = ["old", "build/", "out/*.ptx"]
+force-exclude = true
 toolkit = "12.8"
 jobs = 3
 [per-file-ignores]
@@ -71,6 +73,8 @@ def test_every_setting_can_be_said_in_a_file() -> None:
         min_confidence=Confidence.LOW,
         pedantic=True,
         entry=("gemm*",),
+        exclude=("old", "build", "/project/out/*.ptx"),
+        force_exclude=True,
         toolkit=(12, 8),
         per_file_ignores=(("/project/gen/*.ptx", ("wgmma",)), ("b.ptx", ("PX",)), ("**/cache/*", ("PX",))),
         per_entry_ignores=(("*_test", ("ALL",)),),
@@ -108,6 +112,10 @@ def test_what_is_said_later_counts(texts: list[str], changes: dict[str, Any]) ->
     ("text", "message"),
     [
         ('min_severity = "error"', "t.toml: there is no setting min_severity; did you mean min-severity?"),
+        (
+            "[tool.tclint-ptx]\njobs = 1",
+            "t.toml: [tool.tclint-ptx] is for pyproject.toml; here settings need no",
+        ),
         ("banana = 1", "t.toml: there is no setting banana"),
         (
             'fail-on = "eror"',
@@ -122,6 +130,7 @@ def test_what_is_said_later_counts(texts: list[str], changes: dict[str, Any]) ->
         ('ignore = [""]', "ignore must be a list of rules"),
         ('select = ["wgma"]', "select: 'wgma' names no rule; did you mean wgmma?"),
         ('entry = "gemm"', "entry must be a list of patterns"),
+        ('exclude = "build"', "exclude must be a list of patterns"),
         ("toolkit = 12.8", "toolkit must be a CUDA version"),
         ('toolkit = "twelve"', "toolkit must be a CUDA version"),
         ("jobs = -1", "jobs must be a number"),
@@ -165,6 +174,13 @@ def test_the_nearest_file_counts(tmp_path: Path) -> None:
     found = discover(deep)
     assert found is not None
     assert found.values == {"fail-on": "error"}
+
+
+def test_a_byte_order_mark_and_windows_newlines_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "tclint-ptx.toml").write_bytes(b"\xef\xbb\xbfpedantic = true\r\njobs = 2\r\n")
+    layer = load(tmp_path / "tclint-ptx.toml")
+    assert layer is not None
+    assert layer.values == {"pedantic": True, "jobs": 2}
 
 
 def test_a_broken_project_file_that_is_not_about_tclint_is_left_alone(tmp_path: Path) -> None:

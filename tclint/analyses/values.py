@@ -1078,7 +1078,7 @@ class Values:
             return every if node[1] else 0
         if kind == "elect":
             # Some lane of the mask in each warp; in practice the lowest.
-            members = (self.known(node[1]) or 1) & 0xFFFFFFFF
+            members = (self.known(node[1]) or 0) & 0xFFFFFFFF or 1
             return T.lane_zero(n) << (members & -members).bit_length() - 1
         if kind == "not":
             inner = self.mask(node[1])

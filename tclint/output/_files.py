@@ -148,4 +148,4 @@ def _suggestion(name: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), formats(), n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(formats())}"
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(formats())}"

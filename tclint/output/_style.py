@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
-from urllib.parse import quote
 
 BOLD = "1"
 RED = "1;31"
@@ -33,6 +31,9 @@ class Style:
 
 def file_url(path: str) -> str:
     """The URL of a file of this host; it holds no character that could end the escape sequence."""
+    import socket
+    from urllib.parse import quote
+
     return f"file://{quote(socket.gethostname())}{quote(os.fsencode(os.path.abspath(path)))}"
 
 

@@ -29,10 +29,11 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
 
 def _entries(report: FileReport, context: Context) -> Iterator[dict[str, Any]]:
     path = context.locate.relative(report.path)
+    member = [f"in member {report.member}"] if report.member else []
     for problem in report.problems:
         yield _entry(
             "tclint-problem",
-            problem.message,
+            "; ".join([problem.message, *member]),
             "blocker",
             _fingerprint("problem", path, report.member or "", problem.message),
             path,
@@ -43,7 +44,7 @@ def _entries(report: FileReport, context: Context) -> Iterator[dict[str, Any]]:
         advice = [f"help: {finding.help}"] if finding.help else []
         yield _entry(
             finding.rule.id,
-            "; ".join([finding.message, *advice, *variant_notes(report, finding)]),
+            "; ".join([finding.message, *member, *advice, *variant_notes(report, finding)]),
             _SEVERITIES[finding.severity],
             _fingerprint(path, report.member or "", finding.fingerprint),
             context.locate.relative(target.path),

@@ -122,6 +122,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "below_severity": _total(summary.below_severity),
         "ignored": _total(summary.ignored),
         "suppressed": _total(summary.suppressed),
+        "excluded": summary.excluded,
     }
 
 

@@ -117,7 +117,7 @@ class _Frames:
         """The marked lines in the order of the marks, a line of dots wherever the next is not the following line."""
         style = self._style
         bar = style(BLUE, f"{gutter} |")
-        shown = 0
+        shown, printed = 0, ""
         for mark in marks:
             start, end = source.position(mark.span.start), source.position(mark.span.end)
             lines: Sequence[int] = range(start.line, end.line + 1)
@@ -130,9 +130,9 @@ class _Frames:
                 first = start.column - 1 if line == start.line else len(text) - len(text.lstrip())
                 last = end.column - 1 if line == end.line else len(text.rstrip())
                 excerpt, offset, length = self._trim(text, first, last, len(gutter) + 3)
-                if line != shown:
+                if line != shown or excerpt != printed:  # another part of a long line
                     yield f"{style(BLUE, f'{line:>{len(gutter)}} |')} {excerpt}".rstrip()
-                shown = line
+                shown, printed = line, excerpt
                 paint = color if mark.primary else BLUE
                 carets = " " * offset + style(paint, ("^" if mark.primary else "-") * length)
                 label = printable(mark.label) if line == end.line else ""
@@ -153,7 +153,9 @@ class _Frames:
         """The part of a line around ``[first, last)`` that fits, and where in it these characters are."""
         reach = self._width - used
         # Only what may be shown is worked on: a line may be a megabyte long.
-        before = printable(text[max(0, first - reach - 1) : first]).expandtabs(_TAB)
+        before = printable(text[max(0, first - reach - 1) : first])
+        inner = before.lstrip()
+        before = before.removesuffix(inner).expandtabs(_TAB) + inner.replace("\t", " ")
         marked = printable(text[first : min(last, first + reach + 1)]).replace("\t", " ")
         after = printable(text[last : last + reach + 1]).replace("\t", " ")
         keep = max(reach // 4, reach - len(marked) - min(len(after), reach // 4))
