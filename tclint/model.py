@@ -87,7 +87,15 @@ class KernelModel:
 
     def sites(self, kind: str, group: str | None = None) -> list[int]:
         """The instructions with event *kind* (and *group*)."""
-        return [e.site for e in self.events if e.kind == kind and (group is None or e.group == group)]
+        return list(self._sites.get((kind, group), ()))
+
+    @cached_property
+    def _sites(self) -> dict[tuple[str, str | None], list[int]]:
+        found: dict[tuple[str, str | None], list[int]] = {}
+        for event in self.events:
+            for group in (event.group, None):
+                found.setdefault((event.kind, group), []).append(event.site)
+        return found
 
     def instruction(self, site: int) -> Instruction:
         return self.function.instructions[site]

@@ -82,7 +82,8 @@ class Meetings:
     """The accesses that count."""
     meet: Callable[[Access, Access, Route], bool]
     """Whether an operation and a use, as they are on the route, provably touch the same bytes."""
-    _leads: dict[int, tuple[Resolve, tuple[Edge, ...]] | None] = field(default_factory=dict)
+    _leads: dict[tuple[int, int, bool], tuple[Resolve, tuple[Edge, ...]] | None] = field(default_factory=dict)
+    """For each block, and guard in it."""
 
     def __iter__(self) -> Iterator[Meeting]:
         """For each operation the uses that are nearest on a path."""
@@ -193,14 +194,18 @@ class Meetings:
 
     def _lead(self, start: int) -> tuple[Resolve, tuple[Edge, ...]] | None:
         """What expressions stand for where *start* is executed for the first time, and the way from the entry to it."""
-        if start not in self._leads:
-            path = self.model.path(
+        model = self.model
+        instruction = model.instruction(start)
+        guard = model.values.before(instruction.guard, start) if instruction.guard >= 0 else -1
+        key = model.cfg.block_of[start], guard, instruction.negated
+        if key not in self._leads:
+            path = model.path(
                 -1, 0, self.results, lambda state, i, ins: state, lambda state, i: i == start, (start,)
             )
-            self._leads[start] = (
-                None if path is None else (self.model.values.along(path.edges, frozenset()), path.edges)
+            self._leads[key] = (
+                None if path is None else (model.values.along(path.edges, frozenset()), path.edges)
             )
-        return self._leads[start]
+        return self._leads[key]
 
     def _replays(self, start: int, route: Route) -> bool:
         """Whether no branch on the whole route is known to go the other way, each predicate as it is there."""

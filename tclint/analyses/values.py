@@ -205,6 +205,7 @@ class Values:
         self._intervals: dict[int, Interval | None] = {}
         self._guess: dict[int, Interval] = {}  # bounds that are being tried
         self._volatile: dict[int, frozenset[tuple[str, int]]] = {}
+        self._renewed: dict[int, frozenset[tuple[str, int]]] = {}
         self._depth = 0
         self._open: set[int] = set()  # stand-ins for definitions that are being computed
         self._touched: set[int] = set()  # those of them that the present definition has read
@@ -1318,12 +1319,16 @@ class Values:
 
     def renewed(self, value: int) -> frozenset[tuple[str, int]]:
         """Where *value* may change after it was computed: those places of :meth:`volatile` that lie in a loop."""
-        cfg = self.cfg
-        return frozenset(
-            (kind, at)
-            for kind, at in self.volatile(value)
-            if (at if kind == "block" else cfg.block_of[at]) in cfg.in_cycle
-        )
+        value = self.find(value)
+        found = self._renewed.get(value)
+        if found is None:
+            cfg = self.cfg
+            found = self._renewed[value] = frozenset(
+                (kind, at)
+                for kind, at in self.volatile(value)
+                if (at if kind == "block" else cfg.block_of[at]) in cfg.in_cycle
+            )
+        return found
 
     def fragile(self, facts: Facts) -> tuple[tuple[int, frozenset[tuple[str, int]]], ...]:
         """The facts that do not hold for the whole life of a thread, each with where it may change."""

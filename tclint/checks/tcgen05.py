@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -329,17 +330,26 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list[int]]:
     """Commits whose threads issue nothing before them, with the operations before them, which are all of other threads."""
     found = {}
+    operations = sorted(tmem.operations)
     for commit in model.sites("commit", "tcgen05"):
         if not model.views.at(commit).threads:
             continue
         pair = tmem.cta_groups[commit]
-        others = [site for site in tmem.operations if tmem.cta_groups[site] == pair]
-        mine = [site for site in others if not model.views.apart(site, commit)]
-        if any(model.reaches(site, commit) for site in mine):
-            continue
-        before = [site for site in others if site not in mine and model.reaches(site, commit)]
-        if before:
-            found[commit] = sorted(before)
+        # Most commits are of the operations just before them.
+        here = bisect_left(operations, commit)
+        nearest = (*reversed(operations[:here]), *operations[here:])
+
+        def tracked(
+            commit: int = commit, pair: str = pair, sites: tuple[int, ...] = nearest
+        ) -> Iterator[int]:
+            for site in sites:
+                if tmem.cta_groups[site] == pair and model.reaches(site, commit, -1):
+                    yield site
+
+        if all(model.views.apart(site, commit) for site in tracked()):
+            before = sorted(tracked())
+            if before:
+                found[commit] = before
     return found
 
 

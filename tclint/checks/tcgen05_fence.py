@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from heapq import nsmallest
 
 from tclint.analyses.thread_sync import ThreadSync, waits_for_commits
 from tclint.checks import Hit, Mark, check
@@ -83,7 +84,8 @@ def _unfenced(
         for (site,) in state
         if site in causes
     ]
-    for site, at in sorted(pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0])))[:_TRIES]:
+    near = nsmallest(_TRIES, pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0])))
+    for site, at in near:
         path = model.path(
             site, frozenset({(site,)}), results, partial(sync.follow, site), partial(_is, at), (at,)
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from heapq import heappop, heappush
 from typing import Generic, Literal, TypeVar
 
@@ -19,7 +20,6 @@ from tclint.ir.nodes import Instruction
 __all__ = ["Analysis", "LimitExceeded", "Results", "solve"]
 
 D = TypeVar("D")
-_NOWHERE: frozenset[int] = frozenset()
 
 
 class LimitExceeded(Exception):
@@ -82,20 +82,38 @@ class Results(Generic[D]):
         self.cfg = cfg
         self.entry = entry
         self.relevant = relevant
-        self._carrying: dict[int, set[int]] | None = None
+        self._numbers: dict[int, int] = {}
+        """Instruction that made a fact -> its place in a set of them."""
+        self._carrying: tuple[int, set[int]] = -1, set()
 
     def carrying(self, site: int) -> AbstractSet[int] | None:
         """The blocks that a fact made at *site* may enter; None: all of them."""
-        if self._carrying is None:
-            carrying: dict[int, set[int]] = {}
-            for block, state in enumerate(self.entry):
-                about = self.analysis.about(state)
-                if about is None:
-                    return None
-                for made in about:
-                    carrying.setdefault(made, set()).add(block)
-            self._carrying = carrying
-        return self._carrying.get(site, _NOWHERE)
+        about = self._about
+        if about is None:
+            return None
+        if self._carrying[0] != site:  # several paths are looked for from one instruction
+            number = self._numbers.get(site)
+            mine = 0 if number is None else 1 << number
+            self._carrying = site, {b for b, sites in enumerate(about) if sites & mine}
+        return self._carrying[1]
+
+    @cached_property
+    def _about(self) -> list[int] | None:
+        """For each block the set of instructions that made the facts at its entry: states are many, and share most."""
+        known: dict[D, int] = {}
+        numbers = self._numbers
+        for state in self.entry:
+            if state in known:
+                continue
+            about = self.analysis.about(state)
+            if about is None:
+                return None
+            places = [numbers.setdefault(site, len(numbers)) for site in about]
+            bits = bytearray(len(numbers) // 8 + 1)
+            for place in places:
+                bits[place >> 3] |= 1 << (place & 7)
+            known[state] = int.from_bytes(bits, "little")
+        return [known[state] for state in self.entry]
 
     def walk(self, block: int) -> Iterator[tuple[int, D]]:
         """``(instruction, state before it)`` for the relevant instructions of *block* in order of flow."""

@@ -102,16 +102,19 @@ class Survey:
             found = self._guards[site] = tuple(set(leaves))
         return found
 
-    def region(self, start: int, goals: Iterable[int], alive: AbstractSet[int] | None) -> dict[int, int]:
+    def region(
+        self, start: int, goals: Iterable[int], alive: AbstractSet[int] | None, most: int
+    ) -> dict[int, int]:
         """The blocks on the ways from block *start* to a block of *goals*, and how many edges each is away from one.
 
-        Only the blocks in which the fact is *alive*, as the solver has it, count; None: all.
+        Only the blocks in which the fact is *alive*, as the solver has it, count; None: all. Nothing is found
+        when *start* is more than *most* edges away.
         """
         predecessors, successors = self.cfg.predecessors, self.cfg.successors
         distance: dict[int, int] = {}
         layer = list(goals)
         depth = 0
-        while layer:
+        while layer and (depth <= most or start in distance):
             following: list[int] = []
             for b in layer:
                 if b not in distance:
@@ -200,7 +203,7 @@ def find_path(
     queue: list[tuple[int, int, int, int, Hashable, Facts, int, int]] = []
     trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []  # parent, edge taken, changes on the way
     seen: dict[tuple[int, int, Hashable], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
-    region = survey.region(first, goals, alive)
+    region = survey.region(first, goals, alive, budget)
     watched = survey.watched(region, relevant)
     spent = 0
 
