@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from tclint.checks import Hit
 from tclint.finding import Confidence
@@ -28,11 +28,17 @@ _CAUSES = {
 """Rule -> the rules whose findings may be the cause of its own, or name the same fault more precisely."""
 
 
-def without_consequences(found: Iterable[tuple[Rule, Hit]]) -> Iterator[tuple[Rule, Hit]]:
-    """The hits in one function of which no other hit says the cause."""
+def without_consequences(
+    found: Iterable[tuple[Rule, Hit]], shown: Confidence, ignored: Collection[str] = ()
+) -> Iterator[tuple[Rule, Hit]]:
+    """The hits in one function of which no other hit says the cause.
+
+    What is not *shown*, or is of a rule that is *ignored* there, is the cause of nothing.
+    """
     hits = list(found)
     for rule, hit in hits:
-        causes = (h for r, h in hits if r.id in _CAUSES.get(rule.id, ()) and _outweighs(r, h, rule, hit))
+        wanted = {id for id in _CAUSES.get(rule.id, ()) if id not in ignored}
+        causes = (h for r, h in hits if r.id in wanted and _outweighs(r, h, rule, hit, shown))
         left = set(hit.about)
         for cause in causes:
             if not cause.before_it or cause.site < hit.site:
@@ -41,8 +47,8 @@ def without_consequences(found: Iterable[tuple[Rule, Hit]]) -> Iterator[tuple[Ru
             yield rule, hit
 
 
-def _outweighs(rule: Rule, hit: Hit, other: Rule, than: Hit) -> bool:
+def _outweighs(rule: Rule, hit: Hit, other: Rule, than: Hit, shown: Confidence) -> bool:
     """Whether who does not see *than* sees *hit*, and takes it as seriously."""
-    confidence, severity = hit.confidence or rule.confidence, hit.severity or rule.severity
-    doubt = than.confidence or other.confidence
-    return severity >= (than.severity or other.severity) and confidence >= min(doubt, Confidence.MEDIUM)
+    severity, confidence = hit.severity or rule.severity, hit.confidence or rule.confidence
+    enough = min(than.confidence or other.confidence, max(shown, Confidence.MEDIUM))
+    return severity >= (than.severity or other.severity) and confidence >= enough

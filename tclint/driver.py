@@ -19,7 +19,7 @@ from tclint.ir.nodes import Function, Location, Module
 from tclint.isa.target import Target
 from tclint.model import KernelModel
 from tclint.rules import Rule, all_rules
-from tclint.select import wants_entry
+from tclint.select import ignored, wants_entry
 from tclint.source import Source
 from tclint.suppress import apply
 
@@ -126,7 +126,9 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
                 problems.append(Problem(source.position(function.start).line, str(error)))
             tick("check " + names[0])
         model.release()
-        found += [(rule, model.function, hit) for rule, hit in without_consequences(hits)]
+        off = ignored(config, source.path, function.name) if hits else ()
+        told = without_consequences(hits, config.confidence, off)
+        found += [(rule, model.function, hit) for rule, hit in told]
     findings = apply(source, module, _findings(source, module, found), config, complete=not problems)
     tick("findings")
     status = "analysed" if not problems else "partial" if module.functions else "failed"

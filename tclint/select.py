@@ -90,11 +90,16 @@ def hidden(config: Config, report: FileReport, finding: Finding) -> str:
     """Why a finding is not shown; empty: it is."""
     if finding.suppressed is not None:
         return SUPPRESSED
-    if finding.rule.id in _off_in_file(config, report.path) | _off_in_entry(config, finding.entry or ""):
+    if finding.rule.id in ignored(config, report.path, finding.entry or ""):
         return IGNORED
     if finding.severity < config.min_severity:
         return LOW_SEVERITY
     return LOW_CONFIDENCE if finding.confidence < config.confidence else ""
+
+
+def ignored(config: Config, path: str, entry: str) -> frozenset[str]:
+    """The rules that the settings turn off for a file or a kernel."""
+    return _off_in_file(config, path) | _off_in_entry(config, entry)
 
 
 @lru_cache(maxsize=4096)
