@@ -464,7 +464,8 @@ def _(analysis: ThreadSync, state: Any, model: KernelModel) -> str:
     def word(site: int, wait: int) -> str:
         return "waited at" if wait else "accessed at"
 
-    return _by_status(((i, (i,) in analysis.waits) for (i,) in state), word, "nothing without a fence")
+    facts = ((i, bool(analysis.bits[i] & analysis.waits)) for i in analysis.about(state))
+    return _by_status(facts, word, "nothing without a fence")
 
 
 @describe.register

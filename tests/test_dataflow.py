@@ -157,7 +157,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
             st.integers(ENTRY, len(MODEL.function.instructions) - 1), st.sampled_from(sorted(analysis.used))
         )
     ),
-    ThreadSync: lambda analysis: st.frozensets(st.sampled_from(sorted(analysis.waits | analysis.operations))),
+    ThreadSync: lambda analysis: st.integers(0, analysis.waits | analysis.operations),
 }
 """States of every analysis on ``MODEL``. A new analysis needs an entry."""
 

@@ -76,21 +76,17 @@ def _unfenced(
 ) -> tuple[tuple[int, int] | None, set[int]]:
     """The nearest pair of a cause and a use without a fence between them, and the uses that the states name."""
     sync, results = model.solved(ThreadSync)
-    pairs = [
-        (site, at)
-        for b in model.cfg.order
-        for at, state in results.walk(b)
-        if at in uses
-        for (site,) in state
-        if site in causes
-    ]
-    near = nsmallest(_TRIES, pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0])))
-    for site, at in near:
-        path = model.path(
-            site, frozenset({(site,)}), results, partial(sync.follow, site), partial(_is, at), (at,)
-        )
+    wanted, early = sync.set_of(causes), set()
+    pairs = []
+    for b in model.cfg.order:
+        for at, state in results.walk(b):
+            if at in uses and state & wanted:
+                early.add(at)
+                pairs += [(site, at) for site in sync.nearest(state & wanted, at, _TRIES)]
+    for site, at in nsmallest(_TRIES, pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0]))):
+        path = model.path(site, sync.bits[site], results, partial(sync.follow, site), partial(_is, at), (at,))
         if path is not None:
-            return (site, at), {at for _, at in pairs}
+            return (site, at), early
     return None, set()
 
 

@@ -110,7 +110,7 @@ class Survey:
         Only the blocks in which the fact is *alive*, as the solver has it, count; None: all. Nothing is found
         when *start* is more than *most* edges away.
         """
-        predecessors, successors = self.cfg.predecessors, self.cfg.successors
+        sources, successors = self.cfg.sources, self.cfg.successors
         distance: dict[int, int] = {}
         layer = list(goals)
         depth = 0
@@ -120,7 +120,7 @@ class Survey:
                 if b not in distance:
                     distance[b] = depth
                     if alive is None or b in alive or (b == start and depth == 0):
-                        following += [e.source for e in predecessors[b] if e.source not in distance]
+                        following += sources[b]
             layer = following
             depth += 1
         forward: dict[int, int] = {}
@@ -143,12 +143,15 @@ class Survey:
         """
         once: set[int] = set()
         twice: set[int] = set()
-        cyclic = self.cfg.in_cycle
+        cyclic, instructions = self.cfg.in_cycle, self.cfg.function.instructions
         for b in region:
             leaves = self.branch_leaves(b)
             for site in relevant[b]:
-                leaves += self.guard_leaves(site)
+                if instructions[site].guard >= 0:
+                    leaves += self.guard_leaves(site)
             for leaf in leaves:
+                if leaf in twice:
+                    continue
                 again = (
                     leaf in once
                     or (b in cyclic and not self.values.volatile(leaf))
