@@ -230,7 +230,7 @@ def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[So
         try:
             _run(tool, "-all", "-xptx", "all", container, folder=inside)
         except SourceError as error:  # a part of the container may be damaged
-            failure = error
+            failure = SourceError(f"is {kind}, but {error}")
         found = sorted(os.listdir(inside), key=_natural)
         if not found and failure is None:
             listed = _run(tool, "-all", "-lelf", container, folder=inside)

@@ -141,7 +141,7 @@ def decided(function: Function, predicate: int, value: bool) -> Function:
                 made = Instruction(ins.opcode, ins.match, -1, False, ins.operands, (), (), ins.start, ins.end)
                 made.targets = ins.targets
             else:
-                made = Instruction("nop", None, -1, False, (), (), (), ins.start, ins.end)
+                made = Instruction("nop", None, -1, False, ins.operands, (), (), ins.start, ins.end)
             copy.instructions[at] = made
     return copy
 
@@ -192,7 +192,7 @@ def test_missing_commits() -> None:
                 if commit.group != "tcgen05":
                     continue
                 function.instructions[i] = Instruction(
-                    "nop", None, -1, False, (), (), (), commit.start, commit.end
+                    "nop", None, -1, False, commit.operands, (), (), commit.start, commit.end
                 )
                 if list(missing_commit(KernelModel(function, module))):
                     verdicts["found"] += 1
