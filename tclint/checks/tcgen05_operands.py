@@ -80,6 +80,10 @@ def descriptors(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 hopper = SHARED["fixed constant"].read(shared) == 0
                 message = f"the shared memory descriptor of {name} is invalid: {reasons}"
                 faults.add("TC015", site, operand, message, _REMEDY_WGMMA if hopper else _REMEDY_15)
+            if target := _unknown_mode(model, shared):
+                message = f"the shared memory descriptor of {name} is invalid: the leading dimension is an absolute address (bit 52), which {target} does not have"
+                # Swizzled operands have no leading dimension, and kernels that set the bit all the same work.
+                faults.add("TC015", site, operand, message, _REMEDY_15, confidence=Confidence.LOW)
     yield from faults.hits()
 
 
@@ -90,17 +94,21 @@ def _shared_reasons(
         if field.wrong(shared):
             yield _reason(field, shared)
     swizzle = SHARED["swizzling mode"].read(shared)
-    if SHARED["leading dimension mode"].read(shared) == 1:
-        target = model.function.target
-        if target is not None and target.number in _WITHOUT_ABSOLUTE:
-            yield f"the leading dimension is an absolute address (bit 52), which sm_{target.number} does not have"
-        elif swizzle not in (None, SWIZZLE_128):
-            yield f"an absolute address of the leading dimension (bit 52) needs 128-byte swizzling (2), not mode {swizzle}"
+    absolute = SHARED["leading dimension mode"].read(shared) == 1
+    if absolute and not _unknown_mode(model, shared) and swizzle not in (None, SWIZZLE_128):
+        yield f"an absolute address of the leading dimension (bit 52) needs 128-byte swizzling (2), not mode {swizzle}"
     if form is not None and idesc is not None and swizzle is not None:
         transposed = INSTRUCTION[form.kind][f"transposition of {name}"].read(idesc) == 1
         if transposed and (form.kind == ".kind::tf32") != (swizzle == SWIZZLE_128_ATOM_32):
             only = "takes only" if form.kind == ".kind::tf32" else "does not take"
             yield f"a transposed {name} of {form.kind} {only} 128-byte swizzling with atoms of 32 bytes (1), and the mode is {swizzle}"
+
+
+def _unknown_mode(model: KernelModel, shared: Bits) -> str:
+    """The target, where the leading dimension is an absolute address and the target has no such thing."""
+    target = model.function.target
+    absolute = SHARED["leading dimension mode"].read(shared) == 1
+    return f"sm_{target.number}" if absolute and target and target.number in _WITHOUT_ABSOLUTE else ""
 
 
 _FIXED = tuple(field for field in SHARED.values() if field.allowed is not None)
