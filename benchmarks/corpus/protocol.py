@@ -19,6 +19,9 @@ from typing import Protocol
 
 __all__ = ["Job", "Producer", "Refused", "key"]
 
+FORMAT = 2
+"""To be raised when all files have to be made again."""
+
 
 class Refused(RuntimeError):
     """A compiler refused a job; the text says why."""
@@ -51,7 +54,9 @@ class Producer(Protocol):
 
 def key(job: Job, versions: Mapping[str, str]) -> str:
     """A digest of everything that the result of *job* depends on."""
-    digest = hashlib.sha256(repr((job.name, job.target, job.command, sorted(versions.items()))).encode())
+    digest = hashlib.sha256(
+        repr((FORMAT, job.name, job.target, job.command, sorted(versions.items()))).encode()
+    )
     for source in job.sources:
         digest.update(hashlib.sha256(source.read_bytes()).digest())
     return digest.hexdigest()

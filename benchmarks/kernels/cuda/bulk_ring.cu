@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(WORKERS + 32) bulk_ring(const float
     }
     __syncthreads();
     if (t >= WORKERS) {
-        if (t == WORKERS)
+        if (elect_one())
             for (int i = 0; i < tiles; ++i) {
                 const int s = i % STAGES;
                 mbarrier_wait(&empty[s], (i / STAGES & 1) ^ 1);
@@ -40,19 +40,20 @@ extern "C" __global__ void __launch_bounds__(WORKERS + 32) bulk_ring(const float
 extern "C" __global__ void __launch_bounds__(256) bulk_out(const float *x, float *y, int tiles) {
     __shared__ alignas(128) float out[2][TILE];
     const int t = threadIdx.x;
+    const bool issues = __shfl_sync(0xffffffff, t / 32, 0) == 0 && elect_one();
     const size_t base = (size_t)blockIdx.x * tiles * TILE;
     for (int i = 0; i < tiles; ++i) {
-        if (t == 0) bulk_wait_read<1>();
+        if (issues) bulk_wait_read<1>();
         __syncthreads();
         for (int j = t; j < TILE; j += 256) out[i % 2][j] = x[base + i * TILE + j] * 2.0f;
         fence_proxy_async();
         __syncthreads();
-        if (t == 0) {
+        if (issues) {
             bulk_store(y + base + i * TILE, out[i % 2], TILE * sizeof(float));
             bulk_commit();
         }
     }
-    if (t == 0) bulk_wait<0>();
+    if (issues) bulk_wait<0>();
 }
 
 // The sums of all blocks, added up in global memory by the copies.
@@ -66,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(256) bulk_add(const float *x, float
     }
     fence_proxy_async();
     __syncthreads();
-    if (t == 0) {
+    if (__shfl_sync(0xffffffff, t / 32, 0) == 0 && elect_one()) {
         bulk_add_f32(y, part, TILE * sizeof(float));
         bulk_commit();
         bulk_wait_read<0>();
