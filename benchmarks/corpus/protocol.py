@@ -19,7 +19,7 @@ from typing import Protocol
 
 __all__ = ["Job", "Producer", "Refused", "key"]
 
-FORMAT = 2
+FORMAT = 1
 """To be raised when all files have to be made again."""
 
 

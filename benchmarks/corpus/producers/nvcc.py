@@ -104,7 +104,7 @@ def _compile(source: Path, target: str, options: tuple[str, ...]) -> str:
         command += [*options, str(source), "-o", str(out)]
         try:
             run = subprocess.run(
-                command, check=False, capture_output=True, text=True, timeout=SECONDS, cwd=folder
+                command, check=False, capture_output=True, text=True, timeout=SECONDS, cwd=toolkit()
             )
         except subprocess.TimeoutExpired as expired:
             raise Refused(f"nvcc took more than {SECONDS} s") from expired

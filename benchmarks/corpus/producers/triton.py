@@ -73,7 +73,13 @@ def compiled(
     from triton.compiler import ASTSource
 
     module, _, function = where.partition(".")
-    kernel = getattr(importlib.import_module(f"benchmarks.kernels.{folder}.{module}"), function)
+    functions = vars(importlib.import_module(f"benchmarks.kernels.{folder}.{module}"))
+    kernel = functions[function]
+    for jitted in functions.values():
+        if isinstance(
+            jitted, triton.JITFunction
+        ):  # its file goes into the debug information: the same everywhere
+            jitted.file_name = f"benchmarks/kernels/{folder}/{module}.py"
     if folder == "gluon":
         from triton.experimental.gluon._runtime import GluonASTSource as ASTSource
     signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
