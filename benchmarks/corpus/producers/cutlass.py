@@ -28,13 +28,13 @@ _AMPERE = (
     ("f16-64x64x64-s2", _F16, 64, 64, 64, 2),
 )
 _TMA = (
-    ("sm90", "ws-f16-64x128x64", _F16, 64, 128, 64, 1, _WS, "TmaWarpSpecialized"),
-    ("sm90", "coop-f16-128x128x64-c2", _F16, 128, 128, 64, 2, _COOP, "TmaWarpSpecializedCooperative"),
-    ("sm90", "ping-bf16-64x128x64", _BF16, 64, 128, 64, 1, _PING, "TmaWarpSpecialized"),
-    ("sm90", "coop-e4m3-128x128x128", _E4M3, 128, 128, 128, 1, _COOP, "TmaWarpSpecializedCooperative"),
-    ("sm100", "one-f16-128x128x64", _F16, 128, 128, 64, 1, _ONE, "TmaWarpSpecialized1Sm"),
-    ("sm100", "two-f16-256x128x64-c2", _F16, 256, 128, 64, 2, _TWO, "TmaWarpSpecialized2Sm"),
-    ("sm100", "one-e4m3-128x256x128", _E4M3, 128, 256, 128, 1, _ONE, "TmaWarpSpecialized1Sm"),
+    ("Sm90", "ws-f16-64x128x64", _F16, 64, 128, 64, 1, _WS, "TmaWarpSpecialized"),
+    ("Sm90", "coop-f16-128x128x64-c2", _F16, 128, 128, 64, 2, _COOP, "TmaWarpSpecializedCooperative"),
+    ("Sm90", "ping-bf16-64x128x64", _BF16, 64, 128, 64, 1, _PING, "TmaWarpSpecialized"),
+    ("Sm90", "coop-e4m3-128x128x128", _E4M3, 128, 128, 128, 1, _COOP, "TmaWarpSpecializedCooperative"),
+    ("Sm100", "one-f16-128x128x64", _F16, 128, 128, 64, 1, _ONE, "TmaWarpSpecialized1Sm"),
+    ("Sm100", "two-f16-256x128x64-c2", _F16, 256, 128, 64, 2, _TWO, "TmaWarpSpecialized2Sm"),
+    ("Sm100", "one-e4m3-128x256x128", _E4M3, 128, 256, 128, 1, _ONE, "TmaWarpSpecialized1Sm"),
 )
 
 
@@ -50,11 +50,11 @@ def jobs() -> Iterator[Job]:
         macros = _macros(ELEMENT=element, ROWS=rows, COLUMNS=columns, DEPTH=depth, STAGES=stages)
         for target in ("sm_80", "sm_120a"):
             yield job(f"gemm-{name}.{target}", target, KERNELS / "gemm_sm80.cu", [*include, *macros])
-    for family, name, element, rows, columns, depth, cluster, mainloop, epilogue in _TMA:
-        macros = _macros(ELEMENT=element, ROWS=rows, COLUMNS=columns, DEPTH=depth, CLUSTER=cluster)
+    for arch, name, element, rows, columns, depth, cluster, mainloop, epilogue in _TMA:
+        macros = _macros(ARCH=arch, ELEMENT=element, ROWS=rows, COLUMNS=columns, DEPTH=depth, CLUSTER=cluster)
         macros += _macros(MAINLOOP=mainloop, EPILOGUE=epilogue)
-        for target in ("sm_90a",) if family == "sm90" else ("sm_100a", "sm_103a"):
-            yield job(f"gemm-{name}.{target}", target, KERNELS / f"gemm_{family}.cu", [*include, *macros])
+        for target in ("sm_90a",) if arch == "Sm90" else ("sm_100a", "sm_103a"):
+            yield job(f"gemm-{name}.{target}", target, KERNELS / "gemm_tma.cu", [*include, *macros])
 
 
 def _macros(**values: object) -> list[str]:
