@@ -256,6 +256,13 @@ def test_a_manifest_of_another_version_is_left_alone(
     assert "made by another version" in capsys.readouterr().err
 
 
+def test_two_builds_do_not_share_a_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("fcntl")
+    with builder_module.locked(tmp_path), pytest.raises(SystemExit):
+        command.main(["--cache", str(tmp_path)])
+    assert f"{tmp_path} is in use by another build" in capsys.readouterr().err
+
+
 def test_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.corpus.builder import Builder, Skipped, default_cache
+from benchmarks.corpus.builder import Builder, Skipped, default_cache, locked
 from benchmarks.corpus.producers import PRODUCERS
 
 __all__ = ["main"]
@@ -31,13 +31,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--limit", type=_positive, metavar="N", help="files of each producer at most")
     parser.add_argument("--jobs", type=_positive, metavar="N", default=1, help="compilers at a time")
     options = parser.parse_args(arguments)
+    cache = options.cache.resolve()
+    whole = True
     try:
-        builder = Builder(options.cache.resolve(), options.limit, options.jobs)
+        with locked(cache):
+            builder = Builder(cache, options.limit, options.jobs)
+            for name in options.only or PRODUCERS:
+                whole &= builder.build(name, f"benchmarks.corpus.producers.{name}")
     except Skipped as skipped:
         parser.error(str(skipped))
-    whole = True
-    for name in options.only or PRODUCERS:
-        whole &= builder.build(name, f"benchmarks.corpus.producers.{name}")
     files = builder.manifest["files"]
     total = sum(entry["bytes"] for entry in files)
     producers = len({entry["producer"] for entry in files})

@@ -12,14 +12,20 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.corpus.protocol import Producer
 
-__all__ = ["Builder", "Skipped", "default_cache"]
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Builder", "Skipped", "default_cache", "locked"]
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = "tclint-packages.json"
@@ -36,6 +42,19 @@ class Skipped(RuntimeError):
 def default_cache() -> Path:
     """``$XDG_CACHE_HOME/tclint/corpus``, or that below ``~/.cache``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tclint" / "corpus"
+
+
+@contextmanager
+def locked(cache: Path) -> Iterator[None]:
+    """Keep other builds away from *cache*: two of them would overwrite each other's manifest."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Skipped(f"{cache} is in use by another build") from None
+        yield
 
 
 def environment(folder: Path, packages: tuple[str, ...]) -> Path:
