@@ -296,3 +296,4 @@ def test_a_producer_pins_its_packages_and_imports_nothing_else(name: str) -> Non
     assert all(package.count("==") == 1 for package in module.PACKAGES)
     functions: list[Callable[..., object]] = [module.obstacle, module.jobs]
     assert all(callable(function) for function in functions)
+    assert f"| `{name}` |" in (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
