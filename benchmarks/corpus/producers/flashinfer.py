@@ -25,7 +25,8 @@ PACKAGES = (
 )
 FROM_A_FOLDER = 4
 UNSPECIALISED = "is a downstream specialization of this program"
-"""In a source that wants macros for which flashinfer computes values at run time."""
+"""In a source that wants macros for which flashinfer computes values at run time; DevKernel.h wants headers that
+flashinfer downloads."""
 
 _LARGE = {
     "cascade.cu": "sm_80 sm_90a",
@@ -61,7 +62,11 @@ def jobs() -> Iterator[Job]:
     sources = sorted((data / "csrc").rglob("*_kernel.cu"))
     for _, folder in groupby(sources, lambda path: path.parent):
         texts = ((source, source.read_text(encoding="utf-8", errors="replace")) for source in folder)
-        whole = ((source, text) for source, text in texts if UNSPECIALISED not in text)
+        whole = (
+            (source, text)
+            for source, text in texts
+            if UNSPECIALISED not in text and "DevKernel.h" not in text
+        )
         for source, text in islice(whole, FROM_A_FOLDER):
             target = _target(str(source.relative_to(data / "csrc")), text)
             yield job(f"{source.stem}.{target}", target, source, options)
