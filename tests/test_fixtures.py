@@ -25,7 +25,7 @@ from tclint.finding import Confidence, FileReport, Finding, SourceLocation, Span
 from tclint.rules import all_rules
 from tclint.source import Source
 
-FIXTURES = sorted((ROOT / "fixtures").rglob("*.ptx"))
+FIXTURES = sorted((ROOT / "fixtures").glob("*.ptx"))
 
 _ENTRY = re.compile(r"\.entry\s+(\w+)")
 _WANT = re.compile(r'// want (?P<rule>\w+) "(?P<message>[^"]*)"(?: at (?P<place>\S+:\d+))?')

@@ -1,0 +1,73 @@
+"""Bring the kernels of ``fixtures/kernels`` up to date from the cache: ``python -m benchmarks.corpus.fixtures``.
+
+Each is a file of the corpus that was made of a source of our own, and the source is copied beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.corpus.builder import default_cache
+
+__all__ = ["FOLDER", "KERNELS", "SOURCES", "main"]
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "fixtures" / "kernels"
+SOURCES = ROOT / "benchmarks" / "kernels"
+
+KERNELS = {
+    "nvcc": (
+        "bulk_ring.sm_90", "bulk_ring.sm_100a", "cluster.sm_90a", "grids.sm_90", "mma_gemm.sm_80",
+        "mma_gemm.sm_120a", "pipeline.sm_90a", "plain.sm_75", "plain-lineinfo.sm_90", "stream.sm_80",
+        "stream-lineinfo.sm_120a", "tcgen05_gemm.sm_100a", "tcgen05_gemm.sm_103a", "wgmma_gemm.sm_90a",
+    ),
+    "triton": ("histogram.sm_80", "softmax.sm_90", "vector-add.sm_120"),
+    "gluon": (
+        "scaled-copy-1024-s2.sm_80", "tile-copy-f16-64x64-s3.sm_90", "wgmma-f16-64x64x64-s3.sm_90",
+    ),
+    "numba": ("matmul.sm_80", "row_sums.sm_90"),
+}  # fmt: skip
+"""By producer; together they should stay small."""
+
+_COMMON = ("cuda/ptx.cuh",)
+_FROM = {
+    "nvcc": ("cuda/{stem}.cu",),
+    "triton": ("triton/rows.py",),
+    "gluon": ("gluon/ampere.py", "gluon/hopper.py"),
+    "numba": ("numba_kernels.py",),
+}
+
+
+def files() -> dict[str, Path]:
+    """Name in ``fixtures/kernels`` and origin of each source."""
+    found = {Path(name).name: SOURCES / name for name in _COMMON}
+    for producer, names in KERNELS.items():
+        for name in names:
+            stem = name.partition(".")[0].partition("-")[0]
+            for pattern in _FROM[producer]:
+                source = SOURCES / pattern.format(stem=stem)
+                found[source.name] = source
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Copy kernels and sources; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.corpus.fixtures", description=__doc__)
+    parser.add_argument("--cache", type=Path, default=default_cache())
+    cache = parser.parse_args(arguments).cache
+    wanted = {f"{p}-{name}.ptx": cache / p / f"{name}.ptx" for p, names in KERNELS.items() for name in names}
+    missing = [str(path) for path in wanted.values() if not path.is_file()]
+    if missing:
+        print(*missing, "build them first: python -m benchmarks.corpus", sep="\n", file=sys.stderr)
+        return 1
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, origin in {**wanted, **files()}.items():
+        (FOLDER / name).write_bytes(origin.read_bytes())
+    print(f"{len(wanted)} kernels in {FOLDER}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""CUDA sources in the wheel of flashinfer-python, with the headers of CUTLASS beside them, through nvcc from PyPI.
+
+The wheel holds hundreds of kernels, each in a file of its own that needs nothing but the toolkit; a few from each
+folder are taken, and some larger files of templates. flashinfer itself is never imported.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from collections.abc import Iterator
+from itertools import groupby, islice
+from pathlib import Path
+
+from benchmarks.corpus.producers.nvcc import TOOLKIT, job, obstacle
+from benchmarks.corpus.protocol import Job
+
+__all__ = ["PACKAGES", "jobs", "obstacle"]
+
+PACKAGES = (
+    "flashinfer-python==0.7.2.post1",
+    "apache-tvm-ffi==0.1.15.post2",
+    "nvidia-curand==10.4.5.25",
+    *TOOLKIT,
+)
+FROM_A_FOLDER = 4
+UNSPECIALISED = "is a downstream specialization of this program"
+"""In a source that wants macros for which flashinfer computes values at run time; DevKernel.h wants headers that
+flashinfer downloads."""
+
+_LARGE = {
+    "cascade.cu": "sm_80 sm_90a",
+    "group_gemm.cu": "sm_80",
+    "page.cu": "sm_80 sm_90a",
+    "quantization.cu": "sm_80",
+    "vllm_custom_all_reduce.cu": "sm_80",
+    "concat_mla.cu": "sm_90a",
+    "eagle_verify_fp8kv_sm90.cu": "sm_90a",
+    "seq_chunk_cumsum.cu": "sm_90a",
+    "ulysses_all_to_all.cu": "sm_90a",
+    "cake_blackwell_softmax.cu": "sm_100a sm_103a",
+    "cake_blackwell_softmax_cached_cluster.cu": "sm_100a",
+    "fp4_kv_quantization.cu": "sm_100a",
+    "fp4_kv_dequantization.cu": "sm_120a",
+    "msa_prefill_nvfp4_specialized.cu": "sm_100a",
+}
+_PATH_TARGET = re.compile(r"sm_?(90a|100a|103a|120a)")
+
+
+def jobs() -> Iterator[Job]:
+    """The large files, then the first few of each folder, by name."""
+    site = Path(sysconfig.get_paths()["purelib"])
+    data = site / "flashinfer" / "data"
+    include = (data / "include", data / "csrc", data / "csrc" / "nv_internal", data / "csrc" / "nv_internal" / "include",
+               data / "cutlass" / "include",
+               data / "cutlass" / "tools" / "util" / "include", site / "tvm_ffi" / "include")  # fmt: skip
+    options = [f"-I{folder}" for folder in include]
+    for name, targets in _LARGE.items():
+        for target in targets.split():
+            source = data / "csrc" / name
+            yield job(f"{source.stem}.{target}", target, source, options)
+    sources = sorted((data / "csrc").rglob("*_kernel.cu"))
+    for _, folder in groupby(sources, lambda path: path.parent):
+        texts = ((source, source.read_text(encoding="utf-8", errors="replace")) for source in folder)
+        whole = (
+            (source, text)
+            for source, text in texts
+            if UNSPECIALISED not in text and "DevKernel.h" not in text
+        )
+        for source, text in islice(whole, FROM_A_FOLDER):
+            target = _target(str(source.relative_to(data / "csrc")), text)
+            yield job(f"{source.stem}.{target}", target, source, options)
+
+
+def _target(where: str, text: str) -> str:
+    """The target that the path names, or one that has what the source uses."""
+    if named := _PATH_TARGET.search(where):
+        return f"sm_{named[1]}"
+    return "sm_90a" if "wgmma" in text else "sm_100a"
