@@ -1,11 +1,12 @@
 """Bring the kernels of ``fixtures/kernels`` up to date from the cache: ``python -m benchmarks.corpus.fixtures``.
 
-Each is a file of the corpus that was made of a source of our own, and the source is copied beside it.
+Each is a file of the corpus that was made of a source of our own, and a link to the source stands beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def files() -> dict[str, Path]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Copy kernels and sources; the exit status."""
+    """Copy the kernels and link their sources; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.corpus.fixtures", description=__doc__)
     parser.add_argument("--cache", type=Path, default=default_cache())
     cache = parser.parse_args(arguments).cache
@@ -63,8 +64,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(*missing, "build them first: python -m benchmarks.corpus", sep="\n", file=sys.stderr)
         return 1
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, origin in {**wanted, **files()}.items():
-        (FOLDER / name).write_bytes(origin.read_bytes())
+    for name, built in wanted.items():
+        (FOLDER / name).write_bytes(built.read_bytes())
+    for name, source in files().items():
+        link = FOLDER / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(os.path.relpath(source, FOLDER))
     print(f"{len(wanted)} kernels in {FOLDER}")
     return 0
 
