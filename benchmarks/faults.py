@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from tclint.finding import Edit, Span
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Symbol, registers
-from tclint.model import KernelModel
+from tclint.isa.table import Match
 
 __all__ = ["OPERATORS", "Fault", "Kernel", "Operator", "apply"]
 
@@ -49,38 +48,22 @@ class Kernel:
         self.function = function
         self.instructions = function.instructions
 
-    @cached_property
-    def model(self) -> KernelModel:
-        return KernelModel(self.function, self.module)
+    def where(self, test: Callable[[Match], bool]) -> frozenset[int]:
+        """Every instruction whose entry in the ISA table passes *test*."""
+        uses = (use for use in self.function.uses if use.match is not None and test(use.match))
+        return frozenset(i for use in uses for i in use.sites)
 
     def sites(self, event: str, group: str | None = None) -> list[int]:
         """The instructions of that event (and group), in the order of the text."""
-        return sorted(
-            i
-            for use in self.function.uses
-            if use.match is not None
-            and use.match.form.event == event
-            and (group is None or use.match.form.group == group)
-            for i in use.sites
-        )
+        return sorted(self.where(lambda m: m.form.event == event and group in (None, m.form.group)))
 
     def of_group(self, group: str) -> frozenset[int]:
         """Every instruction of a completion group."""
-        return frozenset(
-            i
-            for use in self.function.uses
-            if use.match is not None and use.match.form.group == group
-            for i in use.sites
-        )
+        return self.where(lambda m: m.form.group == group)
 
     def of_events(self, prefix: str) -> frozenset[int]:
         """Every instruction whose event begins with *prefix*."""
-        return frozenset(
-            i
-            for use in self.function.uses
-            if use.match is not None and use.match.form.event.startswith(prefix)
-            for i in use.sites
-        )
+        return self.where(lambda m: m.form.event.startswith(prefix))
 
     def span(self, site: int) -> Span:
         instruction = self.instructions[site]
@@ -240,12 +223,7 @@ def _late_wait(kernel: Kernel) -> Iterator[Fault]:
 
 @operator("cta_group flipped", "tcgen05", "TC006")
 def _flip_cta_group(kernel: Kernel) -> Iterator[Fault]:
-    pairs = sorted(
-        i
-        for use in kernel.function.uses
-        if use.match is not None and use.match.binding.get("cta_group")
-        for i in use.sites
-    )
+    pairs = sorted(kernel.where(lambda m: bool(m.binding.get("cta_group"))))
     for site in pairs if len(pairs) > 1 else ():
         text = kernel.text(site)
         other = "2" if "cta_group::1" in text else "1"
@@ -356,13 +334,7 @@ def _lower_version(kernel: Kernel) -> Iterator[Fault]:
 @operator("target without its suffix", "arch", "AV001 AV005")
 def _plain_target(kernel: Kernel) -> Iterator[Fault]:
     match = re.search(rb"^\s*\.target\s+(sm_\d+)([af])\b", kernel.data, re.MULTILINE)
-    suffixed = [
-        i
-        for use in kernel.function.uses
-        if use.match is not None and use.match.form.scope and use.match.form.event
-        for i in use.sites
-    ]
-    if match and suffixed:
+    if match and kernel.where(lambda m: bool(m.form.scope and m.form.event)):
         yield Fault((Edit(Span(match.start(2), match.end(2)), ""),), frozenset(), match[0].decode().strip())
 
 
@@ -398,28 +370,24 @@ def _rename_target(kernel: Kernel) -> Iterator[Fault]:
                 yield Fault((edit,), frozenset((i,)), kernel.text(i))
 
 
-@operator("wgmma accumulator named twice", "wgmma", "WG006 PX003")
-def _alias_accumulator(kernel: Kernel) -> Iterator[Fault]:
-    for site in kernel.sites("issue", "wgmma"):
-        operand = kernel.instructions[site].role("d")
-        numbers = registers(operand) if operand is not None else ()
-        if len(numbers) > 1:
-            first, second = (kernel.function.registers[r].name for r in numbers[:2])
-            edit = kernel.rewrite(site, rf"{re.escape(second)}\b", first)
-            if edit:
-                yield Fault((edit,), frozenset((site,)), kernel.text(site)[:90])
+def _repeats(group: str, role: str) -> Plant:
+    """Name the first register of a vector a second time, in place of the second one."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        for site in kernel.sites("issue", group):
+            operand = kernel.instructions[site].role(role)
+            numbers = registers(operand) if operand is not None else ()
+            if len(numbers) > 1:
+                first, second = (kernel.function.registers[r].name for r in numbers[:2])
+                edit = kernel.rewrite(site, rf"{re.escape(second)}\b", first)
+                if edit:
+                    yield Fault((edit,), frozenset((site,)), kernel.text(site)[:90])
+
+    return plant
 
 
-@operator("tcgen05.ld destination named twice", "tcgen05", "TC018")
-def _alias_load(kernel: Kernel) -> Iterator[Fault]:
-    for site in kernel.sites("issue", "tcgen05.ld"):
-        operand = kernel.instructions[site].role("destination")
-        numbers = registers(operand) if operand is not None else ()
-        if len(numbers) > 1:
-            first, second = (kernel.function.registers[r].name for r in numbers[:2])
-            edit = kernel.rewrite(site, rf"{re.escape(second)}\b", first)
-            if edit:
-                yield Fault((edit,), frozenset((site,)), kernel.text(site)[:90])
+operator("wgmma accumulator named twice", "wgmma", "WG006 PX003")(_repeats("wgmma", "d"))
+operator("tcgen05.ld destination named twice", "tcgen05", "TC018")(_repeats("tcgen05.ld", "destination"))
 
 
 def _rewrites(event: str, group: str | None, pattern: str, replacement: str) -> Plant:
@@ -490,12 +458,7 @@ def _enters(prologue: str, rules_at: Callable[[Kernel], frozenset[int]]) -> Plan
 
 
 def _aligned(kernel: Kernel) -> frozenset[int]:
-    return frozenset(
-        i
-        for use in kernel.function.uses
-        if use.match is not None and use.match.scope in ("warp", "warpgroup")
-        for i in use.sites
-    )
+    return kernel.where(lambda m: m.scope in ("warp", "warpgroup"))
 
 
 def _warpgroup_wide(kernel: Kernel) -> frozenset[int]:
@@ -567,15 +530,10 @@ def _no_entry_count(kernel: Kernel) -> Iterator[Fault]:
 @operator("cluster of three CTAs", "tcgen05", "TM010")
 def _odd_cluster(kernel: Kernel) -> Iterator[Fault]:
     """Pairs of CTAs need an even number of them."""
-    pairs = [
-        i
-        for use in kernel.function.uses
-        if use.match is not None and use.match.binding.get("cta_group", "").endswith("2")
-        for i in use.sites
-    ]
+    pairs = kernel.where(lambda m: m.binding.get("cta_group", "").endswith("2"))
     header = kernel.data[kernel.function.start : kernel.span(0).start] if pairs else b""
     match = re.search(rb"\.reqnctapercluster\s+[\d, ]+", header)
     if match:
         start = kernel.function.start
         edit = Edit(Span(start + match.start(), start + match.end()), ".reqnctapercluster 3 ")
-        yield Fault((edit,), frozenset(pairs), match[0].decode().strip())
+        yield Fault((edit,), pairs, match[0].decode().strip())
