@@ -3,12 +3,10 @@ out by hand, so that what reaches PTX is what an author wrote and not what a sch
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
-from benchmarks.corpus.producers.triton import ELEMENTS, KERNELS, PACKAGES, POINTERS, Spec, compiled, obstacle
+from benchmarks.corpus.producers.triton import ELEMENTS, PACKAGES, POINTERS, Spec, jobs_of, obstacle
 from benchmarks.corpus.protocol import Job
 
 __all__ = ["PACKAGES", "jobs", "obstacle"]
@@ -16,17 +14,7 @@ __all__ = ["PACKAGES", "jobs", "obstacle"]
 
 def jobs() -> Iterator[Job]:
     """Every kernel in every shape for every target."""
-    os.environ["TRITON_CACHE_DIR"] = os.path.join(
-        os.environ["TCLINT_CORPUS"], "environments", "gluon", "cache"
-    )
-    for name, where, types, constants, options, targets in _specs():
-        module, _, function = where.partition(".")
-        source = KERNELS / "gluon" / f"{module}.py"
-        for target in targets:
-            make = partial(compiled, "gluon", where, types, constants, options, target)
-            settings = " ".join(f"{k}={v}" for k, v in {**types, **constants, **options}.items())
-            command = f"triton.compile({source.name}:{function}, cuda:{target}, {settings})"
-            yield Job(f"{name}.sm_{target}", f"sm_{target}", command, (source,), make)
+    return jobs_of("gluon", _specs())
 
 
 def _tile(kind: str, rows: int, columns: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.corpus.protocol import Job
 
-__all__ = ["PACKAGES", "Spec", "compiled", "jobs", "obstacle"]
+__all__ = ["PACKAGES", "Spec", "jobs", "jobs_of", "obstacle"]
 
 PACKAGES = ("triton==3.9.0",)
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
@@ -44,15 +44,20 @@ def obstacle() -> str:
 
 def jobs() -> Iterator[Job]:
     """Every kernel in every shape for every target."""
+    return jobs_of("triton", _specs())
+
+
+def jobs_of(folder: str, specs: Iterable[Spec]) -> Iterator[Job]:
+    """The kernels of ``benchmarks/kernels/<folder>`` as *specs* have them, one job for each target."""
     # The compiler would otherwise keep its results below the user's home.
     os.environ["TRITON_CACHE_DIR"] = os.path.join(
-        os.environ["TCLINT_CORPUS"], "environments", "triton", "cache"
+        os.environ["TCLINT_CORPUS"], "environments", folder, "cache"
     )
-    for name, where, types, constants, options, targets in _specs():
+    for name, where, types, constants, options, targets in specs:
         module, _, function = where.partition(".")
-        source = KERNELS / "triton" / f"{module}.py"
+        source = KERNELS / folder / f"{module}.py"
         for target in targets:
-            make = partial(compiled, "triton", where, types, constants, options, target)
+            make = partial(compiled, folder, where, types, constants, options, target)
             settings = " ".join(f"{k}={v}" for k, v in {**types, **constants, **options}.items())
             command = f"triton.compile({source.name}:{function}, cuda:{target}, {settings})"
             yield Job(f"{name}.sm_{target}", f"sm_{target}", command, (source,), make)
