@@ -17,6 +17,8 @@ REGISTERS = """\
     .reg .b64 %rd<64>;
 """
 HEADER = ".version 8.6\n.target sm_100a\n.address_size 64\n"
+HOPPER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 1, 1, 0, 0;"
 
 
 def kernel(
@@ -29,6 +31,22 @@ def kernel(
 ) -> str:
     """A kernel with registers of every kind and *body*, one statement a line."""
     return f".visible .entry {name}({parameters})\n{directives}\n{{\n{registers}{body}\n}}\n"
+
+
+def before_the_wait(use: str, name: str = "k") -> str:
+    """A kernel with a wgmma, committed, and *use* before it is waited for."""
+    return kernel(
+        f"""
+    setp.ne.b32 %p0, 0, 0;
+    wgmma.fence.sync.aligned;
+    {WGMMA}
+    wgmma.commit_group.sync.aligned;
+{use}
+    wgmma.wait_group.sync.aligned 0;
+    ret;
+    """,
+        name,
+    )
 
 
 def module(*functions: str, header: str = HEADER) -> str:

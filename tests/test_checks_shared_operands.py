@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support import agrees, by_rule, kernel, lint, module
+from support import HOPPER, agrees, by_rule, kernel, lint, module
 
-HOPPER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 BLACKWELL = ".version 8.6\n.target sm_100a\n.address_size 64\n"
 START = """
     .shared .align 1024 .b8 tile[65536];

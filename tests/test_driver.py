@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import HEADER, by_rule, found, kernel, line_of, lint, module
+from support import HEADER, HOPPER, before_the_wait, by_rule, found, kernel, line_of, lint, module
 
 from tclint.cli import cli
 from tclint.config import Config
@@ -20,24 +20,10 @@ from tclint.driver import check_source
 from tclint.finding import FileReport, SourceLocation
 from tclint.source import Source
 
-WG = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 1, 1, 0, 0;"
-HOPPER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
-
 
 def wrong(name: str = "wrong") -> str:
     """A kernel with one defect: an accumulator is read in flight."""
-    return kernel(
-        f"""
-    setp.ne.b32 %p0, 0, 0;
-    wgmma.fence.sync.aligned;
-    {WG}
-    wgmma.commit_group.sync.aligned;
-    add.f32 %f5, %f0, %f1; // early
-    wgmma.wait_group.sync.aligned 0;
-    ret;
-    """,
-        name,
-    )
+    return before_the_wait("    add.f32 %f5, %f0, %f1; // early", name)
 
 
 def right(name: str = "right") -> str:

@@ -10,7 +10,8 @@ from time import process_time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import kernel, module
+from support import HOPPER, kernel, module
+from support import before_the_wait as wrong
 
 from tclint.config import Config, Selection
 from tclint.driver import check_source
@@ -20,26 +21,6 @@ from tclint.report import Context, present
 from tclint.rules import all_rules
 from tclint.select import enabled
 from tclint.source import Source
-
-HOPPER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
-WG = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 1, 1, 0, 0;"
-
-
-def wrong(use: str, name: str = "k") -> str:
-    """A kernel that reads an accumulator in flight in *use*."""
-    return kernel(
-        f"""
-    setp.ne.b32 %p0, 0, 0;
-    wgmma.fence.sync.aligned;
-    {WG}
-    wgmma.commit_group.sync.aligned;
-{use}
-    wgmma.wait_group.sync.aligned 0;
-    ret;
-    """,
-        name,
-    )
-
 
 ADD = "    add.f32 %f5, %f0, %f1;"
 

@@ -1,8 +1,9 @@
-"""The checks: functions registered under a rule id, one file per family.
+"""The checks: functions registered under a rule id, a file for each question that a family asks.
 
 A check takes a :class:`~tclint.model.KernelModel` (or a module and the
-configuration) and yields :class:`Hit` objects; the driver makes findings of them. Files of this package
-are found by discovery.
+configuration) and yields :class:`Hit` objects; the driver makes findings of
+them. Files of this package are found by discovery; those that begin with an
+underscore are shared by the others.
 """
 
 from __future__ import annotations
