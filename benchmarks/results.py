@@ -1,0 +1,173 @@
+"""What the measurements said: ``docs/results.md``, made of one record for each part.
+
+    python -m benchmarks.results [--check]
+
+A part is a module with ``TITLE``, ``COMMAND`` (what measures it), ``ABOUT`` (what was done, for a reader of the page)
+and ``section(data)``, the lines of Markdown for what it recorded. Measuring ends with :func:`save`, which writes
+``benchmarks/records/PART.json`` and the page again. Nothing on the page comes from anywhere else; a part without a
+record is named as not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Protocol
+
+from tclint import __version__ as tclint_version
+
+__all__ = ["PARTS", "RECORDS", "Part", "main", "page", "processor", "save", "table"]
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "benchmarks" / "records"
+PAGE = ROOT / "docs" / "results.md"
+
+PARTS: dict[str, str] = {}
+"""Name of each part's record, and its module, in the order of the page."""
+
+Record = Mapping[str, Any]
+
+
+class Part(Protocol):
+    """A module that measures something."""
+
+    TITLE: str
+    COMMAND: str
+    ABOUT: str
+
+    def section(self, data: Any) -> Iterable[str]: ...
+
+
+def processor() -> str:
+    """The machine's processor and the cores that this process may use."""
+    try:
+        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        match = None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{match[1] if match else platform.processor() or platform.machine()}, {cores} cores"
+
+
+def _commit() -> str:
+    """The commit that is checked out, with a ``+`` when the linter or the benchmarks differ from it."""
+    git = ["git", "-C", str(ROOT)]
+    try:
+        said = subprocess.run(
+            [*git, "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True
+        )
+        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "tclint", "rules"], check=False)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return said.stdout.strip() + ("+" if changed.returncode else "")
+
+
+def save(
+    part: str, data: Any, versions: Mapping[str, str] | None = None, skipped: Sequence[str] = ()
+) -> Path:
+    """Record what *part* measured, and bring the page up to date.
+
+    *versions* are those of other programs that took part; *skipped* says what was not measured and why.
+    """
+    assert part in PARTS, part
+    record = {
+        "part": part,
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "processor": processor(),
+        "versions": {
+            "tclint": " ".join(filter(None, (tclint_version, _commit()))),
+            "CPython": platform.python_version(),
+            **(versions or {}),
+        },
+        "skipped": list(skipped),
+        "data": data,
+    }
+    RECORDS.mkdir(exist_ok=True)
+    path = RECORDS / f"{part}.json"
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
+    return path
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """A table in Markdown; columns of numbers stand to the right. An empty line follows."""
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    if not cells:
+        return []
+
+    def numeric(column: int) -> bool:
+        return all(re.fullmatch(r"[-+\d.,%]*|\*\*missed\*\*|met", row[column]) for row in cells)
+
+    rule = ["---:" if column and numeric(column) else "---" for column in range(len(head))]
+    lines = [f"| {' | '.join(row)} |" for row in ([*head], *cells)]
+    return [lines[0], f"|{'|'.join(rule)}|", *lines[1:], ""]
+
+
+def records() -> dict[str, Record]:
+    """Every record there is, by part."""
+    found = ((part, RECORDS / f"{part}.json") for part in PARTS)
+    return {part: json.loads(path.read_text(encoding="utf-8")) for part, path in found if path.is_file()}
+
+
+def page() -> str:
+    """The text of ``docs/results.md``."""
+    known = records()
+    lines = [
+        "# Results",
+        "",
+        "How true and how fast tclint is, as measured. `python -m benchmarks.results` writes this page from",
+        "[benchmarks/records](../benchmarks/records); do not edit it. [benchmarks/README.md](../benchmarks/README.md)",
+        "says how each part is measured.",
+        "",
+    ]
+    for name, module in PARTS.items():
+        part: Part = importlib.import_module(module)  # type: ignore[assignment]
+        lines += [f"## {part.TITLE}", ""]
+        if name not in known:
+            lines += [f"Not measured yet: `{part.COMMAND}`.", ""]
+            continue
+        record = known[name]
+        versions = ", ".join(f"{program} {version}" for program, version in record["versions"].items())
+        lines += [
+            part.ABOUT,
+            "",
+            f"`{part.COMMAND}`, {record['date']}, {record['processor']}; {versions}.",
+            "",
+        ]
+        lines += part.section(record["data"])
+        if record["skipped"]:
+            lines += ["", "Skipped:", "", *(f"- {reason}" for reason in record["skipped"])]
+        lines.append("")
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the page, or see whether it is what the records say; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.results",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 if the page is out of date"
+    )
+    options = parser.parse_args(arguments)
+    text = page()
+    if options.check:
+        same = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
+        print(f"{PAGE.relative_to(ROOT)} {'is up to date' if same else 'is not what the records say'}")
+        return 0 if same else 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The results page is what the records say, and says what was not measured."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import results
+
+PART = SimpleNamespace(
+    TITLE="Weights",
+    COMMAND="python -m benchmarks.weights",
+    ABOUT="Every stone on the scales.",
+    section=lambda data: results.table(["stone", "kg"], data),
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(results, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    monkeypatch.setattr(results, "PARTS", {"weights": "benchmarks.weights"})
+    monkeypatch.setitem(sys.modules, "benchmarks.weights", PART)  # type: ignore[arg-type]
+    return tmp_path
+
+
+def test_a_part_without_a_record_is_not_measured(home: Path) -> None:
+    assert "## Weights\n\nNot measured yet: `python -m benchmarks.weights`." in results.page()
+
+
+def test_a_record_makes_the_page(home: Path) -> None:
+    path = results.save("weights", [["flint", "1.5"], ["a|b", "20"]], {"scales": "3"}, ["marble: too heavy"])
+    record = json.loads(path.read_text())
+    text = results.PAGE.read_text()
+    assert text == results.page()
+    assert record["date"] in text
+    assert results.processor() in text
+    assert "scales 3" in text
+    assert "| stone | kg |\n|---|---:|\n| flint | 1.5 |\n| a\\|b | 20 |" in text
+    assert "Skipped:\n\n- marble: too heavy" in text
+
+
+def test_a_page_that_was_typed_is_told_from_one_that_was_measured(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert results.main(["--check"]) == 1
+    assert results.main([]) == 0
+    assert results.main(["--check"]) == 0
+    results.PAGE.write_text(results.PAGE.read_text().replace("Not measured", "Measured"))
+    assert results.main(["--check"]) == 1
+    assert "results.md is not what the records say" in capsys.readouterr().out
+
+
+def test_the_page_of_the_project_is_up_to_date() -> None:
+    assert results.PAGE.read_text(encoding="utf-8") == results.page()
+
+
+@pytest.mark.parametrize("module", results.PARTS.values())
+def test_a_part_has_what_the_page_needs(module: str) -> None:
+    part = importlib.import_module(module)
+    assert part.TITLE
+    assert part.ABOUT
+    assert part.COMMAND.startswith(f"python -m {module.removesuffix('.__main__')}")
