@@ -1,11 +1,11 @@
 """Does the ISA table say what ptxas says? Every form, every modifier, on a grid of versions and targets.
 
-    python -m benchmarks.availability [--form tcgen05.] [--family matrix] [--limit 40] [--pairs]
+    python -m benchmarks.availability [--form tcgen05.] [--family matrix] [--limit 40] [--pairs] [--every-version] [--record]
 
 For every syntax line: a base spelling, then every modifier value one at a time around it. Operands are taken from
 the form's examples where they fit, else found by trial. Each instruction is judged by ``Match.missing`` and by
 ptxas on every target it knows, at the first ``.version`` that the table allows there, one step below it, 9.1 and
-the newest. Printed are
+the newest, or at every one. Printed are
 
 * spellings that ptxas refuses everywhere, with its reason (a table too permissive, or operands not found),
 * spellings that a ``combinations`` rule excludes and ptxas accepts (a table too strict),
@@ -24,12 +24,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import combinations, islice, product, zip_longest
+from typing import Any
 
+from benchmarks import results
 from benchmarks.coverage import operands_of, shape, statement
-from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, Version, before, find
+from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, before, find
 from tclint.isa.notation import Operand, Slot, Syntax
 from tclint.isa.table import DEFAULT, Form, Match, Table, fits, split_opcode, table
-from tclint.isa.target import Target
+from tclint.isa.target import Target, Version, dotted
 
 NEWEST = VERSIONS[-1]
 GRID = ((9, 1), NEWEST)
@@ -434,13 +436,13 @@ def _hosts(spelling: Spelling) -> list[tuple[Version, str]]:
     return [*found[:1], *found[-1:]] if len(found) > 1 else found or EVERYWHERE
 
 
-def grid(probe: Probe, target: Target) -> Iterator[tuple[Version, bool]]:
-    """The versions to ask about under *target*, each with the table's verdict."""
+def grid(probe: Probe, target: Target, every: bool = False) -> Iterator[tuple[Version, bool]]:
+    """The versions to ask about under *target*, each with the table's verdict; *every*: all since it came."""
     match = probe.match
     assert match is not None
     needed = [a for _, a in match.form.availability(match.modifiers, match.named)]
     oldest = max(target.introduced, OLDEST)
-    versions = {*GRID}
+    versions = {*VERSIONS} if every else {*GRID}
     if all(a.on(target) for a in needed):
         first = max(oldest, *(a.version_for(target) for a in needed))
         versions |= {first, before(first)}
@@ -449,7 +451,9 @@ def grid(probe: Probe, target: Target) -> Iterator[tuple[Version, bool]]:
             yield version, not match.missing(target, version)
 
 
-def ask(oracle: Ptxas, probes: Sequence[Probe]) -> list[tuple[Probe, Version, str, bool, str]]:
+def ask(
+    oracle: Ptxas, probes: Sequence[Probe], every: bool = False
+) -> list[tuple[Probe, Version, str, bool, str]]:
     """Every point of the grid: ``(probe, version, target, the table's verdict, ptxas' error)``."""
     batches: dict[tuple[Version, str], list[tuple[Probe, bool]]] = defaultdict(list)
     for name in oracle.targets:
@@ -457,7 +461,7 @@ def ask(oracle: Ptxas, probes: Sequence[Probe]) -> list[tuple[Probe, Version, st
         if target is None:
             continue
         for probe in probes:
-            for version, verdict in grid(probe, target):
+            for version, verdict in grid(probe, target, every):
                 batches[version, name + probe.spelling.mode].append((probe, verdict))
 
     def run(item: tuple[tuple[Version, str], list[tuple[Probe, bool]]]) -> list[str]:
@@ -475,6 +479,52 @@ def ask(oracle: Ptxas, probes: Sequence[Probe]) -> list[tuple[Probe, Version, st
 
 # ---------------------------------------------------------------- the report
 
+TITLE = "Availability of instructions"
+COMMAND = "python -m benchmarks.availability --every-version --record"
+ABOUT = """\
+Every modifier of every syntax line of the ISA table, on every target that ptxas knows, at every `.version` since the
+target came: does the table's answer (exists, or needs another target or version) equal that of ptxas?"""
+
+
+def section(data: Any) -> list[str]:
+    """What a grid said, for the results page."""
+    summary = (
+        f"{data['agreed']:,} of {data['points']:,} points agree ({data['agreed'] / max(data['points'], 1):.4%}), over"
+        f" {data['forms']} forms, {data['probed']:,} spellings, {len(data['targets'])} targets and"
+        f" {len(data['versions'])} versions ({data['versions'][0]} to {data['versions'][-1]}). On all of its points"
+        f" agree {data['whole']:,} of {data['pairs']:,} pairs of form and modifier."
+    )
+    lines = [summary, ""]
+    head = ["family", "forms", "spellings", "points", "agree", "differ"]
+    families = sorted(data["families"].items())
+    rows = [
+        [
+            name,
+            f["forms"],
+            f"{f['probed']:,}",
+            f"{f['points']:,}",
+            f"{f['agreed']:,}",
+            f["points"] - f["agreed"],
+        ]
+        for name, f in families
+    ]
+    lines += results.table(head, rows)
+    rows = [[f"`{d['text']}`", d["who"], d["places"]] for d in data["differences"][:SHOWN]]
+    lines += results.table([f"differences ({len(data['differences'])})", "who says what", "where"], rows)
+    for key, about in (
+        ("refused", "The table has it and ptxas refuses it everywhere with every operand list tried"),
+        ("excluded", "ptxas accepts it and a combination rule of the table excludes it"),
+        ("operands", "ptxas takes operands that the table does not"),
+    ):
+        found = [f"`{text.partition(' ')[0]}`" for _, text in data[key]]
+        some = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+        lines.append(f"- {about}: {len(found)}{': ' if found else ''}{some}")
+    return lines
+
+
+SHOWN = 20
+"""Differences, and spellings of a kind, on the results page; the record has all."""
+
 
 def _short(names: Sequence[str], targets: Sequence[str]) -> str:
     if len(names) == len(targets):
@@ -484,36 +534,82 @@ def _short(names: Sequence[str], targets: Sequence[str]) -> str:
     return " ".join(names)
 
 
-def report(
-    points: Sequence[tuple[Probe, Version, str, bool, str]], targets: Sequence[str], limit: int
-) -> float:
-    """Print the disagreements and the scores; returns the share of points that agree."""
+def measure(oracle: Ptxas, forms: Sequence[Form], pairs: bool, most: int, every: bool) -> dict[str, Any]:
+    """Ask about *forms*; what :func:`section` shows, and every difference. *every*: at every version."""
+    isa = table()
+    found = [s for form in forms for line in form.syntax for s in spellings(form, line, pairs)]
+    found = [s for s in found if s.allowed or not isa.candidates(s.opcode)]
+    probes = find_operands(oracle, isa, found, most)
+    usable = [p for p in probes if p.spelling.allowed and p.text]
+    unfit = [p for p in usable if p.match is None or p.match.problem]
+    usable = [p for p in usable if p.match is not None and not p.match.problem]
+    points = ask(oracle, usable, every)
     wrong: dict[tuple[str, str, str], dict[Version, list[str]]] = defaultdict(lambda: defaultdict(list))
     about: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    families: dict[str, Counter[str]] = defaultdict(Counter)
+    for form in forms:
+        families[form.family]["forms"] += 1
+    for probe in usable:
+        families[probe.spelling.form.family]["probed"] += 1
     for probe, version, name, verdict, error in points:
-        form = probe.spelling.form.name
-        score = about[form, probe.spelling.about]
+        form = probe.spelling.form
+        agree = verdict == (not error)
+        families[form.family].update(points=1, agreed=agree)
+        score = about[form.name, probe.spelling.about]
+        score[0] += agree
         score[1] += 1
-        if verdict == (not error):
-            score[0] += 1
+        if agree:
             continue
         cause = re.sub(r"'(compute|sm)_\w+'", "TARGET", error)
         who = f"table: yes, ptxas: {cause}" if verdict else "table: NO, ptxas: accepts"
-        if name not in wrong[form, probe.text, who][version]:
-            wrong[form, probe.text, who][version].append(name)
+        if name not in wrong[form.name, probe.text, who][version]:
+            wrong[form.name, probe.text, who][version].append(name)
+    differences = []
+    for (name, text, who), at in sorted(wrong.items()):
+        places = "; ".join(
+            f"{dotted(version)} {_short(names, oracle.targets)}" for version, names in sorted(at.items())
+        )
+        differences.append({"form": name, "text": text, "who": who, "places": places})
+    return {
+        "targets": list(oracle.targets),
+        "versions": [dotted(v) for v in sorted({version for _, version, *_ in points})],
+        "forms": len(forms),
+        "spellings": len(found),
+        "probed": len(usable),
+        "points": len(points),
+        "agreed": sum(good for good, _ in about.values()),
+        "pairs": len(about),
+        "whole": sum(good == total for good, total in about.values()),
+        "families": families,
+        "differences": differences,
+        "refused": [(p.refused, p.spelling.opcode) for p in probes if p.spelling.allowed and not p.text],
+        "excluded": [(p.spelling.form.name, p.text) for p in probes if not p.spelling.allowed and p.text],
+        "operands": [(p.match.problem if p.match else "no form", p.text) for p in unfit],
+    }
+
+
+def report(data: Mapping[str, Any], limit: int) -> None:
+    """Print what :func:`measure` found, *limit* differences of each form."""
+    print("\ntable accepts, ptxas refuses everywhere:")
+    for why, opcode in data["refused"]:
+        print(f"  {opcode} - {why}")
+    print("\nptxas accepts, a combination rule of the table refuses:")
+    for form, text in data["excluded"]:
+        print(f"  {form}: {text}")
+    print("\noperands that ptxas takes and the table does not:")
+    for problem, text in data["operands"]:
+        print(f"  {text} - {problem}")
+    print("\navailability:")
     shown: Counter[str] = Counter()
-    for (form, text, who), at in sorted(wrong.items()):
-        shown[form] += 1
-        if shown[form] <= limit:
-            places = "; ".join(f"{a}.{b} {_short(names, targets)}" for (a, b), names in sorted(at.items()))
-            print(f"  {form}: {text}\n      {who}\n      at {places}")
+    for d in data["differences"]:
+        shown[d["form"]] += 1
+        if shown[d["form"]] <= limit:
+            print(f"  {d['form']}: {d['text']}\n      {d['who']}\n      at {d['places']}")
     if hidden := sum(max(n - limit, 0) for n in shown.values()):
         print(f"  ... and {hidden} more (--limit)")
-    good, total = (sum(score[k] for score in about.values()) for k in (0, 1))
-    whole = sum(good == all_ for good, all_ in about.values())
-    print(f"points that agree: {good} of {total} ({good / max(total, 1):.4%})")
-    print(f"(form, modifier) pairs that agree on all points: {whole} of {len(about)}")
-    return good / max(total, 1)
+    share = data["agreed"] / max(data["points"], 1)
+    print(f"points that agree: {data['agreed']} of {data['points']} ({share:.4%})")
+    print(f"(form, modifier) pairs that agree on all points: {data['whole']} of {data['pairs']}")
 
 
 def main() -> None:
@@ -530,6 +626,10 @@ def main() -> None:
     arguments.add_argument(
         "--most", type=int, default=800, help="operand lists tried per spelling (default 800)"
     )
+    arguments.add_argument(
+        "--every-version", action="store_true", help="ask at every .version (a few minutes)"
+    )
+    arguments.add_argument("--record", action="store_true", help="keep the result for docs/results.md")
     options = arguments.parse_args()
     started = time.monotonic()
     try:
@@ -537,39 +637,21 @@ def main() -> None:
         print(f"ptxas {oracle.release}, {len(oracle.targets)} targets")
     except PtxasMissing as error:
         sys.exit(f"availability: {error}")
-    isa = table()
     forms = [
         form
-        for form in isa
+        for form in table()
         if (not options.form or form.name.startswith(tuple(options.form)))
         and (not options.family or form.family in options.family)
     ]
-    found = [s for form in forms for line in form.syntax for s in spellings(form, line, options.pairs)]
-    found = [s for s in found if s.allowed or not isa.candidates(s.opcode)]
-    probes = find_operands(oracle, isa, found, options.most)
-
-    print("\ntable accepts, ptxas refuses everywhere:")
-    for probe in probes:
-        if probe.spelling.allowed and not probe.text:
-            print(f"  {probe.spelling.form.name}: {probe.spelling.opcode} - {probe.refused}")
-    print("\nptxas accepts, a combination rule of the table refuses:")
-    for probe in probes:
-        if not probe.spelling.allowed and probe.text:
-            print(f"  {probe.spelling.form.name}: {probe.text}")
-    print("\noperands that ptxas takes and the table does not:")
-    usable = [p for p in probes if p.spelling.allowed and p.text]
-    for probe in usable:
-        if probe.match is None or probe.match.problem:
-            print(
-                f"  {probe.spelling.form.name}: {probe.text} - {probe.match.problem if probe.match else 'no form'}"
-            )
-    usable = [p for p in usable if p.match is not None and not p.match.problem]
-    print("\navailability:")
-    agreed = report(ask(oracle, usable), oracle.targets, options.limit)
+    data = measure(oracle, forms, options.pairs, options.most, options.every_version)
+    report(data, options.limit)
     print(
-        f"{len(forms)} forms, {len(found)} spellings, {len(usable)} probed, {time.monotonic() - started:.0f} s"
+        f"{len(forms)} forms, {data['spellings']} spellings, {data['probed']} probed,"
+        f" {time.monotonic() - started:.0f} s"
     )
-    sys.exit(agreed < 0.999)
+    if options.record:
+        results.save("availability", data, {"ptxas": oracle.release})
+    sys.exit(data["agreed"] < 0.999 * data["points"])
 
 
 if __name__ == "__main__":

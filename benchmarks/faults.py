@@ -313,7 +313,7 @@ def _everybody(kernel: Kernel) -> Iterator[Fault]:
 def _lower_version(kernel: Kernel) -> Iterator[Fault]:
     """One step below what an instruction of the kernel needs on its target."""
     from benchmarks.ptxas import before
-    from tclint.isa.target import Target
+    from tclint.isa.target import Target, dotted
 
     target = next((t for t in map(Target.parse, kernel.module.targets) if t), None)
     match = re.search(rb"^\s*\.version\s+(\S+)", kernel.data, re.MULTILINE)
@@ -327,7 +327,7 @@ def _lower_version(kernel: Kernel) -> Iterator[Fault]:
         needed = use.match.form.available.version_for(target)
         lower = before(needed)
         if lower < needed and lower >= target.introduced:
-            edit = Edit(Span(match.start(1), match.end(1)), f"{lower[0]}.{lower[1]}")
+            edit = Edit(Span(match.start(1), match.end(1)), dotted(lower))
             yield Fault((edit,), frozenset(), f"{use.opcode} at .version {edit.text}")
 
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-__all__ = ["OLDEST", "VERSIONS", "Ptxas", "PtxasMissing", "before", "find"]
+from tclint.isa.target import Version, dotted
 
-Version = tuple[int, int]
+__all__ = ["OLDEST", "VERSIONS", "Ptxas", "PtxasMissing", "before", "find"]
 
 VERSIONS: tuple[Version, ...] = tuple(
     (major, minor)
@@ -117,7 +117,7 @@ class Ptxas:
     def _errors(self, lines: Sequence[str], version: Version, target: str) -> list[str]:
         number = int(re.sub(r"\D", "", target.partition(",")[0]))
         wide = ".reg .b128 %rq<16>;" if version >= (8, 3) and number >= 70 else ""
-        prelude = PRELUDE.format(version="{}.{}".format(*version), target=target, wide=wide)
+        prelude = PRELUDE.format(version=dotted(version), target=target, wide=wide)
         first = prelude.count("\n") + 1
 
         def ask(some: Sequence[str]) -> list[tuple[int, str]]:
@@ -148,7 +148,7 @@ class Ptxas:
     def _stray(self, lines: Sequence[str], version: Version, target: str, message: str) -> list[str]:
         """The errors of *lines* when ptxas put one of them outside: the fault of one of them, or of the prelude."""
         if not lines:
-            raise ValueError(f"ptxas refuses .version {version[0]}.{version[1]}, .target {target}: {message}")
+            raise ValueError(f"ptxas refuses .version {dotted(version)}, .target {target}: {message}")
         if len(lines) == 1:
             self._errors([], version, target)
             return [message]

@@ -31,7 +31,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
 PAGE = ROOT / "docs" / "results.md"
 
-PARTS: dict[str, str] = {}
+PARTS: dict[str, str] = {
+    "corpus": "benchmarks.corpus.summary",
+    "availability": "benchmarks.availability",
+}
 """Name of each part's record, and its module, in the order of the page."""
 
 Record = Mapping[str, Any]
@@ -129,7 +132,7 @@ def page() -> str:
         "",
     ]
     for name, module in PARTS.items():
-        part: Part = importlib.import_module(module)  # type: ignore[assignment]
+        part: Part = importlib.import_module(module)
         lines += [f"## {part.TITLE}", ""]
         if name not in known:
             lines += [f"Not measured yet: `{part.COMMAND}`.", ""]

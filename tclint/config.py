@@ -13,6 +13,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from tclint.finding import Confidence, Severity
+from tclint.isa.target import dotted
 
 __all__ = ["Config", "Kind", "Selection", "Setting", "settings"]
 
@@ -100,7 +101,7 @@ TOOLKIT = Kind(
     'a CUDA version such as "12.8", in quotes',
     {"type": "string", "pattern": r"^\d+\.\d+$"},
     _toolkit,
-    lambda version: "{}.{}".format(*version),
+    dotted,
     metavar="X.Y",
 )
 JOBS = Kind(

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from tclint.isa.table import Form, OperandSpec, Table, split_opcode
+from tclint.isa.target import dotted
 from tclint.rules import Rule, first_sentence, nearest
 
 __all__ = ["UnknownOpcode", "isa", "rule_list", "rules_json", "rules_markdown", "rules_table"]
@@ -147,7 +148,7 @@ def _described(form: Form) -> Iterator[str]:
         ("completion", list(_completion(form))),
         ("event", [] if form.event == "issue" else [form.event.replace("-", " ")]),
         ("group", [form.group] if form.event in ("commit", "wait") else []),
-        ("since", [f"PTX ISA {_version(form.available.since)}"]),
+        ("since", [f"PTX ISA {dotted(form.available.since)}"]),
         ("targets", [form.available.describe()]),
         ("", list(_requirements(form))),
         ("manual", [f"PTX ISA {form.manual}"] if form.manual else []),
@@ -228,13 +229,9 @@ def _requirements(form: Form) -> Iterator[str]:
     needs: dict[str, list[str]] = {}
     for requirement in form.requires:
         since = requirement.available.since
-        parts = [f"PTX ISA {_version(since)}"] if since > form.available.since else []
+        parts = [f"PTX ISA {dotted(since)}"] if since > form.available.since else []
         if requirement.available.patterns:
             parts.append(requirement.available.describe())
         what = " ".join(sorted(requirement.when)) or f"operand {requirement.operand}"
         needs.setdefault(", ".join(parts), []).append(what)
     yield from (f"{', '.join(what)}: {text}" for text, what in needs.items() if text)
-
-
-def _version(version: tuple[int, int]) -> str:
-    return "{}.{}".format(*version)

@@ -16,6 +16,7 @@ from conftest import ROOT
 
 from benchmarks.corpus import __main__ as command
 from benchmarks.corpus import builder as builder_module
+from benchmarks.corpus import summary as corpus_summary
 from benchmarks.corpus import worker
 from benchmarks.corpus.builder import Builder, Skipped, default_cache, environment
 from benchmarks.corpus.producers import PRODUCERS
@@ -297,3 +298,27 @@ def test_a_producer_pins_its_packages_and_imports_nothing_else(name: str) -> Non
     functions: list[Callable[..., object]] = [module.obstacle, module.jobs]
     assert all(callable(function) for function in functions)
     assert f"| `{name}` |" in (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_summary_counts_what_the_manifest_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    about = {"reason": "", "packages": {"triton": "3.9.0", "numpy": "2"}, "files": 2, "bytes": 2_500_000}
+    gone = {"status": "skipped", "reason": "no network: …", "packages": {}, "files": 0, "bytes": 0}
+    refused = {"producer": "triton", "reason": "no place /a/b.cu(12): error"}
+    manifest = {
+        "producers": {
+            "triton": {**about, "status": "partial", "targets": {"sm_80": 1, "sm_90a": 1}, "seconds": 1},
+            "nvcc": {**gone, "targets": {}, "seconds": 0},
+        },
+        "files": [{"producer": "triton", "bytes": 500_000}, {"producer": "triton", "bytes": 2_000_000}],
+        "failures": [refused, {**refused, "reason": "no place /c/d.cu(7): error"}],
+    }
+    assert corpus_summary.main(["--cache", str(tmp_path)]) == 2
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert corpus_summary.main(["--cache", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert (
+        "2 files of 1 producers, 2.5 MB; 1 files are larger than 1 MB. By target: sm_80 1, sm_90a 1." in text
+    )
+    assert "| triton | partial | 2 | 2.5 | 2.00 | 1 | 2 | triton 3.9.0 |" in text
+    assert "- triton: 2 files: no place … error" in text
+    assert "- nvcc: no network: …" in text

@@ -207,6 +207,9 @@ def test_ptxas_takes_examples_from_their_minimum_on(oracle: Ptxas) -> None:
         ("cp.async.commit_group;", "6.5", "sm_80", "version"),
         ("cp.async.commit_group;", "7.0", "sm_80", ""),
         ("cp.async.commit_group;", "7.0", "sm_75", "target"),
+        ("shfl.up.b32 %r1, %r2, 1, 0;", "6.3", "sm_75", ""),
+        ("shfl.up.b32 %r1, %r2, 1, 0;", "6.4", "sm_75", "target"),
+        ("shfl.up.b32 %r1, %r2, 1, 0;", "9.1", "sm_62", ""),
     ],
 )
 def test_availability(instruction: str, version: str, target: str, missing: str) -> None:

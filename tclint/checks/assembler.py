@@ -9,7 +9,7 @@ from tclint.config import Config
 from tclint.finding import Confidence
 from tclint.ir.nodes import Immediate, Instruction, Module
 from tclint.isa.table import Match, Table, split_opcode, table
-from tclint.isa.target import TOOLKITS, Target
+from tclint.isa.target import TOOLKITS, Target, dotted
 
 NEWEST = max(TOOLKITS.values())
 """The newest .version that the ISA table was checked against (ptxas 13.5)."""
@@ -163,8 +163,3 @@ def _subject(instruction: Instruction, what: str) -> str:
     root = instruction.opcode.split(".")
     name = ".".join(root[:2]) if len(root) > 1 and not root[1][:1].isdigit() else root[0]
     return f"{what} of {name}" if what else name
-
-
-def dotted(version: tuple[int, int]) -> str:
-    """``(8, 6)`` as it is written: ``8.6``."""
-    return f"{version[0]}.{version[1]}"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from math import prod
 
 from tclint.checks import Hit, module_check
-from tclint.checks.assembler import NEWEST, dotted
+from tclint.checks.assembler import NEWEST
 from tclint.config import Config
 from tclint.finding import Confidence, Severity
 from tclint.ir.nodes import Directive, Function, Module
 from tclint.isa.directives import DirectiveSpec, directives
-from tclint.isa.target import Target
+from tclint.isa.target import Target, dotted
 
 _KINDS = {"entry": ".entry", "func": ".func"}
 

@@ -10,7 +10,7 @@ from tclint.checks.wgmma import ignores_accumulator
 from tclint.config import Config
 from tclint.finding import Confidence
 from tclint.ir.nodes import Module, Vector, registers
-from tclint.isa.target import TOOLKITS, Version, toolkit_for
+from tclint.isa.target import TOOLKITS, Version, dotted, toolkit_for
 from tclint.model import KernelModel
 
 MERGES: tuple[Version, Version] = (12, 0), (13, 5)
@@ -21,10 +21,6 @@ _REACH = 135
 
 REUSES: tuple[Version, Version] = (12, 0), (13, 2)
 """The toolkits whose ptxas may reuse the registers of an A fragment too early; 13.3 does not."""
-
-
-def _spelled(version: Version) -> str:
-    return f"{version[0]}.{version[1]}"
 
 
 @module_check("TL001")
@@ -38,10 +34,10 @@ def version_too_high(module: Module, config: Config) -> Iterator[tuple[str, Hit]
         "TL001",
         Hit(
             span=module.version_span,
-            message=f"the ptxas of CUDA {_spelled(config.toolkit)} knows PTX {_spelled(newest)} at most, "
-            f"this module is {_spelled(module.version)}",
-            help=f"write .version {_spelled(newest)}"
-            + (f", or use CUDA {_spelled(first)} or newer" if first is not None else ""),
+            message=f"the ptxas of CUDA {dotted(config.toolkit)} knows PTX {dotted(newest)} at most, "
+            f"this module is {dotted(module.version)}",
+            help=f"write .version {dotted(newest)}"
+            + (f", or use CUDA {dotted(first)} or newer" if first is not None else ""),
         ),
     )
 
@@ -140,7 +136,7 @@ def fragment_register_reused(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         Hit(
             site=site,
             message=f"{source_name} is written in the next round of the loop while the wgmma may still read its copy "
-            f"{copy_name}: the ptxas of CUDA {_spelled(toolkit)} keeps both in one register",
+            f"{copy_name}: the ptxas of CUDA {dotted(toolkit)} keeps both in one register",
             steps=(
                 Mark(site, f"the wgmma starts to read {copy_name}"),
                 Mark(write, f"the next round writes {source_name}"),

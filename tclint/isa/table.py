@@ -185,7 +185,7 @@ class Match:
         """What *target* or *version* lacks: ``(kind, what, availability)``, kind ``target`` or ``version``."""
         lacking = []
         for what, available in self.form.availability(self.modifiers, self.named):
-            if not available.on(target):
+            if not available.on(target, version):
                 lacking.append(("target", what, available))
             elif version < available.version_for(target):
                 lacking.append(("version", what, available))

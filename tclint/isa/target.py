@@ -19,6 +19,7 @@ __all__ = [
     "Availability",
     "Target",
     "Version",
+    "dotted",
     "parse_version",
     "toolkit_for",
 ]
@@ -73,6 +74,11 @@ def parse_version(text: str) -> Version:
     return int(major), int(minor)
 
 
+def dotted(version: Version) -> str:
+    """``(8, 6)`` as it is written: ``8.6``."""
+    return f"{version[0]}.{version[1]}"
+
+
 def toolkit_for(version: Version) -> Version | None:
     """The first toolkit whose ptxas takes ``.version`` *version*."""
     return min((toolkit for toolkit, newest in TOOLKITS.items() if newest >= version), default=None)
@@ -108,6 +114,8 @@ class _Pattern:
     suffix: str
     upwards: bool
     since: Version
+    until: Version
+    """The first version that no longer allows it here."""
 
     def covers(self, target: Target) -> bool:
         if self.suffix == "":
@@ -118,7 +126,8 @@ class _Pattern:
         return target.number in family and target.number >= self.number and target.suffix != ""
 
 
-_PATTERN = re.compile(r"sm_(\d+)([af]?)(\+?)(?:@(\d+\.\d+))?$")
+_PATTERN = re.compile(r"sm_(\d+)([af]?)(\+?)(?:@(\d+\.\d+))?(?:<(\d+\.\d+))?$")
+_NEVER: Version = (1 << 31, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +137,8 @@ class Availability:
     The text of ``targets`` is a list of ``sm_90+`` (this or any higher
     number), ``sm_100a`` (exactly this), ``sm_100f+`` (its family from 100 up,
     suffix f or a), each with an optional ``@8.8``: the first version that
-    allows it there. No patterns: every target.
+    allows it there, and ``<6.4``: the first that no longer does. No patterns:
+    every target.
     """
 
     since: Version
@@ -145,14 +155,18 @@ class Availability:
                 raise ValueError(f"not a target pattern: {word!r}")
             patterns.append(
                 _Pattern(
-                    int(match[1]), match[2], bool(match[3]), parse_version(match[4]) if match[4] else (0, 0)
+                    int(match[1]),
+                    match[2],
+                    bool(match[3]),
+                    parse_version(match[4]) if match[4] else (0, 0),
+                    parse_version(match[5]) if match[5] else _NEVER,
                 )
             )
         return cls(parse_version(since), tuple(patterns))
 
-    def on(self, target: Target) -> bool:
-        """Whether *target* has it in any version."""
-        return not self.patterns or any(p.covers(target) for p in self.patterns)
+    def on(self, target: Target, version: Version = (0, 0)) -> bool:
+        """Whether *target* has it in *version* or a later one."""
+        return not self.patterns or any(p.covers(target) and version < p.until for p in self.patterns)
 
     def version_for(self, target: Target) -> Version:
         """The first ``.version`` that allows it under *target* (which must have it)."""
@@ -164,8 +178,9 @@ class Availability:
         words = []
         for p in self.patterns:
             name = f"sm_{p.number}{p.suffix}"
+            before = f" before PTX ISA {dotted(p.until)}" if p.until < _NEVER else ""
             if p.suffix == "f":
                 words.append(f"{name} or higher in its family")
             else:
-                words.append(f"{name} or higher" if p.upwards else name)
+                words.append((f"{name} or higher" if p.upwards else name) + before)
         return ", ".join(dict.fromkeys(words)) or "any target"
