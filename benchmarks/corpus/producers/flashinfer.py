@@ -1,7 +1,8 @@
 """CUDA sources in the wheel of flashinfer-python, with the headers of CUTLASS beside them, through nvcc from PyPI.
 
 The wheel holds hundreds of kernels, each in a file of its own that needs nothing but the toolkit; a few from each
-folder are taken, and some larger files of templates. flashinfer itself is never imported.
+folder are taken, and some larger files of templates. Its attention comes as templates alone: drivers of our own
+(``benchmarks/kernels/flashinfer``) instantiate some. flashinfer itself is never imported.
 """
 
 from __future__ import annotations
@@ -44,17 +45,30 @@ _LARGE = {
     "fp4_kv_dequantization.cu": "sm_120a",
     "msa_prefill_nvfp4_specialized.cu": "sm_100a",
 }
+DRIVERS = Path(__file__).resolve().parents[2] / "kernels" / "flashinfer"
+_DRIVERS = (
+    ("decode", "bf16-d128", "sm_80 sm_90a sm_100a", ("-DELEMENT=nv_bfloat16", "-DHEAD=128")),
+    ("decode", "f16-d64", "sm_90a sm_120a", ("-DELEMENT=half", "-DHEAD=64")),
+    ("prefill", "bf16-d128-r128", "sm_80 sm_90a", ("-DELEMENT=nv_bfloat16", "-DHEAD=128", "-DROWS=128")),
+    ("prefill", "f16-d256-r64", "sm_100a sm_120a", ("-DELEMENT=half", "-DHEAD=256", "-DROWS=64")),
+)
 _PATH_TARGET = re.compile(r"sm_?(90a|100a|103a|120a)")
 
 
 def jobs() -> Iterator[Job]:
-    """The large files, then the first few of each folder, by name."""
+    """The attention, the large files, then the first few of each folder, by name."""
     site = Path(sysconfig.get_paths()["purelib"])
     data = site / "flashinfer" / "data"
     include = (data / "include", data / "csrc", data / "csrc" / "nv_internal", data / "csrc" / "nv_internal" / "include",
                data / "cutlass" / "include",
                data / "cutlass" / "tools" / "util" / "include", site / "tvm_ffi" / "include")  # fmt: skip
     options = [f"-I{folder}" for folder in include]
+    for driver, shape, targets, macros in _DRIVERS:
+        for target in targets.split():
+            source = DRIVERS / f"{driver}.cu"
+            yield job(
+                f"{driver}-{shape}.{target}", target, source, ["--expt-relaxed-constexpr", *options, *macros]
+            )
     for name, targets in _LARGE.items():
         for target in targets.split():
             source = data / "csrc" / name
