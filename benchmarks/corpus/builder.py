@@ -114,7 +114,7 @@ class Builder:
         began = time.monotonic()
         about: Entry = {"status": "skipped", "reason": "", "packages": {}}
         try:
-            producer: Producer = importlib.import_module(module)  # type: ignore[assignment]
+            producer: Producer = importlib.import_module(module)
             python = self.make_environment(self.cache / "environments" / name, tuple(producer.PACKAGES))
             self._drop("failures", name, lambda entry: True)
             self._work(name, module, python, about)

@@ -139,7 +139,7 @@ def _products() -> Iterator[Spec]:
         for transposed in (False, True):
             if transposed and (act or stages == 1 or m == 16):
                 continue
-            constants = {"M": m, "N": n, "K": k, "GROUP": 8, "TRANSPOSED": transposed}
+            constants: dict[str, Any] = {"M": m, "N": n, "K": k, "GROUP": 8, "TRANSPOSED": transposed}
             constants.update(ACTIVATION=act, PRECISION=precision)
             name = "-".join(["matmul", kind, f"{m}x{n}x{k}", f"w{warps}s{stages}"])
             name += f"-{precision}" * (kind == "f32") + f"-{act}" * bool(act) + "-t" * transposed
@@ -217,7 +217,7 @@ def _scaled_products() -> Iterator[Spec]:
         constants: dict[str, Any] = {"M": 128, "N": 128, "K": k, "VECTOR": vector, **packs}
         constants.update(A_KIND=a, B_KIND=b)
         # fp8 needs sm_89
-        targets = SCALED if vector == 16 else TMA if "e4m3" in (a, b) else ALL
+        targets: tuple[int, ...] = SCALED if vector == 16 else TMA if "e4m3" in (a, b) else ALL
         name = f"block-scaled-{a}-{b}-v{vector}"
         yield name, "matmul.block_scaled", types, constants, _options(4, 2), targets
         for n, depth in ((128, 128), (256, 256)):
