@@ -51,7 +51,9 @@ def jobs():
                 raise ValueError("cover") from error
         if f"empty-{name}" in words.split():
             return "nothing"
-        return f".version 8.0\\n.target sm_{name}\\n// {words}\\n"
+        if f"hollow-{name}" in words.split():
+            return f".version 8.0\\n.target sm_{name}\\n// .entry k\\n"
+        return f".version 8.0\\n.target sm_{name}\\n.visible .entry k() {{ ret; }} // {words}\\n"
 
     for name in os.environ.get("FAKE_JOBS", "80 90 100").split():
         yield Job(name, "sm_any", f"make {name}", (SOURCE,), lambda name=name: made(name))
@@ -152,6 +154,7 @@ def test_a_limit_takes_the_first_and_drops_nothing(corpus: Corpus) -> None:
         ("90", "90 is refused"),
         ("raise-90", "KeyError: 'root'"),
         ("empty-90", "what came out is no PTX module"),
+        ("hollow-90", "there is no function in it: the source has templates or code of the host alone"),
         ("crash-90", "the compiler did not return: status 3, see "),
     ],
 )

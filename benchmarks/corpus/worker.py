@@ -29,6 +29,7 @@ JOB_SECONDS = 900
 """After which a job is given up."""
 
 _TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
+_FUNCTION = re.compile(r"^[^/\n]*\.(?:entry|func)\b", re.MULTILINE)
 _VERSION = re.compile(r"^\s*\.version\s+([\d.]+)", re.MULTILINE)
 
 Say = Callable[[dict[str, Any]], None]
@@ -65,6 +66,8 @@ def _done(
         target, version = _TARGET.search(text), _VERSION.search(text)
         if target is None or version is None:
             raise Refused("what came out is no PTX module")
+        if not _FUNCTION.search(text):
+            raise Refused("there is no function in it: the source has templates or code of the host alone")
     except Exception as error:  # noqa: BLE001  # whatever a compiler raises is what the manifest says
         return {"event": "failed", **about, "reason": _reason(error)}
     finally:

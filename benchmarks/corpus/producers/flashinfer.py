@@ -30,19 +30,13 @@ UNSPECIALISED = "is a downstream specialization of this program"
 flashinfer downloads."""
 
 _LARGE = {
-    "cascade.cu": "sm_80 sm_90a",
-    "group_gemm.cu": "sm_80",
-    "page.cu": "sm_80 sm_90a",
     "quantization.cu": "sm_80",
     "vllm_custom_all_reduce.cu": "sm_80",
-    "concat_mla.cu": "sm_90a",
     "eagle_verify_fp8kv_sm90.cu": "sm_90a",
     "seq_chunk_cumsum.cu": "sm_90a",
     "ulysses_all_to_all.cu": "sm_90a",
     "cake_blackwell_softmax.cu": "sm_100a sm_103a",
     "cake_blackwell_softmax_cached_cluster.cu": "sm_100a",
-    "fp4_kv_quantization.cu": "sm_100a",
-    "fp4_kv_dequantization.cu": "sm_120a",
     "msa_prefill_nvfp4_specialized.cu": "sm_100a",
 }
 DRIVERS = Path(__file__).resolve().parents[2] / "kernels" / "flashinfer"
