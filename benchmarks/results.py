@@ -2,8 +2,8 @@
 
     python -m benchmarks.results [--check]
 
-A part is a module with ``TITLE``, ``COMMAND`` (what measures it), ``ABOUT`` (what was done, for a reader of the page)
-and ``section(data)``, the lines of Markdown for what it recorded. Measuring ends with :func:`save`, which writes
+A part is a module with ``TITLE``, ``COMMAND`` (what measures it), ``SLICE`` (the same on a few kernels, or "";
+``{scratch}`` stands for a temporary folder), ``ABOUT`` (what was done, for a reader of the page) and ``section(data)``, the lines of Markdown for what it recorded. Measuring ends with :func:`save`, which writes
 ``benchmarks/records/PART.json`` and the page again. Nothing on the page comes from anywhere else; a part without a
 record is named as not measured.
 """
@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from tclint import __version__ as tclint_version
 
-__all__ = ["PARTS", "RECORDS", "Part", "main", "page", "processor", "save", "table"]
+__all__ = ["PARTS", "RECORDS", "Part", "main", "page", "processor", "save", "skip", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
@@ -45,6 +45,7 @@ class Part(Protocol):
 
     TITLE: str
     COMMAND: str
+    SLICE: str
     ABOUT: str
 
     def section(self, data: Any) -> Iterable[str]: ...
@@ -93,11 +94,26 @@ def save(
         "skipped": list(skipped),
         "data": data,
     }
-    RECORDS.mkdir(exist_ok=True)
     path = RECORDS / f"{part}.json"
+    _write(path, record)
+    return path
+
+
+def skip(part: str, why: str) -> None:
+    """Say on the page that *part* could not be measured now; what an earlier run measured stays."""
+    assert part in PARTS, part
+    path = RECORDS / f"{part}.json"
+    record: Record = (
+        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"part": part, "skipped": []}
+    )
+    today = datetime.now(timezone.utc).date().isoformat()
+    _write(path, {**record, "skipped": [*record["skipped"], f"the whole part on {today}: {why}"]})
+
+
+def _write(path: Path, record: Record) -> None:
+    path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
-    return path
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
@@ -134,18 +150,18 @@ def page() -> str:
     for name, module in PARTS.items():
         part: Part = importlib.import_module(module)
         lines += [f"## {part.TITLE}", ""]
-        if name not in known:
-            lines += [f"Not measured yet: `{part.COMMAND}`.", ""]
-            continue
-        record = known[name]
-        versions = ", ".join(f"{program} {version}" for program, version in record["versions"].items())
-        lines += [
-            part.ABOUT,
-            "",
-            f"`{part.COMMAND}`, {record['date']}, {record['processor']}; {versions}.",
-            "",
-        ]
-        lines += part.section(record["data"])
+        record = known.get(name, {"skipped": []})
+        if "data" in record:
+            versions = ", ".join(f"{program} {version}" for program, version in record["versions"].items())
+            lines += [
+                part.ABOUT,
+                "",
+                f"`{part.COMMAND}`, {record['date']}, {record['processor']}; {versions}.",
+                "",
+            ]
+            lines += part.section(record["data"])
+        else:
+            lines.append(f"Not measured yet: `{part.COMMAND}`.")
         if record["skipped"]:
             lines += ["", "Skipped:", "", *(f"- {reason}" for reason in record["skipped"])]
         lines.append("")

@@ -11,11 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import __main__ as command
 from benchmarks import results
 
 PART = SimpleNamespace(
     TITLE="Weights",
     COMMAND="python -m benchmarks.weights",
+    SLICE="",
     ABOUT="Every stone on the scales.",
     section=lambda data: results.table(["stone", "kg"], data),
 )
@@ -45,6 +47,45 @@ def test_a_record_makes_the_page(home: Path) -> None:
     assert "scales 3" in text
     assert "| stone | kg |\n|---|---:|\n| flint | 1.5 |\n| a\\|b | 20 |" in text
     assert "Skipped:\n\n- marble: too heavy" in text
+
+
+def test_what_cannot_be_measured_is_said_and_costs_no_result(home: Path) -> None:
+    results.skip("weights", "no scales")
+    assert "Not measured yet" in results.PAGE.read_text()
+    results.save("weights", [["flint", "1.5"]])
+    results.skip("weights", "the scales are broken")
+    text = results.PAGE.read_text()
+    assert "| flint | 1.5 |" in text
+    assert "no scales" not in text
+    assert re.search(r"- the whole part on [-\d]+: the scales are broken", text)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [("", 0, "-- weights: done"), ("import sys; sys.exit('no scales here')", 1, "status 1: no scales here")],
+)
+def test_the_command_runs_the_parts(
+    home: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    status: int,
+    said: str,
+) -> None:
+    (home / "weights.py").write_text(code)
+    monkeypatch.setattr(PART, "COMMAND", "python -m weights && python -m weights")
+    monkeypatch.setattr(PART, "SLICE", "python -m weights {scratch}")
+    assert command.main(["weights"]) == status
+    assert said in capfd.readouterr().out
+    assert ("no scales here" in results.page()) == bool(status)
+    assert command.main(["--slice"]) == status
+    assert results.page().count("no scales here") == status
+
+
+def test_a_part_that_does_not_exist(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["lengths"])
+    assert "no part is called lengths: weights" in capsys.readouterr().err
 
 
 def test_a_page_that_was_typed_is_told_from_one_that_was_measured(

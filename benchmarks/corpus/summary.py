@@ -21,6 +21,7 @@ __all__ = ["ABOUT", "COMMAND", "TITLE", "main", "section", "summary"]
 
 TITLE = "Corpus"
 COMMAND = "python -m benchmarks.corpus && python -m benchmarks.corpus.summary --record"
+SLICE = "python -m benchmarks.corpus --only nvcc --limit 3 --cache {scratch}"
 ABOUT = """\
 PTX of real kernels, made without a GPU from packages on PyPI; `manifest.json` in the cache has the digest, command,
 target and compiler of each file."""
