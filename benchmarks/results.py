@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from tclint import __version__ as tclint_version
 
-__all__ = ["PARTS", "RECORDS", "Part", "main", "page", "processor", "save", "skip", "table"]
+__all__ = ["PARTS", "RECORDS", "Part", "kernels", "main", "page", "processor", "save", "skip", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
@@ -33,6 +33,7 @@ PAGE = ROOT / "docs" / "results.md"
 
 PARTS: dict[str, str] = {
     "corpus": "benchmarks.corpus.summary",
+    "findings": "benchmarks.findings",
     "availability": "benchmarks.availability",
 }
 """Name of each part's record, and its module, in the order of the page."""
@@ -114,6 +115,14 @@ def _write(path: Path, record: Record) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
+
+
+def kernels(folder: Path) -> list[Path]:
+    """The ``.ptx`` files in *folder* and in the folders of producers in it, by name.
+
+    Nothing deeper: the corpus has the environments of its compilers beside them.
+    """
+    return sorted([*folder.glob("*.ptx"), *folder.glob("*/*.ptx")])
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

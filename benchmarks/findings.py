@@ -1,0 +1,144 @@
+"""What does tclint say of real kernels that work, and is it right?
+
+    python -m benchmarks.findings [FOLDER] [--record]
+
+Every file of the corpus is linted as ``tclint check`` does by default. Errors and warnings that are shown make a
+working kernel fail, so each is to be judged by a person who reads the PTX: ``verdicts.tsv`` has the verdicts, and one
+that is not there is listed as not judged. Exit status 1 if a finding was judged false, or a file cannot be analysed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import results
+from benchmarks.corpus.builder import default_cache
+from tclint.config import Config
+from tclint.driver import check_source
+from tclint.finding import Severity
+from tclint.select import hidden
+from tclint.source import Source, SourceError
+
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "VERDICTS", "main", "measure", "section"]
+
+TITLE = "Findings on real kernels"
+COMMAND = "python -m benchmarks.findings --record"
+SLICE = "python -m benchmarks.findings fixtures/kernels"
+ABOUT = """\
+Every file of the corpus, linted with the default settings. These kernels work, so an error or a warning is a defect that
+their authors did not see, or a false alarm; each was judged by reading the PTX ([verdicts](../benchmarks/verdicts.tsv)).
+[real-kernels.md](real-kernels.md) does the same for a second set, with the reasons."""
+
+VERDICTS = Path(__file__).with_name("verdicts.tsv")
+UNJUDGED = "not judged"
+
+
+def verdicts() -> dict[tuple[str, str, int], str]:
+    """Rule, file and line of each finding that was judged, and the verdict: true, false or undecidable."""
+    with VERDICTS.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, dialect="excel-tab")
+        return {(row["rule"], row["file"], int(row["line"])): row["verdict"] for row in rows}
+
+
+def measure(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
+    """Lint *files* below *folder*: counts by producer and rule, and every error and warning that is shown."""
+    judged = verdicts()
+    config = Config()
+    producers: dict[str, Counter[str]] = defaultdict(Counter)
+    rules: dict[str, Counter[str]] = defaultdict(Counter)
+    failing, broken = [], []
+    for path in files:
+        name = path.relative_to(folder).as_posix()
+        about = producers[name.rpartition("/")[0] or "."]
+        about["files"] += 1
+        try:
+            report = check_source(Source.read(path))
+        except SourceError as error:
+            about["exit 2"] += 1
+            broken.append(f"{name}: {error}")
+            continue
+        assert report.source is not None
+        broken += [f"{name}:{problem.line}: {problem.message}" for problem in report.problems]
+        status = 2 if report.problems else 0
+        for finding in report.findings:
+            why = hidden(config, report, finding)
+            kind = f"hidden ({why})" if why else finding.severity.label
+            rules[finding.rule.id][kind] += 1
+            if not why and finding.severity >= Severity.WARNING:
+                status = status or 1
+                line = report.source.position(finding.span.start).line
+                verdict = judged.get((finding.rule.id, name, line), UNJUDGED)
+                failing.append(
+                    {
+                        "rule": finding.rule.id,
+                        "severity": finding.severity.label,
+                        "file": name,
+                        "line": line,
+                        "verdict": verdict,
+                        "message": finding.message,
+                    }
+                )
+        about[f"exit {status}"] += 1
+    return {
+        "producers": dict(sorted(producers.items())),
+        "rules": dict(sorted(rules.items())),
+        "failing": failing,
+        "broken": broken,
+    }
+
+
+def section(data: Any) -> list[str]:
+    """Who passes, which rules speak, and the verdicts."""
+    producers, failing = data["producers"], data["failing"]
+    total: Counter[str] = Counter()
+    for counts in producers.values():
+        total.update(counts)
+    said = Counter(f["verdict"] for f in failing)
+    words = ", ".join(f"{count} {verdict}" for verdict, count in said.most_common()) or "none"
+    passed = (
+        f"{total['exit 0']:,} of {total['files']:,} files ({total['exit 0'] / max(total['files'], 1):.1%}) exit 0. Errors"
+        f" and warnings shown: {len(failing)}; judged: {words}."
+    )
+    lines = [passed, ""]
+    columns = ("files", "exit 0", "exit 1", "exit 2")
+    rows = [[name, *(counts.get(c, 0) for c in columns)] for name, counts in producers.items()]
+    lines += results.table(["producer", *columns], rows)
+    kinds = [s.label for s in sorted(Severity, reverse=True)]
+    kinds += sorted({kind for counts in data["rules"].values() for kind in counts} - {*kinds})
+    rows = [[name, *(counts.get(kind, 0) for kind in kinds)] for name, counts in data["rules"].items()]
+    lines += results.table(["rule", *kinds], rows)
+    rows = [[f["rule"], f["severity"], f"`{f['file']}`", f["line"], f["verdict"]] for f in failing]
+    lines += results.table(["rule", "severity", "file", "line", "verdict"], rows)
+    return lines + [f"- not analysed as a whole: {problem}" for problem in data["broken"]]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Lint, print the section, record it; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.findings",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=default_cache(), help="default: the corpus")
+    parser.add_argument("--record", action="store_true", help="keep the result for docs/results.md")
+    options = parser.parse_args(arguments)
+    files = results.kernels(options.folder)
+    if not files:
+        print(f"{options.folder}: no .ptx file; python -m benchmarks.corpus builds some", file=sys.stderr)
+        return 2
+    data = measure(options.folder, files)
+    print("\n".join(section(data)))
+    if options.record:
+        results.save("findings", data)
+    wrong = [f for f in data["failing"] if f["verdict"] == "false"]
+    return 1 if wrong or data["broken"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
