@@ -26,6 +26,15 @@ PACKAGES = (
 )
 SOURCE = Path(__file__).resolve().parents[2] / "kernels" / "cutedsl_kernels.py"
 
+_ALL = "sm_80 sm_90a sm_100a sm_120a"
+_KERNELS = {
+    "add": _ALL,
+    "reverse": _ALL,
+    "row_sums": _ALL,
+    "warpgroup_product": "sm_90a",
+    "tensor_core_product": "sm_100a sm_103a",
+}
+
 
 def obstacle() -> str:
     """No driver is needed to compile."""
@@ -33,9 +42,9 @@ def obstacle() -> str:
 
 
 def jobs() -> Iterator[Job]:
-    """Each kernel for each target."""
-    for name in ("add", "reverse", "row_sums"):
-        for target in ("sm_80", "sm_90a", "sm_100a", "sm_120a"):
+    """Each kernel for each target that has what it uses."""
+    for name, targets in _KERNELS.items():
+        for target in targets.split():
             command = f"CUTE_DSL_ARCH={target} cute.compile({name})"
             yield Job(f"{name}.{target}", target, command, (SOURCE,), partial(_compile, name, target))
 
