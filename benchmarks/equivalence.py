@@ -1,0 +1,423 @@
+"""Which planted faults are none: proofs that a changed kernel does what the original does.
+
+    equivalent(kernel, fault) -> Proof | None
+
+A proof argues from the PTX ISA alone, over every path of the control-flow graph, whatever its predicates are. It asks
+the ISA table what an instruction is and nothing of the analyses and rules of tclint, so that a score that leaves out
+what is proven is not a score of tclint against itself. None means not proven.
+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from benchmarks.faults import Fault, Kernel, apply
+from tclint.cfg import CFG
+from tclint.driver import analyse
+from tclint.ir.nodes import Immediate, Instruction, registers
+from tclint.source import Source
+
+__all__ = ["PROOFS", "Change", "Proof", "equivalent"]
+
+
+class Proof(NamedTuple):
+    """Why a change makes no difference."""
+
+    reason: str
+    manual: str
+    """The section of the PTX ISA that the argument rests on."""
+
+
+@dataclass
+class Change:
+    """What a fault executes in place of which instruction."""
+
+    kernel: Kernel
+    steps: dict[int, list[Instruction]]
+    """Instruction of the original -> what stands there in the mutant; all others are as they were."""
+
+    @cached_property
+    def cfg(self) -> CFG:
+        return CFG(self.kernel.function)
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        return self.kernel.instructions
+
+    @property
+    def deleted(self) -> int | None:
+        """The one instruction that is gone, if that is all."""
+        if len(self.steps) == 1:
+            ((site, now),) = self.steps.items()
+            if not now:
+                return site
+        return None
+
+    def before(self, site: int) -> Iterator[int]:
+        """The instructions in front of *site*, nearest first, as far as nothing else can lead there."""
+        return iter(range(site - 1, self.cfg.blocks[self.cfg.block_of[site]].start - 1, -1))
+
+    def behind(self, site: int) -> Iterator[int]:
+        """The instructions behind *site*, nearest first, as far as they all follow."""
+        return iter(range(site + 1, self.cfg.blocks[self.cfg.block_of[site]].end))
+
+
+def change(kernel: Kernel, fault: Fault) -> Change | None:
+    """*fault* as instructions; None where it changes directives, declarations or the flow of control."""
+    function = kernel.function
+    if any(not function.start <= e.span.start <= e.span.end <= function.end for e in fault.edits):
+        return None
+    module, problems = analyse(Source(apply(kernel.data, fault.edits), "mutant.ptx"))
+    twin = next((f for f in module.functions if f.name == function.name and not f.declared_only), None)
+    if problems or twin is None:
+        return None
+    if any(i.match is None or _astray(i) for i in function.instructions):
+        return None
+    starts = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
+    ends = {kernel.span(i).end: i for i in range(len(kernel.instructions))}
+    steps: dict[int, list[Instruction]] = {}
+    shift = 0
+    for edit in sorted(fault.edits, key=lambda e: e.span.start):
+        start, end = edit.span.start, edit.span.end
+        length = len(edit.text.encode())
+        inside = [i for i in twin.instructions if 0 <= twin.start + i.start - start - shift < length]
+        shift += length - (end - start)
+        if start < end:
+            site = starts.get(start)
+            if site is None or kernel.span(site).end != end:
+                return None
+            steps[site] = inside
+        elif start in ends:
+            site = ends[start]
+            steps[site] = [*steps.get(site, [kernel.instructions[site]]), *inside]
+        elif start in starts:
+            site = starts[start]
+            steps[site] = [*inside, *steps.get(site, [kernel.instructions[site]])]
+        else:
+            return None
+    if any(i.flow for site, now in steps.items() for i in (kernel.instructions[site], *now)):
+        return None
+    return Change(kernel, steps)
+
+
+def _astray(instruction: Instruction) -> bool:
+    """Whether it may lead to where the graph does not say."""
+    targets = instruction.targets
+    return instruction.flow in ("branch", "branch-table") and (not targets or min(targets) < 0)
+
+
+PROOFS: list[Callable[[Change], Proof | None]] = []
+
+
+def proof(argue: Callable[[Change], Proof | None]) -> Callable[[Change], Proof | None]:
+    """Register a function that proves some changes harmless."""
+    PROOFS.append(argue)
+    return argue
+
+
+def equivalent(kernel: Kernel, fault: Fault) -> Proof | None:
+    """A proof that the mutant does what *kernel* does, by the PTX ISA; None when there is none."""
+    changed = change(kernel, fault)
+    if changed is None:
+        return None
+    return next((found for argue in PROOFS if (found := argue(changed)) is not None), None)
+
+
+# ---------------------------------------------------------------- proofs
+
+
+@proof
+def unreachable(change: Change) -> Proof | None:
+    """No way leads from the entry of the function to the change (9.7.13: control flow; 11.2: entry).
+
+    An instruction that no thread executes has no effect. Both branches of a condition count as ways.
+    """
+    if all(change.cfg.block_of[site] not in change.cfg.rank for site in change.steps):
+        return Proof("no path from the entry leads to it", "9.7.12")
+    return None
+
+
+Ages = frozenset[tuple[int, int]]
+"""Operations that may be pending, each by how many groups are newer in the original and in the mutant; -1: in none."""
+
+_SECTIONS = {
+    "wgmma": "9.7.15.7.3",
+    "cp.async": "9.7.9.25.3.3",
+    "bulk": "9.7.9.27.2.2",
+    "tcgen05.ld": "9.7.16.8.5",
+    "tcgen05.st": "9.7.16.8.5",
+}
+
+
+@proof
+def same_operations_awaited(change: Change) -> Proof | None:
+    """Every wait completes the same operations in the original and in the mutant.
+
+    A commit puts the operations that are in no group yet into a new one, and an empty group is complete;
+    ``wait_group N`` waits for all groups but the N newest (sections of ``_SECTIONS``). Nothing else can tell whether a
+    commit or a wait was there. So both programs run in step over the same path, and each pending operation has a pair
+    of ages. A commit that one of them lacks makes its ages differ; a wait proves them different if it completes an
+    operation in one of them only, whichever path leads there. What a call does is unknown but the same in both: it
+    proves nothing as long as the ages are the same. An operation that only one of them has committed when the function
+    ends counts as a difference.
+    """
+    old = [change.instructions[site] for site in change.steps]
+    new = [i for now in change.steps.values() for i in now]
+    groups = {i.group for i in old}
+    if len(groups) != 1 or not {i.event for i in (*old, *new)} <= {"wait", "commit"}:
+        return None
+    (group,) = groups
+    if group not in _SECTIONS or any(i.group != group and i.event != "wait" for i in new):
+        return None
+    if any(i.guard >= 0 for i in (*old, *new)):
+        return None
+    if any(_depth(i) is None for i in (*change.instructions, *new) if i.event == "wait" and i.group == group):
+        return None
+    if not (_in_step(change, group, to_the_end=False) and _in_step(change, group, to_the_end=True)):
+        return None
+    return Proof("every wait completes the same operations with it and without", _SECTIONS[group])
+
+
+def _in_step(change: Change, group: str, to_the_end: bool) -> bool:
+    """Whether the waits complete the same operations in both programs.
+
+    Not *to_the_end*, an operation that has read its sources counts as complete; else ``.read`` waits for nothing
+    (9.7.9.27.2.2).
+    """
+    everyone = [*change.instructions, *(i for now in change.steps.values() for i in now)]
+    oldest = 1 + max((_depth(i) or 0 for i in everyone if i.event == "wait" and i.group == group), default=0)
+
+    def behind(instructions: list[Instruction], age: int) -> int | None:
+        """The age of an operation behind some instructions; None when it is complete."""
+        for i in instructions:
+            assert i.match is not None
+            if i.group != group:
+                continue
+            # cp.async.wait_all commits what is in no group first (9.7.9.25.3.3).
+            if i.event == "commit" or (i.event == "wait" and i.match.form.completion == "all"):
+                age = min(age + 1, oldest)
+            waits = i.event == "wait" and not (to_the_end and ".read" in i.match.modifiers)
+            if waits and age >= (_depth(i) or 0):
+                return None
+        return age
+
+    def step(state: Ages, site: int) -> Ages | None:
+        """The pairs behind the instruction at *site*; None when the two programs may differ."""
+        i = change.instructions[site]
+        if i.flow == "call":
+            return None if any(a != b for a, b in state) else state | unknown
+        if i.group != group and site not in change.steps:
+            return state
+        if i.event == "issue":
+            return state | {fresh}
+        found = set(state if i.guard >= 0 else ())  # the guard is the same in both
+        for a, b in state:
+            x, y = behind([i], a), behind(change.steps.get(site, [i]), b)
+            if (x is None) != (y is None):
+                return None
+            if x is not None and y is not None:
+                found.add((x, y))
+        return frozenset(found)
+
+    fresh = (0, 0) if group.startswith("tcgen05.") else (-1, -1)
+    unknown = frozenset((age, age) for age in range(-1, oldest + 1))
+    entry = change.kernel.function.entry
+    reached = _everywhere(change.cfg, frozenset() if entry else unknown, step)
+    if reached is None:
+        return False
+    at_exit = (pair for block in change.cfg.exits & reached.keys() for pair in reached[block])
+    return all(a == b or (entry and min(a, b) >= 0) for a, b in at_exit)
+
+
+def _depth(instruction: Instruction) -> int | None:
+    """How many of the newest groups a wait leaves pending; None when that cannot be read."""
+    operand = instruction.role("depth")
+    if operand is None:
+        return 0
+    return operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else None
+
+
+def _everywhere(cfg: CFG, entry: Ages, step: Callable[[Ages, int], Ages | None]) -> dict[int, Ages] | None:
+    """The state at the end of every reachable block, joined over all paths; None as soon as *step* says None."""
+    begins: dict[int, Ages] = {0: entry}
+    ends: dict[int, Ages] = {}
+    work = [0]
+    while work:
+        block = work.pop()
+        state = begins[block]
+        for site in range(cfg.blocks[block].start, cfg.blocks[block].end):
+            behind = step(state, site)
+            if behind is None:
+                return None
+            state = behind
+        ends[block] = state
+        for edge in cfg.successors[block]:
+            known = begins.get(edge.target)
+            joined = state if known is None else known | state
+            if joined != known:
+                begins[edge.target] = joined
+                work.append(edge.target)
+    return ends
+
+
+@proof
+def fence_before_each_wgmma(change: Change) -> Proof | None:
+    """Another ``wgmma.fence`` follows on every path before the next ``wgmma.mma_async``.
+
+    The fence orders earlier accesses to registers before those of later ``wgmma.mma_async`` (9.7.15.7.1). Where a
+    second one comes before any of these, it orders all that the first one did: every access before the first is before
+    the second too. A call may issue one, so it must not come between.
+    """
+    site = change.deleted
+    if site is None or change.instructions[site].event != "register-fence":
+        return None
+    cfg = change.cfg
+    work, seen = [(cfg.block_of[site], site + 1)], set()
+    while work:
+        block, begin = work.pop()
+        for i in range(begin, cfg.blocks[block].end):
+            instruction = change.instructions[i]
+            if instruction.event == "register-fence" and instruction.guard < 0 and i != site:
+                break
+            if (instruction.event == "issue" and instruction.group == "wgmma") or instruction.flow == "call":
+                return None
+        else:
+            for edge in cfg.successors[block]:
+                if edge.target not in seen:
+                    seen.add(edge.target)
+                    work.append((edge.target, cfg.blocks[edge.target].start))
+    return Proof("every path has another wgmma.fence before the next wgmma.mma_async", "9.7.15.7.1")
+
+
+@proof
+def nothing_accessed_since_the_fence(change: Change) -> Proof | None:
+    """Every path comes from another ``wgmma.fence``, and no register of a ``wgmma`` was accessed since.
+
+    A fence is needed before the first ``wgmma.mma_async`` and between an access to a register and a
+    ``wgmma.mma_async`` that uses it as accumulator or fragment of A (9.7.15.7.1). Registers of all
+    ``wgmma.mma_async`` of the function count, and another ``wgmma.mma_async`` in between is an access.
+    """
+    site = change.deleted
+    if site is None or change.instructions[site].event != "register-fence":
+        return None
+    used: set[int] = set()
+    for i in change.instructions:
+        if i.event == "issue" and i.group == "wgmma" and i.match is not None:
+            for name in (*i.match.form.async_reads, *i.match.form.async_writes):
+                operand = i.named(name)
+                used.update(registers(operand) if operand is not None else ())
+    cfg = change.cfg
+    work, seen = [(cfg.block_of[site], site - 1)], set()
+    while work:
+        block, last = work.pop()
+        for at in range(last, cfg.blocks[block].start - 1, -1):
+            i = change.instructions[at]
+            if i.event == "register-fence" and i.guard < 0 and at != site:
+                break
+            if i.flow == "call" or (i.event == "issue" and i.group == "wgmma"):
+                return None
+            if not used.isdisjoint((*i.reads, *i.writes, i.guard)):
+                return None
+        else:
+            if block == 0:
+                return None
+            for source in cfg.sources[block]:
+                if source not in seen:
+                    seen.add(source)
+                    work.append((source, cfg.blocks[source].end - 1))
+    return Proof(
+        "a wgmma.fence stands before it, and no register of a wgmma is accessed between", "9.7.15.7.1"
+    )
+
+
+_INNER = frozenset(("integer", "logic", "float", "half", "convert", "compare", "extended", "video"))
+"""Families of instructions that read and write registers and do nothing else."""
+
+
+def _inner(instruction: Instruction) -> bool:
+    match = instruction.match
+    if match is None or match.form.event or match.form.flow or match.form.memory or match.form.completion:
+        return False
+    return match.form.family in _INNER or (match.form.name == "mov" and not match.problem)
+
+
+def _neighbour(change: Change, site: int, same: Callable[[Instruction], bool]) -> int | None:
+    """An unguarded instruction that is the *same* in the block of *site*, with arithmetic at most in between."""
+    for ways in (change.before(site), change.behind(site)):
+        for i in ways:
+            instruction = change.instructions[i]
+            if instruction.guard < 0 and same(instruction):
+                return i
+            if not _inner(instruction):
+                break
+    return None
+
+
+@proof
+def second_fence_beside_it(change: Change) -> Proof | None:
+    """The same fence stands beside it, and nothing between them accesses memory or synchronises.
+
+    A fence orders what comes before it and what comes behind (9.7.13.4, 9.7.16.11.1, 8.7). With only arithmetic
+    between two equal ones, the same accesses are before and behind both.
+    """
+    site = change.deleted
+    if site is None:
+        return None
+    fence = change.instructions[site]
+    kinds = ("proxy-fence", "memory-fence", "tcgen05-fence-before", "tcgen05-fence-after")
+    if fence.event not in kinds or fence.operands:
+        return None
+    if _neighbour(change, site, lambda i: i.opcode == fence.opcode and not i.operands) is None:
+        return None
+    return Proof("the same fence stands beside it with no access to memory between", "9.7.13.4")
+
+
+@proof
+def single_thread(change: Change) -> Proof | None:
+    """A barrier of a CTA that has one thread by ``.reqntid`` (11.4.4).
+
+    It waits for nobody, and a thread observes its own accesses in program order (8.9.5, 9.7.13.1). Not so in a CTA of
+    one warp: its lanes need not run in step.
+    """
+    site = change.deleted
+    if site is None or change.kernel.function.threads != 1:
+        return None
+    barrier = change.instructions[site]
+    if barrier.event != "barrier-sync" or barrier.writes or barrier.role("id") is None:
+        return None
+    return Proof("the CTA has one thread", "9.7.13.1")
+
+
+@proof
+def grid_awaited_before(change: Change) -> Proof | None:
+    """Another ``griddepcontrol.wait`` stands on every path before it.
+
+    It waits until all prerequisite grids have completed and their memory operations are visible to this grid
+    (9.7.13.13). That stays so: a second one has nothing to wait for.
+    """
+    site = change.deleted
+    if site is None or change.instructions[site].event != "pdl-wait" or not change.kernel.function.entry:
+        return None
+    cfg = change.cfg
+    for i, instruction in enumerate(change.instructions):
+        if instruction.event == "pdl-wait" and instruction.guard < 0 and i != site:
+            first, own = cfg.block_of[i], cfg.block_of[site]
+            if (first == own and i < site) or (first != own and cfg.dominates(first, own)):
+                return Proof("griddepcontrol.wait was executed before on every path", "9.7.13.13")
+    return None
+
+
+@proof
+def no_bytes(change: Change) -> Proof | None:
+    """An ``expect_tx`` of no bytes: it raises the pending count of bytes by its operand (9.7.13.15.11)."""
+    site = change.deleted
+    if site is None or change.instructions[site].event != "mbarrier-expect":
+        return None
+    operand = change.instructions[site].role("tx")
+    if isinstance(operand, Immediate) and operand.value == 0:
+        return Proof("it expects no bytes", "9.7.13.15.11")
+    return None
