@@ -10,7 +10,7 @@ what is proven is not a score of tclint against itself. None means not proven.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -18,10 +18,10 @@ from typing import NamedTuple
 from benchmarks.faults import Fault, Kernel, apply
 from tclint.cfg import CFG
 from tclint.driver import analyse
-from tclint.ir.nodes import Immediate, Instruction, registers
+from tclint.ir.nodes import Immediate, Instruction, Vector, registers
 from tclint.source import Source
 
-__all__ = ["PROOFS", "Change", "Proof", "equivalent"]
+__all__ = ["PROOFS", "Change", "Proof", "change", "equivalent", "observers"]
 
 
 class Proof(NamedTuple):
@@ -57,6 +57,45 @@ class Change:
                 return site
         return None
 
+    @property
+    def taken(self) -> list[Instruction]:
+        """What the mutant does not execute where it stood."""
+        return [
+            self.instructions[site] for site, now in self.steps.items() if self.instructions[site] not in now
+        ]
+
+    @property
+    def added(self) -> list[Instruction]:
+        """What the mutant executes and the original does not execute there."""
+        return [i for site, now in self.steps.items() for i in now if i is not self.instructions[site]]
+
+    @cached_property
+    def group(self) -> str | None:
+        """The completion group, when all that changed are its waits and commits, unguarded and with constant depths.
+
+        Waits of other groups may come in: they only wait for more.
+        """
+        groups = {i.group for i in self.taken} or {i.group for i in self.added}
+        if len(groups) != 1 or not {i.event for i in (*self.taken, *self.added)} <= {"wait", "commit"}:
+            return None
+        (group,) = groups
+        waits = [i for i in (*self.instructions, *self.added) if i.event == "wait" and i.group == group]
+        strange = any(i.group != group and i.event != "wait" for i in self.added)
+        guarded = any(i.guard >= 0 for i in (*self.taken, *self.added))
+        if group not in _SECTIONS or strange or guarded or any(_depth(i) is None for i in waits):
+            return None
+        return group
+
+    def accessed_by(self, group: str) -> frozenset[int]:
+        """The registers that operations of a group read or write while they are pending."""
+        found: set[int] = set()
+        for i in self.instructions:
+            if i.event == "issue" and i.group == group and i.match is not None:
+                for name in (*i.match.form.async_reads, *i.match.form.async_writes):
+                    operand = i.named(name)
+                    found.update(registers(operand) if operand is not None else ())
+        return frozenset(found)
+
     def before(self, site: int) -> Iterator[int]:
         """The instructions in front of *site*, nearest first, as far as nothing else can lead there."""
         return iter(range(site - 1, self.cfg.blocks[self.cfg.block_of[site]].start - 1, -1))
@@ -69,6 +108,10 @@ class Change:
 def change(kernel: Kernel, fault: Fault) -> Change | None:
     """*fault* as instructions; None where it changes directives, declarations or the flow of control."""
     function = kernel.function
+    spans = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
+    touched = {spans[e.span.start] for e in fault.edits if e.span.start in spans}
+    if not any(kernel.instructions[i].event in _ABOUT for i in touched):
+        return None  # no proof is about it: spare the parser
     if any(not function.start <= e.span.start <= e.span.end <= function.end for e in fault.edits):
         return None
     module, problems = analyse(Source(apply(kernel.data, fault.edits), "mutant.ptx"))
@@ -110,6 +153,12 @@ def _astray(instruction: Instruction) -> bool:
     return instruction.flow in ("branch", "branch-table") and (not targets or min(targets) < 0)
 
 
+_ABOUT = frozenset(
+    """commit wait register-fence proxy-fence memory-fence tcgen05-fence-before tcgen05-fence-after barrier-sync
+    pdl-wait mbarrier-expect mbarrier-arrive mbarrier-wait issue""".split()
+)
+"""Events of which some proof speaks; ``unreachable`` is asked about these only."""
+
 PROOFS: list[Callable[[Change], Proof | None]] = []
 
 
@@ -141,8 +190,12 @@ def unreachable(change: Change) -> Proof | None:
     return None
 
 
-Ages = frozenset[tuple[int, int]]
-"""Operations that may be pending, each by how many groups are newer in the original and in the mutant; -1: in none."""
+Pair = tuple[int | None, int]
+Ages = frozenset[Pair]
+"""Operations that may be pending, each by how many groups are newer in the original and in the mutant; -1: in none.
+
+None: complete in the original, and not yet in the mutant.
+"""
 
 _SECTIONS = {
     "wgmma": "9.7.15.7.3",
@@ -155,47 +208,51 @@ _SECTIONS = {
 
 @proof
 def same_operations_awaited(change: Change) -> Proof | None:
-    """Every wait completes the same operations in the original and in the mutant.
+    """Whatever is complete in the original is complete in the mutant, before anything can tell.
 
     A commit puts the operations that are in no group yet into a new one, and an empty group is complete;
-    ``wait_group N`` waits for all groups but the N newest (sections of ``_SECTIONS``). Nothing else can tell whether a
-    commit or a wait was there. So both programs run in step over the same path, and each pending operation has a pair
-    of ages. A commit that one of them lacks makes its ages differ; a wait proves them different if it completes an
-    operation in one of them only, whichever path leads there. What a call does is unknown but the same in both: it
-    proves nothing as long as the ages are the same. An operation that only one of them has committed when the function
-    ends counts as a difference.
+    ``wait_group N`` waits for all groups but the N newest (sections of ``_SECTIONS``). So both programs run in step
+    over the same path, and each pending operation has a pair of ages. A commit that one of them lacks makes its ages
+    differ. An operation that a wait completes in the original alone must be complete in the mutant before the next
+    instruction that could tell: until then only branches, waits and commits of the group may come, and arithmetic
+    on registers that no operation of the group accesses. To wait for more than the original does is no fault.
+
+    What a call does is unknown but the same in both: it proves nothing as long as the ages are the same. An operation
+    that only one of them has committed when the function ends counts as a difference.
     """
-    old = [change.instructions[site] for site in change.steps]
-    new = [i for now in change.steps.values() for i in now]
-    groups = {i.group for i in old}
-    if len(groups) != 1 or not {i.event for i in (*old, *new)} <= {"wait", "commit"}:
+    group = change.group
+    if group is None or observers(change):
         return None
-    (group,) = groups
-    if group not in _SECTIONS or any(i.group != group and i.event != "wait" for i in new):
-        return None
-    if any(i.guard >= 0 for i in (*old, *new)):
-        return None
-    if any(_depth(i) is None for i in (*change.instructions, *new) if i.event == "wait" and i.group == group):
-        return None
-    if not (_in_step(change, group, to_the_end=False) and _in_step(change, group, to_the_end=True)):
-        return None
-    return Proof("every wait completes the same operations with it and without", _SECTIONS[group])
+    return Proof("the same operations are complete in both before anything can tell", _SECTIONS[group])
 
 
-def _in_step(change: Change, group: str, to_the_end: bool) -> bool:
-    """Whether the waits complete the same operations in both programs.
+def observers(change: Change) -> frozenset[int] | None:
+    """The instructions that may tell the mutant from the original: an operation is not complete there that should be.
+
+    -1 stands for the end of the function. None when the change is another one than of unguarded waits and commits.
+    :func:`same_operations_awaited` has the argument.
+    """
+    if change.group is None:
+        return None
+    return _late(change, change.group, to_the_end=False) | _late(change, change.group, to_the_end=True)
+
+
+def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
+    """What stands where operations of *group* may be complete in the original alone.
 
     Not *to_the_end*, an operation that has read its sources counts as complete; else ``.read`` waits for nothing
     (9.7.9.27.2.2).
     """
-    everyone = [*change.instructions, *(i for now in change.steps.values() for i in now)]
+    everyone = [*change.instructions, *change.added]
     oldest = 1 + max((_depth(i) or 0 for i in everyone if i.event == "wait" and i.group == group), default=0)
+    accessed = change.accessed_by(group)
+    found: set[int] = set()
 
-    def behind(instructions: list[Instruction], age: int) -> int | None:
+    def behind(instructions: Sequence[Instruction], age: int | None) -> int | None:
         """The age of an operation behind some instructions; None when it is complete."""
         for i in instructions:
             assert i.match is not None
-            if i.group != group:
+            if i.group != group or age is None:
                 continue
             # cp.async.wait_all commits what is in no group first (9.7.9.25.3.3).
             if i.event == "commit" or (i.event == "wait" and i.match.form.completion == "all"):
@@ -205,32 +262,42 @@ def _in_step(change: Change, group: str, to_the_end: bool) -> bool:
                 return None
         return age
 
-    def step(state: Ages, site: int) -> Ages | None:
-        """The pairs behind the instruction at *site*; None when the two programs may differ."""
+    def both(state: Ages, old: Sequence[Instruction], new: Sequence[Instruction]) -> Ages:
+        pairs = ((behind(old, a), behind(new, b)) for a, b in state)
+        return frozenset((a, b) for a, b in pairs if b is not None)
+
+    def common(state: Ages, site: int) -> Ages:
+        """The pairs behind an instruction of both programs."""
         i = change.instructions[site]
         if i.flow == "call":
-            return None if any(a != b for a, b in state) else state | unknown
-        if i.group != group and site not in change.steps:
-            return state
-        if i.event == "issue":
-            return state | {fresh}
-        found = set(state if i.guard >= 0 else ())  # the guard is the same in both
-        for a, b in state:
-            x, y = behind([i], a), behind(change.steps.get(site, [i]), b)
-            if (x is None) != (y is None):
-                return None
-            if x is not None and y is not None:
-                found.add((x, y))
-        return frozenset(found)
+            if any(a != b for a, b in state):
+                found.add(site)
+            return state | unknown
+        if i.group == group and i.event in ("commit", "wait"):
+            # The guard is the same in both.
+            return both(state, (i,), (i,)) | (state if i.guard >= 0 else frozenset())
+        quiet = i.flow == "branch" or (_inner(i) and accessed.isdisjoint((*i.reads, *i.writes)))
+        if not quiet and any(a is None for a, _ in state):
+            found.add(site)
+        return state | {fresh} if i.group == group and i.event == "issue" else state
 
-    fresh = (0, 0) if group.startswith("tcgen05.") else (-1, -1)
-    unknown = frozenset((age, age) for age in range(-1, oldest + 1))
+    def step(state: Ages, site: int) -> Ages:
+        i, now = change.instructions[site], change.steps.get(site)
+        if now is None:
+            return common(state, site)
+        if i not in now:
+            return both(state, (i,), now)
+        at = now.index(i)
+        return both(common(both(state, (), now[:at]), site), (), now[at + 1 :])
+
+    fresh: Pair = (0, 0) if group.startswith("tcgen05.") else (-1, -1)
+    unknown = frozenset[Pair]((age, age) for age in range(-1, oldest + 1))
     entry = change.kernel.function.entry
-    reached = _everywhere(change.cfg, frozenset() if entry else unknown, step)
-    if reached is None:
-        return False
-    at_exit = (pair for block in change.cfg.exits & reached.keys() for pair in reached[block])
-    return all(a == b or (entry and min(a, b) >= 0) for a, b in at_exit)
+    ends = _everywhere(change.cfg, frozenset() if entry else unknown, step)
+    at_exit = (pair for block in change.cfg.exits & ends.keys() for pair in ends[block])
+    if any(a != b and (not entry or a is None or min(a, b) < 0) for a, b in at_exit):
+        found.add(-1)
+    return frozenset(found)
 
 
 def _depth(instruction: Instruction) -> int | None:
@@ -241,8 +308,8 @@ def _depth(instruction: Instruction) -> int | None:
     return operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else None
 
 
-def _everywhere(cfg: CFG, entry: Ages, step: Callable[[Ages, int], Ages | None]) -> dict[int, Ages] | None:
-    """The state at the end of every reachable block, joined over all paths; None as soon as *step* says None."""
+def _everywhere(cfg: CFG, entry: Ages, step: Callable[[Ages, int], Ages]) -> dict[int, Ages]:
+    """The state at the end of every reachable block, joined over all paths."""
     begins: dict[int, Ages] = {0: entry}
     ends: dict[int, Ages] = {}
     work = [0]
@@ -250,10 +317,7 @@ def _everywhere(cfg: CFG, entry: Ages, step: Callable[[Ages, int], Ages | None])
         block = work.pop()
         state = begins[block]
         for site in range(cfg.blocks[block].start, cfg.blocks[block].end):
-            behind = step(state, site)
-            if behind is None:
-                return None
-            state = behind
+            state = step(state, site)
         ends[block] = state
         for edge in cfg.successors[block]:
             known = begins.get(edge.target)
@@ -298,18 +362,18 @@ def nothing_accessed_since_the_fence(change: Change) -> Proof | None:
     """Every path comes from another ``wgmma.fence``, and no register of a ``wgmma`` was accessed since.
 
     A fence is needed before the first ``wgmma.mma_async`` and between an access to a register and a
-    ``wgmma.mma_async`` that uses it as accumulator or fragment of A (9.7.15.7.1). Registers of all
-    ``wgmma.mma_async`` of the function count, and another ``wgmma.mma_async`` in between is an access.
+    ``wgmma.mma_async`` that uses it as accumulator or fragment of A, but not between accesses to an accumulator by
+    ``wgmma.mma_async`` of the same shape (9.7.15.7.1). So those may come in between, if all of the function are the
+    same instruction and none has A in registers. The registers of all of them count.
     """
     site = change.deleted
     if site is None or change.instructions[site].event != "register-fence":
         return None
-    used: set[int] = set()
-    for i in change.instructions:
-        if i.event == "issue" and i.group == "wgmma" and i.match is not None:
-            for name in (*i.match.form.async_reads, *i.match.form.async_writes):
-                operand = i.named(name)
-                used.update(registers(operand) if operand is not None else ())
+    products = [i for i in change.instructions if i.event == "issue" and i.group == "wgmma"]
+    alike = len({i.opcode for i in products}) == 1 and not any(
+        isinstance(i.role("a"), Vector) for i in products
+    )
+    used = change.accessed_by("wgmma")
     cfg = change.cfg
     work, seen = [(cfg.block_of[site], site - 1)], set()
     while work:
@@ -318,9 +382,10 @@ def nothing_accessed_since_the_fence(change: Change) -> Proof | None:
             i = change.instructions[at]
             if i.event == "register-fence" and i.guard < 0 and at != site:
                 break
-            if i.flow == "call" or (i.event == "issue" and i.group == "wgmma"):
+            product = i.event == "issue" and i.group == "wgmma"
+            if i.flow == "call" or (product and not alike):
                 return None
-            if not used.isdisjoint((*i.reads, *i.writes, i.guard)):
+            if not product and not used.isdisjoint((*i.reads, *i.writes)):
                 return None
         else:
             if block == 0:

@@ -8,8 +8,10 @@ should find the fault: that a change is harmless after all is shown by :mod:`ben
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from tclint.finding import Edit, Span
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Symbol, registers
@@ -69,6 +71,14 @@ class Kernel:
     def span(self, site: int) -> Span:
         instruction = self.instructions[site]
         return Span(self.function.start + instruction.start, self.function.start + instruction.end)
+
+    @cached_property
+    def _breaks(self) -> list[int]:
+        return [match.start() for match in re.finditer(rb"\n", self.data)]
+
+    def line(self, offset: int) -> int:
+        """The line of a byte of the file, from 1."""
+        return bisect_left(self._breaks, offset) + 1
 
     def text(self, site: int) -> str:
         span = self.span(site)

@@ -25,7 +25,11 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
+from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
+from benchmarks.machine_code import Assembler
+from benchmarks.misses import cause
+from benchmarks.ptxas import find
 from tclint.driver import analyse, check_source
 from tclint.finding import Confidence, Edit, FileReport, Finding, Severity, Span
 from tclint.source import Source, SourceError
@@ -142,33 +146,46 @@ def _in_turn(files: dict[Path, list[dict[str, Any]]], rng: random.Random) -> Ite
 
 
 def _record(name: str, producer: str, path: Path, kernel: Kernel, fault: Fault) -> dict[str, Any]:
-    def line(offset: int) -> int:
-        return kernel.data.count(b"\n", 0, offset) + 1
-
     return {
         "operator": name,
         "producer": producer,
         "file": str(path),
         "entry": kernel.function.name,
-        "line": line(fault.edits[0].span.start),
+        "line": kernel.line(fault.edits[0].span.start),
         "note": fault.note,
-        "places": sorted({line(kernel.span(i).start) for i in fault.places}),
+        "places": sorted({kernel.line(kernel.span(i).start) for i in fault.places}),
         "edits": [(e.span.start, e.span.end, e.text) for e in fault.edits],
     }
 
 
-def run(folder: Path, chosen: dict[Path, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Lint every mutant and complete its record."""
+def run(
+    folder: Path, chosen: dict[Path, list[dict[str, Any]]], assembler: Assembler | None = None
+) -> Iterator[dict[str, Any]]:
+    """Lint every mutant and complete its record. The original is linted once for all of its mutants."""
     for path, records in chosen.items():
         data = path.read_bytes()
         before = lint(path, data)
+        functions = {kernel.function.name: kernel for kernel in kernels(path)}
         for record in records:
-            edits = tuple(Edit(Span(a, b), text) for a, b, text in record["edits"])
+            operator = OPERATORS[record["operator"]]
+            fault = Fault(
+                tuple(Edit(Span(a, b), text) for a, b, text in record["edits"]), frozenset(), record["note"]
+            )
+            changed = apply(data, fault.edits)
             began = process_time()
-            after = lint(path, apply(data, edits))
-            rules = OPERATORS[record["operator"]].rules
-            result, said = verdict(before, after, rules, frozenset(record["places"]))
-            yield record | {"verdict": result, "new": said, "seconds": round(process_time() - began, 3)}
+            after = lint(path, changed)
+            result, said = verdict(before, after, operator.rules, frozenset(record["places"]))
+            seconds = round(process_time() - began, 3)
+            kernel = functions[record["entry"]]
+            proof = equivalent(kernel, fault)
+            record = record | {"verdict": result, "new": said, "seconds": seconds}
+            if proof:
+                record |= {"equivalent": proof.reason, "manual": proof.manual}
+            elif result != "found" and operator.rules and assembler:
+                record["code"] = assembler.compare(data, changed)
+            if result != "found":
+                record["cause"] = cause(record, kernel, operator)
+            yield record
 
 
 def table(records: Iterable[dict[str, Any]]) -> str:
@@ -215,7 +232,7 @@ def main() -> None:
         chosen = choose(options.folder, wanted, options.each, options.seed)
     done = []
     with options.output.open("w") if options.output else nullcontext() as stream:
-        for record in run(options.folder, chosen):
+        for record in run(options.folder, chosen, Assembler(find())):
             done.append(record)
             if stream:
                 print(json.dumps(record), file=stream, flush=True)

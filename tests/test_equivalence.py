@@ -25,7 +25,7 @@ HEAD = """\
 """Before the instructions of a test, of which the one to change is marked with ``/*!*/`` behind it."""
 
 WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0, 0;"
-OTHER = WGMMA.replace("%f0, %f1, %f2, %f3", "%f4, %f5, %f6, %f7")
+OTHER = WGMMA.replace("k16.f32.f16.f16", "k16.f32.bf16.bf16").replace("1, 0, 0;", "1, 0, 1;")
 FENCE, COMMIT = "wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;"
 COPY = "cp.async.ca.shared.global [tile], [%rd1], 4;"
 STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;"
@@ -45,6 +45,16 @@ CASES = [
     ("same_operations_awaited", "wgmma.wait_group deleted",
      f"{FENCE} {WGMMA} {COMMIT} {wait(0)} add.s32 %r1, %r2, 1; {wait(0)}/*!*/ ret;",
      f"{FENCE} {WGMMA} {COMMIT} {wait(1)} add.s32 %r1, %r2, 1; {wait(0)}/*!*/ ret;"),
+    # a later wait makes up for it before the result is read, and after
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ add.s32 %r1, %r2, 1; @%p1 bra L; L: {wait(0)} add.f32 %f0, %f0, %f1; ret;",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ add.f32 %f4, %f0, %f1; {wait(0)} ret;"),
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ @%p1 bra L; L: {wait(0)} bar.sync 0; ret;",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ bar.sync 0; {wait(0)} ret;"),
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ @%p1 bra L; L: {wait(0)} ret;",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ @%p1 bra L; {wait(0)} L: ret;"),
     # what was not committed at the first wait is at the second
     ("same_operations_awaited", "wgmma.wait_group deleted",
      f"{FENCE} {WGMMA} {COMMIT} {wait(0)} {COMMIT} {wait(0)}/*!*/ ret;",
@@ -76,6 +86,10 @@ CASES = [
     ("same_operations_awaited", "bulk wait_group to .read",
      f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group 0;/*!*/ ret;",
      f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ ret;"),
+    # nothing but arithmetic on other registers passes the wait
+    ("same_operations_awaited", "tcgen05.wait::ld behind the use",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;"),
     # loads and stores are waited for apart
     ("same_operations_awaited", "tcgen05.wait::ld deleted",
      f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ ret;",
@@ -95,6 +109,10 @@ CASES = [
      f"{FENCE} mov.f32 %f0, 0f00000000; {FENCE}/*!*/ {WGMMA} {COMMIT} {wait(0)} ret;"),
     ("nothing_accessed_since_the_fence", "wgmma.fence deleted",
      f"{FENCE} L: {FENCE}/*!*/ {WGMMA} {COMMIT} {wait(0)} ret;",
+     f"{FENCE} L: {FENCE}/*!*/ {WGMMA} {COMMIT} {wait(0)} add.f32 %f0, %f0, %f1; @%p1 bra L; ret;"),
+    # accumulators of one shape are ordered, those of two are not
+    ("nothing_accessed_since_the_fence", "wgmma.fence deleted",
+     f"{FENCE} {WGMMA} {FENCE}/*!*/ {WGMMA} {COMMIT} {wait(0)} ret;",
      f"{FENCE} {WGMMA} {FENCE}/*!*/ {OTHER} {COMMIT} {wait(0)} ret;"),
     ("second_fence_beside_it", "proxy fence deleted",
      "st.shared.u32 [tile], %r1; fence.proxy.async; add.s32 %r1, %r1, 1; fence.proxy.async;/*!*/ ret;",
