@@ -1,14 +1,148 @@
-def cause(record, kernel, operator):
-    if record.get("equivalent"):
+"""Why a planted fault was not found, as far as a program can say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import tclint.model
+from benchmarks.equivalence import change, observers
+from benchmarks.faults import Fault, Kernel, Operator
+from tclint.cfg import CFG
+from tclint.checks import kernel_checks
+from tclint.ir.nodes import Memory
+
+__all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
+
+PATIENCE = 20_000
+"""States that a search for a path may visit when a fault is asked about again; usually 500."""
+
+CAUSES = {
+    "equivalent": "no fault: proven to do the same, by the ISA",
+    "accepted": "no fault: ptxas accepts the target",
+    "no rule": "no rule yet for this operator",
+    "no rule here": "no rule yet for a kernel with none of the instructions that the rules are about",
+    "note": "reported as a note: legal, or repaired by every ptxas",
+    "low": "reported with low confidence, which --pedantic shows",
+    "same code": "ptxas makes the same machine code of both",
+    "refused by ptxas": "ptxas refuses the mutant",
+    "other": "reported by another rule, or at another place",
+    "budget": "found when the search for a path may visit more states",
+    "arrival": "a later commit covers the operations: what is lost is an arrival on an mbarrier, and nobody counts them",
+    "threads": "only other threads can tell: what orders them is not analysed",
+    "memory": "the thread itself can tell through memory, if addresses are equal that cannot be compared",
+    "executed by": "whether the other lanes get there depends on a branch",
+    "value": "depends on a value that the kernel does not say: registers or threads at launch, an address",
+    "unexplained": "not explained",
+}
+"""The causes in the order in which they are tried, and what they mean."""
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """Meanwhile a search for a path gives up later."""
+    names = vars(tclint.model)
+    search = names["find_path"]
+    names["find_path"] = partial(search, budget=PATIENCE)
+    try:
+        yield
+    finally:
+        names["find_path"] = search
+
+
+def cause(
+    record: Mapping[str, Any], kernel: Kernel, fault: Fault, operator: Operator, again: Callable[[], str]
+) -> str:
+    """The cause of a fault that was not found, a key of :data:`CAUSES`.
+
+    *record* has its ``verdict`` and, as far as they were asked, ``equivalent`` and ``code``; *again* lints the mutant
+    with more patience and returns the verdict.
+    """
+    code = record.get("code", "")
+    if "equivalent" in record:
         return "equivalent"
+    if operator.family == "arch" and code in ("same", "different"):
+        return "accepted"
     if not operator.rules:
-        return "no rule yet"
-    if record["verdict"] in ("low", "note"):
-        return record["verdict"]
-    if record.get("code") == "same":
-        return "same machine code"
-    if record.get("code") == "refused":
-        return "ptxas refuses it"
-    if record["verdict"] == "other":
-        return "another rule"
-    return "unexplained"
+        return "no rule"
+    if record["verdict"] in ("note", "low", "other"):
+        return str(record["verdict"])
+    if not _applies(operator, kernel):
+        return "no rule here"
+    if code in ("same", "refused"):
+        return {"same": "same code", "refused": "refused by ptxas"}[code]
+    found = _unknown(kernel, fault, operator) or _told(kernel, fault)
+    if found in ("", "memory") and again() == "found":
+        return "budget"
+    return found or "unexplained"
+
+
+def _applies(operator: Operator, kernel: Kernel) -> bool:
+    """Whether the kernel has an instruction that one of the rules looks at."""
+    roots = {use.opcode.partition(".")[0] for use in kernel.function.uses}
+    needs = {need for names, _, need in kernel_checks() if not operator.rules.isdisjoint(names)}
+    return not needs or "" in needs or not needs.isdisjoint(roots)
+
+
+def _site(kernel: Kernel, fault: Fault) -> int | None:
+    """The first instruction of the text that the fault changes."""
+    starts = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
+    return next((starts[e.span.start] for e in fault.edits if e.span.start in starts), None)
+
+
+_BETWEEN_THREADS = ("barrier", "mbarrier", "memory-fence", "proxy-fence", "tcgen05-fence")
+
+
+def _told(kernel: Kernel, fault: Fault) -> str:
+    """Who can tell that a wait, commit, fence or barrier is not what it was."""
+    site = _site(kernel, fault)
+    if site is None:
+        return ""
+    first = kernel.instructions[site]
+    if first.event == "commit" and first.group == "tcgen05":
+        return "arrival" if _another_commit(kernel, site) else ""
+    if first.event.startswith(_BETWEEN_THREADS) and first.role("mask") is None:
+        return "threads"
+    changed = change(kernel, fault)
+    seen = observers(changed) if changed else None
+    if changed is None or changed.group is None or seen is None:
+        return ""
+    registers = changed.accessed_by(changed.group)
+    witnesses = [changed.instructions[i] for i in seen if i >= 0]
+    own = [i for i in witnesses if not (i.group == changed.group and i.event == "issue")]
+    if any(not registers.isdisjoint((*i.reads, *i.writes)) for i in own) or not own:
+        return ""
+    if changed.group in ("wgmma", "tcgen05.ld"):
+        return "threads"  # who else uses the memory that they read hears of it by what comes behind
+    return "memory"
+
+
+def _another_commit(kernel: Kernel, site: int) -> bool:
+    """Whether another tcgen05.commit follows on some path."""
+    cfg = CFG(kernel.function)
+    own = cfg.block_of[site]
+    others = (i for i in kernel.sites("commit", "tcgen05") if i != site)
+    return any(
+        (cfg.block_of[i] == own and i > site) or cfg.following[own] >> cfg.block_of[i] & 1 for i in others
+    )
+
+
+def _unknown(kernel: Kernel, fault: Fault, operator: Operator) -> str:
+    """What the fault depends on that the text of the kernel does not say."""
+    site = _site(kernel, fault)
+    if site is None:
+        return ""
+    function, instruction = kernel.function, kernel.instructions[site]
+    if instruction.role("mask") is not None and instruction.group != "tcgen05":
+        cfg = CFG(function)
+        return "executed by" if cfg.controllers(cfg.block_of[site]) else ""
+    if instruction.event == "setmaxnreg":
+        return "" if {".maxnreg", ".minnctapersm"} & function.directives.keys() else "value"
+    if "CV010" in operator.rules:
+        return "value" if function.most_threads is None else ""
+    if operator.rules & {"CA004", "TC017", "MO001"}:
+        bases = [o.base for o in instruction.operands if isinstance(o, Memory)]
+        return "value" if any(isinstance(base, int) for base in bases) else ""
+    return ""
