@@ -50,12 +50,11 @@ class Change:
 
     @property
     def deleted(self) -> int | None:
-        """The one instruction that is gone, if that is all."""
-        if len(self.steps) == 1:
-            ((site, now),) = self.steps.items()
-            if not now:
-                return site
-        return None
+        """The one instruction that is gone, if that is all, or if it stands elsewhere as well as fences may."""
+        gone = [site for site, now in self.steps.items() if self.instructions[site] not in now]
+        if len(gone) != 1 or any("fence" not in i.event for i in self.added):
+            return None
+        return gone[0]
 
     @property
     def taken(self) -> list[Instruction]:
@@ -86,15 +85,13 @@ class Change:
             return None
         return group
 
-    def accessed_by(self, group: str) -> frozenset[int]:
-        """The registers that operations of a group read or write while they are pending."""
-        found: set[int] = set()
-        for i in self.instructions:
-            if i.event == "issue" and i.group == group and i.match is not None:
-                for name in (*i.match.form.async_reads, *i.match.form.async_writes):
-                    operand = i.named(name)
-                    found.update(registers(operand) if operand is not None else ())
-        return frozenset(found)
+    def accessed_by(self, site: int) -> frozenset[int]:
+        """The registers that the operation issued at *site* reads or writes while it is pending."""
+        i = self.instructions[site]
+        assert i.match is not None
+        names = (*i.match.form.async_reads, *i.match.form.async_writes)
+        operands = (i.named(name) for name in names)
+        return frozenset(r for operand in operands if operand is not None for r in registers(operand))
 
     def before(self, site: int) -> Iterator[int]:
         """The instructions in front of *site*, nearest first, as far as nothing else can lead there."""
@@ -190,11 +187,12 @@ def unreachable(change: Change) -> Proof | None:
     return None
 
 
-Pair = tuple[int | None, int]
-Ages = frozenset[Pair]
-"""Operations that may be pending, each by how many groups are newer in the original and in the mutant; -1: in none.
+Pending = tuple[int, int | None, int]
+Ages = frozenset[Pending]
+"""Operations that may be pending: where each was issued, and how many groups are newer in the original and the mutant.
 
-None: complete in the original, and not yet in the mutant.
+-1 for an age: in no group yet; None: complete in the original, and not yet in the mutant. -1 for a place: in a function
+that is called, or that calls this one.
 """
 
 _SECTIONS = {
@@ -215,7 +213,7 @@ def same_operations_awaited(change: Change) -> Proof | None:
     over the same path, and each pending operation has a pair of ages. A commit that one of them lacks makes its ages
     differ. An operation that a wait completes in the original alone must be complete in the mutant before the next
     instruction that could tell: until then only branches, waits and commits of the group may come, and arithmetic
-    on registers that no operation of the group accesses. To wait for more than the original does is no fault.
+    on registers that the operation does not access. To wait for more than the original does is no fault.
 
     What a call does is unknown but the same in both: it proves nothing as long as the ages are the same. An operation
     that only one of them has committed when the function ends counts as a difference.
@@ -245,7 +243,8 @@ def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
     """
     everyone = [*change.instructions, *change.added]
     oldest = 1 + max((_depth(i) or 0 for i in everyone if i.event == "wait" and i.group == group), default=0)
-    accessed = change.accessed_by(group)
+    accessed = {site: change.accessed_by(site) for site in change.kernel.sites("issue", group)}
+    accessed[-1] = frozenset().union(*accessed.values())
     found: set[int] = set()
 
     def behind(instructions: Sequence[Instruction], age: int | None) -> int | None:
@@ -263,23 +262,25 @@ def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
         return age
 
     def both(state: Ages, old: Sequence[Instruction], new: Sequence[Instruction]) -> Ages:
-        pairs = ((behind(old, a), behind(new, b)) for a, b in state)
-        return frozenset((a, b) for a, b in pairs if b is not None)
+        pairs = ((at, behind(old, a), behind(new, b)) for at, a, b in state)
+        return frozenset((at, a, b) for at, a, b in pairs if b is not None)
 
     def common(state: Ages, site: int) -> Ages:
         """The pairs behind an instruction of both programs."""
         i = change.instructions[site]
         if i.flow == "call":
-            if any(a != b for a, b in state):
+            if any(a != b for _, a, b in state):
                 found.add(site)
             return state | unknown
         if i.group == group and i.event in ("commit", "wait"):
             # The guard is the same in both.
             return both(state, (i,), (i,)) | (state if i.guard >= 0 else frozenset())
-        quiet = i.flow == "branch" or (_inner(i) and accessed.isdisjoint((*i.reads, *i.writes)))
-        if not quiet and any(a is None for a, _ in state):
-            found.add(site)
-        return state | {fresh} if i.group == group and i.event == "issue" else state
+        late = [at for at, a, _ in state if a is None]
+        if late and i.flow != "branch":
+            registers = {*i.reads, *i.writes}
+            if not _inner(i) or any(not accessed[at].isdisjoint(registers) for at in late):
+                found.add(site)
+        return state | {(site, *fresh)} if i.group == group and i.event == "issue" else state
 
     def step(state: Ages, site: int) -> Ages:
         i, now = change.instructions[site], change.steps.get(site)
@@ -290,12 +291,12 @@ def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
         at = now.index(i)
         return both(common(both(state, (), now[:at]), site), (), now[at + 1 :])
 
-    fresh: Pair = (0, 0) if group.startswith("tcgen05.") else (-1, -1)
-    unknown = frozenset[Pair]((age, age) for age in range(-1, oldest + 1))
+    fresh = (0, 0) if group.startswith("tcgen05.") else (-1, -1)
+    unknown = frozenset[Pending]((-1, age, age) for age in range(-1, oldest + 1))
     entry = change.kernel.function.entry
     ends = _everywhere(change.cfg, frozenset() if entry else unknown, step)
-    at_exit = (pair for block in change.cfg.exits & ends.keys() for pair in ends[block])
-    if any(a != b and (not entry or a is None or min(a, b) < 0) for a, b in at_exit):
+    at_exit = (pending for block in change.cfg.exits & ends.keys() for pending in ends[block])
+    if any(a != b and (not entry or a is None or min(a, b) < 0) for _, a, b in at_exit):
         found.add(-1)
     return frozenset(found)
 
@@ -373,7 +374,7 @@ def nothing_accessed_since_the_fence(change: Change) -> Proof | None:
     alike = len({i.opcode for i in products}) == 1 and not any(
         isinstance(i.role("a"), Vector) for i in products
     )
-    used = change.accessed_by("wgmma")
+    used = {r for at in change.kernel.sites("issue", "wgmma") for r in change.accessed_by(at)}
     cfg = change.cfg
     work, seen = [(cfg.block_of[site], site - 1)], set()
     while work:

@@ -174,13 +174,13 @@ for _name, _family, _event, _group, _rules in (
     ("wgmma.wait_group deleted", "wgmma", "wait", "wgmma", "WG001 WG003 WG004 WG005 WG007 WG011"),
     ("wgmma.commit_group deleted", "wgmma", "commit", "wgmma", "WG001 WG003 WG004 WG005 WG007 WG011"),
     ("wgmma.fence deleted", "wgmma", "register-fence", "wgmma", "WG002 WG008"),
-    ("tcgen05.wait::ld deleted", "tcgen05", "wait", "tcgen05.ld", "TC002 TC003 TC011 TM006"),
+    ("tcgen05.wait::ld deleted", "tcgen05", "wait", "tcgen05.ld", "TC002 TC003 TC007 TC011 TM006"),
     ("tcgen05.wait::st deleted", "tcgen05", "wait", "tcgen05.st", "TC002 TC004 TM006"),
     ("tcgen05.commit deleted", "tcgen05", "commit", "tcgen05", "TC001 TC005 TC012 TM006"),
     ("tcgen05.alloc deleted", "tcgen05", "tmem-alloc", None, "TM001 TM003 TM008"),
     ("tcgen05.dealloc deleted", "tcgen05", "tmem-dealloc", None, "TM001"),
-    ("cp.async.commit_group deleted", "cp.async", "commit", "cp.async", "CA001 CA002"),
-    ("cp.async.wait deleted", "cp.async", "wait", "cp.async", "CA001"),
+    ("cp.async.commit_group deleted", "cp.async", "commit", "cp.async", "CA001 CA002 CA003"),
+    ("cp.async.wait deleted", "cp.async", "wait", "cp.async", "CA001 CA003"),
     ("bulk commit_group deleted", "bulk", "commit", "bulk", ""),
     ("bulk wait_group deleted", "bulk", "wait", "bulk", ""),
     ("proxy fence deleted", "proxy", "proxy-fence", None, ""),
@@ -192,7 +192,7 @@ for _name, _family, _event, _group, _rules in (
     ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
     ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
     ("memory fence deleted", "memory", "memory-fence", None, ""),
-    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM011"),
+    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011"),
 ):
     operator(_name, _family, _rules)(_deletes(_event, _group))
 
@@ -220,7 +220,7 @@ def _deepens(group: str, fits: Callable[[int], bool]) -> Plant:
 _WGMMA_WAITS = "WG001 WG003 WG004 WG005 WG007 WG011"
 operator("wgmma.wait_group 0 to 1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n == 0))
 operator("wgmma.wait_group N to N+1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n > 0))
-operator("cp.async.wait_group N to N+1", "cp.async", "CA001")(_deepens("cp.async", lambda n: True))
+operator("cp.async.wait_group N to N+1", "cp.async", "CA001 CA003")(_deepens("cp.async", lambda n: True))
 operator("bulk wait_group N to N+1", "bulk", "")(_deepens("bulk", lambda n: True))
 
 
@@ -370,7 +370,7 @@ def _narrow_fence(kernel: Kernel) -> Iterator[Fault]:
                 yield Fault((edit,), frozenset((site,)), f"{kernel.text(site)} -> {other}")
 
 
-@operator("tcgen05.wait::ld moved past the arrival", "tcgen05", "TC002 TC003 TM006")
+@operator("tcgen05.wait::ld moved past the arrival", "tcgen05", "TC002 TC003 TC007 TM006")
 def _late_wait(kernel: Kernel) -> Iterator[Fault]:
     """The wait comes, but after another thread was told that the tensor memory is free."""
     for site in kernel.sites("wait", "tcgen05.ld"):
@@ -451,9 +451,9 @@ def _members(*names: str) -> Callable[[Kernel], frozenset[int]]:
 
 for _name, _family, _group_name, _use, _rules in (
     ("wgmma.wait_group", "wgmma", "wgmma", _reads_results("wgmma"), _WGMMA_WAITS),
-    ("cp.async.wait", "cp.async", "cp.async", _touches_shared("read"), "CA001"),
+    ("cp.async.wait", "cp.async", "cp.async", _touches_shared("read"), "CA001 CA003"),
     ("bulk wait_group", "bulk", "bulk", _touches_shared("write"), ""),
-    ("tcgen05.wait::ld", "tcgen05", "tcgen05.ld", _reads_results("tcgen05.ld"), "TC007 TC011"),
+    ("tcgen05.wait::ld", "tcgen05", "tcgen05.ld", _reads_results("tcgen05.ld"), "TC002 TC007 TC011"),
     ("tcgen05.wait::st", "tcgen05", "tcgen05.st", _tells_others, "TC002 TC004"),
 ):
     operator(f"{_name} behind the use", _family, _rules)(_swaps(_group_name, _use, _members(_group_name)))
@@ -498,7 +498,7 @@ def _commits_late(group: str) -> Plant:
 
 
 operator("wgmma.commit_group behind the wait", "wgmma", _WGMMA_WAITS)(_commits_late("wgmma"))
-operator("cp.async.commit_group behind the wait", "cp.async", "CA001 CA002")(_commits_late("cp.async"))
+operator("cp.async.commit_group behind the wait", "cp.async", "CA001 CA002 CA003")(_commits_late("cp.async"))
 operator("bulk commit_group behind the wait", "bulk", "")(_commits_late("bulk"))
 
 

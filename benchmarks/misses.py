@@ -87,9 +87,10 @@ def _applies(operator: Operator, kernel: Kernel) -> bool:
 
 
 def _site(kernel: Kernel, fault: Fault) -> int | None:
-    """The first instruction of the text that the fault changes."""
+    """The instruction that the fault is about: of those that it changes, the first that waits, orders or commits."""
     starts = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
-    return next((starts[e.span.start] for e in fault.edits if e.span.start in starts), None)
+    sites = [starts[e.span.start] for e in fault.edits if e.span.start in starts]
+    return min(sites, key=lambda i: kernel.instructions[i].event in ("", "issue"), default=None)
 
 
 _BETWEEN_THREADS = ("barrier", "mbarrier", "memory-fence", "proxy-fence", "tcgen05-fence")
@@ -109,7 +110,7 @@ def _told(kernel: Kernel, fault: Fault) -> str:
     seen = observers(changed) if changed else None
     if changed is None or changed.group is None or seen is None:
         return ""
-    registers = changed.accessed_by(changed.group)
+    registers = {r for at in kernel.sites("issue", changed.group) for r in changed.accessed_by(at)}
     witnesses = [changed.instructions[i] for i in seen if i >= 0]
     own = [i for i in witnesses if not (i.group == changed.group and i.event == "issue")]
     if any(not registers.isdisjoint((*i.reads, *i.writes)) for i in own) or not own:
@@ -139,7 +140,7 @@ def _unknown(kernel: Kernel, fault: Fault, operator: Operator) -> str:
         cfg = CFG(function)
         return "executed by" if cfg.controllers(cfg.block_of[site]) else ""
     if instruction.event == "setmaxnreg":
-        return "" if {".maxnreg", ".minnctapersm"} & function.directives.keys() else "value"
+        return "" if ".maxnreg" in function.directives else "value"
     if "CV010" in operator.rules:
         return "value" if function.most_threads is None else ""
     if operator.rules & {"CA004", "TC017", "MO001"}:

@@ -26,6 +26,7 @@ HEAD = """\
 
 WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0, 0;"
 OTHER = WGMMA.replace("k16.f32.f16.f16", "k16.f32.bf16.bf16").replace("1, 0, 0;", "1, 0, 1;")
+SECOND = WGMMA.replace("%f0, %f1, %f2, %f3", "%f4, %f5, %f6, %f7")
 FENCE, COMMIT = "wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;"
 COPY = "cp.async.ca.shared.global [tile], [%rd1], 4;"
 STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;"
@@ -49,6 +50,10 @@ CASES = [
     ("same_operations_awaited", "wgmma.wait_group deleted",
      f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ add.s32 %r1, %r2, 1; @%p1 bra L; L: {wait(0)} add.f32 %f0, %f0, %f1; ret;",
      f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ add.f32 %f4, %f0, %f1; {wait(0)} ret;"),
+    # the registers of the operation that is pending, and not of another
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)} {SECOND} {COMMIT} {wait(0)}/*!*/ add.f32 %f0, %f0, %f1; {wait(0)} ret;",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)} {SECOND} {COMMIT} {wait(0)}/*!*/ add.f32 %f4, %f4, %f1; {wait(0)} ret;"),
     ("same_operations_awaited", "wgmma.wait_group deleted",
      f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ @%p1 bra L; L: {wait(0)} bar.sync 0; ret;",
      f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ bar.sync 0; {wait(0)} ret;"),
