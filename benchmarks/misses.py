@@ -12,7 +12,7 @@ from benchmarks.equivalence import change, observers
 from benchmarks.faults import Fault, Kernel, Operator
 from tclint.cfg import CFG
 from tclint.checks import kernel_checks
-from tclint.ir.nodes import Memory
+from tclint.ir.nodes import Immediate, Instruction, Memory
 
 __all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
 
@@ -35,6 +35,8 @@ CAUSES = {
     "memory": "the thread itself can tell through memory, if addresses are equal that cannot be compared",
     "executed by": "whether the other lanes get there depends on a branch",
     "value": "depends on a value that the kernel does not say: registers or threads at launch, an address",
+    "count": "the warp may own just that many registers there, and then both directions are the same",
+    "already": "the original has a finding of that rule, which says it once for a kernel",
     "unexplained": "not explained",
 }
 """The causes in the order in which they are tried, and what they mean."""
@@ -53,11 +55,17 @@ def patient() -> Iterator[None]:
 
 
 def cause(
-    record: Mapping[str, Any], kernel: Kernel, fault: Fault, operator: Operator, again: Callable[[], str]
+    record: Mapping[str, Any],
+    kernel: Kernel,
+    fault: Fault,
+    operator: Operator,
+    known: frozenset[str],
+    again: Callable[[], str],
 ) -> str:
     """The cause of a fault that was not found, a key of :data:`CAUSES`.
 
-    *record* has its ``verdict`` and, as far as they were asked, ``equivalent`` and ``code``; *again* lints the mutant
+    *record* has its ``verdict`` and, as far as they were asked, ``equivalent`` and ``code``; *known* are the rules of
+    which the original has a finding; *again* lints the mutant
     with more patience and returns the verdict.
     """
     code = record.get("code", "")
@@ -73,10 +81,12 @@ def cause(
         return "no rule here"
     if code in ("same", "refused"):
         return {"same": "same code", "refused": "refused by ptxas"}[code]
-    found = _unknown(kernel, fault, operator) or _told(kernel, fault)
+    found = _unknown(kernel, fault, operator)
+    if not found and "CV010" not in operator.rules:
+        found = _told(kernel, fault)
     if found in ("", "memory") and again() == "found":
         return "budget"
-    return found or "unexplained"
+    return found or ("unexplained" if known.isdisjoint(operator.rules) else "already")
 
 
 def _applies(operator: Operator, kernel: Kernel) -> bool:
@@ -130,6 +140,10 @@ def _another_commit(kernel: Kernel, site: int) -> bool:
     )
 
 
+def _numbers(instruction: Instruction) -> list[int]:
+    return [int(o.value) for o in instruction.operands if isinstance(o, Immediate)]
+
+
 def _unknown(kernel: Kernel, fault: Fault, operator: Operator) -> str:
     """What the fault depends on that the text of the kernel does not say."""
     site = _site(kernel, fault)
@@ -140,10 +154,15 @@ def _unknown(kernel: Kernel, fault: Fault, operator: Operator) -> str:
         cfg = CFG(function)
         return "executed by" if cfg.controllers(cfg.block_of[site]) else ""
     if instruction.event == "setmaxnreg":
-        return "" if ".maxnreg" in function.directives else "value"
+        owned = [*function.directives.get(".maxnreg", ())]
+        owned += [
+            o for i in kernel.sites("setmaxnreg") if i != site for o in _numbers(kernel.instructions[i])
+        ]
+        same = not set(owned).isdisjoint(_numbers(instruction))
+        return "count" if same else "" if ".maxnreg" in function.directives else "value"
     if "CV010" in operator.rules:
         return "value" if function.most_threads is None else ""
     if operator.rules & {"CA004", "TC017", "MO001"}:
         bases = [o.base for o in instruction.operands if isinstance(o, Memory)]
-        return "value" if any(isinstance(base, int) for base in bases) else ""
+        return "value" if bases and isinstance(bases[0], int) else ""
     return ""

@@ -208,7 +208,8 @@ def _ask(
     if result != "found":
         if proof is None and operator.rules and assembler:
             record["code"] = assembler.compare(kernel.data, changed)
-        record["cause"] = cause(record, kernel, fault, operator, again)
+        known = frozenset(f.rule.id for f in before.findings)
+        record["cause"] = cause(record, kernel, fault, operator, known, again)
     return record
 
 
