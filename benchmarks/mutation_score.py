@@ -30,6 +30,9 @@ def counted(records: Iterable[dict[str, Any]]) -> Counts:
     return sorted(((*key, n) for key, n in counts.items()), key=lambda c: (order.index(c[0]), c[1:]))
 
 
+LISTED = "unexplained"
+"""The cause of which the page lists every fault."""
+
 NO_FAULT = ("equivalent", "accepted")
 """Causes that say that a change is none."""
 
@@ -141,19 +144,13 @@ def section(data: Mapping[str, Any]) -> list[str]:
     for miss in data["misses"]:
         if miss["cause"] not in ("equivalent", "accepted", "no rule"):
             why[miss["cause"]].append(miss)
-    lines += ["Why the others were not found:", ""]
-    lines += results.table(
-        ("cause", "faults", "operators"),
-        (
-            (meaning, len(why[name]), _names(miss["operator"] for miss in why[name]))
-            for name, meaning in CAUSES.items()
-            if why[name]
-        ),
-    )
-    for miss in why["unexplained"]:
-        lines.append(f"- {miss['operator']}: {miss['file']}, line {miss['line']}: `{miss['note']}`")
-    if why["unexplained"]:
-        lines.append("")
+    lines += ["Why the others were not found, with a place for each operator (the record has them all):", ""]
+    for name, meaning in CAUSES.items():
+        if why[name]:
+            lines.append(
+                f"- *{meaning}*, {len(why[name])}: {_places(why[name], len(why[name]) if name == LISTED else 1)}"
+            )
+    lines.append("")
     reasons = Counter(f"{m['equivalent']} ({m['manual']})" for m in data["misses"] if "equivalent" in m)
     lines += ["What proves a change to be no fault:", ""]
     lines += results.table(("proof (PTX ISA)", "changes"), reasons.most_common())
@@ -168,5 +165,9 @@ def section(data: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _names(operators: Iterable[str]) -> str:
-    return ", ".join(f"{name} ({n})" for name, n in Counter(operators).most_common())
+def _places(misses: Iterable[Mapping[str, Any]], most: int) -> str:
+    """Operators with how many of their faults, and where the first *most* are."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for miss in misses:
+        places[miss["operator"]].append(f"{miss['file']}:{miss['line']}")
+    return "; ".join(f"{name} ({len(at)}: {', '.join(at[:most])})" for name, at in places.items())

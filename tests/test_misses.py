@@ -173,15 +173,18 @@ def row(operator: str, verdict: str, why: str = "", **more: Any) -> dict[str, An
 def test_the_section_tells_what_was_missed_and_why() -> None:
     wait = "wgmma.wait_group deleted"
     records = [
-        row(wait, "found"), row(wait, "missed", "unexplained"), row(wait, "missed", "threads"),
+        row(wait, "found"), row(wait, "missed", "unexplained"), row(wait, "missed", "unexplained", file="b.ptx", line=9),
+        row(wait, "missed", "threads"),
         row(wait, "found", equivalent="it is none", manual="9.7", new=["WG001 error/high line 3: x"]),
         row("proxy fence deleted", "missed", "no rule"),
     ]  # fmt: skip
     data = json.loads(json.dumps(mutation_score.summary(records, each=3, seed=1, assembler="ptxas 1.0")))
     text = "\n".join(mutation_score.section(data))
-    assert "Of the other 4, tclint finds 2: 50.0%" in text
-    assert f"| {wait} | 4 | 0 | 2 | 0 | 0 | 0 | 0 | 2 | 0 | 50% |" in text
+    assert "Of the other 5, tclint finds 2: 40.0%" in text
+    assert f"| {wait} | 5 | 0 | 2 | 0 | 0 | 0 | 0 | 3 | 0 | 40% |" in text
     assert "No rule yet: proxy fence deleted (1, 0 no fault)." in text
-    assert "| only other threads can tell: what orders them is not analysed | 1 |" in text
-    assert f"- {wait}: a.ptx, line 7: `this`" in text
+    assert (
+        f"- *only other threads can tell: what orders them is not analysed*, 1: {wait} (1: a.ptx:7)" in text
+    )
+    assert f"- *not explained*, 2: {wait} (2: a.ptx:7, b.ptx:9)" in text
     assert "1 changes have such a proof and a finding nevertheless:" in text
