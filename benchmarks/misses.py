@@ -37,6 +37,7 @@ CAUSES = {
     "value": "depends on a value that the kernel does not say: registers or threads at launch, an address",
     "count": "the warp may own just that many registers there, and then both directions are the same",
     "already": "the original has a finding of that rule, which says it once for a kernel",
+    "call": "the kernel calls a function that is not in the module and may do what is missing",
     "unexplained": "not explained",
 }
 """The causes in the order in which they are tried, and what they mean."""
@@ -86,7 +87,15 @@ def cause(
         found = _told(kernel, fault)
     if found in ("", "memory") and again() == "found":
         return "budget"
-    return found or ("unexplained" if known.isdisjoint(operator.rules) else "already")
+    if not found and not known.isdisjoint(operator.rules):
+        return "already"
+    return found or ("call" if _leads_out(kernel) else "unexplained")
+
+
+def _leads_out(kernel: Kernel) -> bool:
+    """Whether a call goes to a function without a body."""
+    bodies = {f.name for f in kernel.module.functions if f.instructions}
+    return any(i.flow == "call" and i.callee not in bodies for i in kernel.instructions)
 
 
 def _applies(operator: Operator, kernel: Kernel) -> bool:
