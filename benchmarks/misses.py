@@ -10,9 +10,11 @@ from typing import Any
 import tclint.model
 from benchmarks.equivalence import change, observers
 from benchmarks.faults import Fault, Kernel, Operator
+from tclint.analyses.values import Level
 from tclint.cfg import CFG
 from tclint.checks import kernel_checks
 from tclint.ir.nodes import Immediate, Instruction, Memory
+from tclint.model import KernelModel
 
 __all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
 
@@ -34,7 +36,7 @@ CAUSES = {
     "threads": "only other threads can tell: what orders them is not analysed",
     "memory": "the thread itself can tell through memory, if addresses are equal that cannot be compared",
     "executed by": "whether the other lanes get there depends on a branch",
-    "value": "depends on a value that the kernel does not say: registers or threads at launch, an address",
+    "value": "depends on what cannot be told from the kernel: registers or threads at launch, an address, who shares a value",
     "count": "the warp may own just that many registers there, and then both directions are the same",
     "already": "the original has a finding of that rule, which says it once for a kernel",
     "call": "the kernel calls a function that is not in the module and may do what is missing",
@@ -171,6 +173,10 @@ def _unknown(kernel: Kernel, fault: Fault, operator: Operator) -> str:
         return "count" if same else "" if ".maxnreg" in function.directives else "value"
     if "CV010" in operator.rules:
         return "value" if function.most_threads is None else ""
+    if operator.rules & {"WG012", "TC022"}:
+        model = KernelModel(function, kernel.module)
+        value = model.value(site, "taddr" if "TC022" in operator.rules else "b")
+        return "value" if value is not None and model.values.level(value) is Level.UNKNOWN else ""
     if operator.rules & {"CA004", "TC017", "MO001"}:
         bases = [o.base for o in instruction.operands if isinstance(o, Memory)]
         return "value" if bases and isinstance(bases[0], int) else ""
