@@ -203,6 +203,9 @@ _SECTIONS = {
     "tcgen05.st": "9.7.16.8.5",
 }
 
+_READERS = ("wgmma", "tcgen05.ld")
+"""Groups whose operations read memory and write registers: in which order two of them read makes no difference."""
+
 
 @proof
 def same_operations_awaited(change: Change) -> Proof | None:
@@ -213,7 +216,8 @@ def same_operations_awaited(change: Change) -> Proof | None:
     over the same path, and each pending operation has a pair of ages. A commit that one of them lacks makes its ages
     differ. An operation that a wait completes in the original alone must be complete in the mutant before the next
     instruction that could tell: until then only branches, waits and commits of the group may come, and arithmetic
-    on registers that the operation does not access. To wait for more than the original does is no fault.
+    on registers that the operation does not access; and, where the operations of the group only read memory
+    (``_READERS``), further ones that do not access its registers. To wait for more than the original does is no fault.
 
     What a call does is unknown but the same in both: it proves nothing as long as the ages are the same. An operation
     that only one of them has committed when the function ends counts as a difference.
@@ -278,7 +282,8 @@ def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
         late = [at for at, a, _ in state if a is None]
         if late and i.flow != "branch":
             registers = {*i.reads, *i.writes}
-            if not _inner(i) or any(not accessed[at].isdisjoint(registers) for at in late):
+            reads = i.event == "issue" and i.group == group and group in _READERS
+            if not (_inner(i) or reads) or any(not accessed[at].isdisjoint(registers) for at in late):
                 found.add(site)
         return state | {(site, *fresh)} if i.group == group and i.event == "issue" else state
 

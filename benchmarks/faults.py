@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 
 from tclint.finding import Edit, Span
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Symbol, registers
@@ -71,6 +72,11 @@ class Kernel:
     def span(self, site: int) -> Span:
         instruction = self.instructions[site]
         return Span(self.function.start + instruction.start, self.function.start + instruction.end)
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells the file from another version of it: the beginning of its SHA-256."""
+        return sha256(self.data).hexdigest()[:16]
 
     @cached_property
     def _breaks(self) -> list[int]:

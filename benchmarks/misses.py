@@ -32,7 +32,7 @@ CAUSES = {
     "refused by ptxas": "ptxas refuses the mutant",
     "other": "reported by another rule, or at another place",
     "budget": "found when the search for a path may visit more states",
-    "arrival": "a later commit covers the operations: what is lost is an arrival on an mbarrier, and nobody counts them",
+    "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
     "threads": "only other threads can tell: what orders them is not analysed",
     "memory": "the thread itself can tell through memory, if addresses are equal that cannot be compared",
     "executed by": "whether the other lanes get there depends on a branch",
@@ -142,13 +142,16 @@ def _told(kernel: Kernel, fault: Fault) -> str:
 
 
 def _another_commit(kernel: Kernel, site: int) -> bool:
-    """Whether another tcgen05.commit follows on some path."""
+    """Whether another tcgen05.commit follows on some path, or stands before it with no operation in between."""
     cfg = CFG(kernel.function)
     own = cfg.block_of[site]
-    others = (i for i in kernel.sites("commit", "tcgen05") if i != site)
-    return any(
-        (cfg.block_of[i] == own and i > site) or cfg.following[own] >> cfg.block_of[i] & 1 for i in others
-    )
+    commits = set(kernel.sites("commit", "tcgen05")) - {site}
+    if any(
+        (cfg.block_of[i] == own and i > site) or cfg.following[own] >> cfg.block_of[i] & 1 for i in commits
+    ):
+        return True
+    earlier = [i for i in (*commits, *kernel.sites("issue", "tcgen05")) if i < site]
+    return bool(earlier) and max(earlier) in commits
 
 
 def _numbers(instruction: Instruction) -> list[int]:

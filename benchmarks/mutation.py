@@ -166,6 +166,7 @@ def _record(name: str, producer: str, path: Path, kernel: Kernel, fault: Fault) 
         "operator": name,
         "producer": producer,
         "file": str(path),
+        "sha256": kernel.digest,
         "entry": kernel.function.name,
         "line": kernel.line(fault.edits[0].span.start),
         "note": fault.note,
@@ -174,15 +175,26 @@ def _record(name: str, producer: str, path: Path, kernel: Kernel, fault: Fault) 
     }
 
 
+_PLANTED = ("operator", "producer", "file", "sha256", "entry", "line", "note", "places", "edits")
+"""What a record says before it is asked about."""
+
+
 def run(
     folder: Path, chosen: dict[Path, list[dict[str, Any]]], assembler: Assembler | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Lint every mutant and complete its record. The original is linted once for all of its mutants."""
+    """Lint every mutant and complete its record. The original is linted once for all of its mutants.
+
+    Mutants of a file that is another one by now are left out, with a word on standard error.
+    """
     for path, records in chosen.items():
-        before = lint(path, path.read_bytes())
         functions = {kernel.function.name: kernel for kernel in kernels(path)}
-        for record in records:
-            yield _ask(path, before, functions[record["entry"]], record, assembler)
+        same = [r for r in records if r["entry"] in functions and functions[r["entry"]].digest == r["sha256"]]
+        if len(same) < len(records):
+            print(f"{path} has changed: {len(records) - len(same)} mutants left out", file=sys.stderr)
+        if same:
+            before = lint(path, functions[same[0]["entry"]].data)
+            for record in same:
+                yield _ask(path, before, functions[record["entry"]], record, assembler)
 
 
 def _ask(
@@ -247,20 +259,19 @@ def main() -> None:
         for line in options.replay.read_text().splitlines():
             record = json.loads(line)
             if wanted.search(record["operator"]):
-                fresh = {
-                    k: record[k]
-                    for k in ("operator", "producer", "file", "entry", "line", "note", "places", "edits")
-                }
+                fresh = {k: record[k] for k in _PLANTED}
                 chosen[folder / record["file"]].append(fresh)
     else:
         chosen = choose(folder, wanted, options.each, options.seed)
-    done = []
+    done: list[dict[str, Any]] = []
     with options.output.open("w") if options.output else nullcontext() as stream:
         for record in run(folder, chosen, assembler if name else None):
             done.append(record)
             if stream:
                 print(json.dumps(record), file=stream, flush=True)
     print(table(done))
+    if lost := sum(map(len, chosen.values())) - len(done):
+        skipped.append(f"{lost} changes in files that another build replaced meanwhile")
     if options.record:
         data = summary(done, each=options.each, seed=options.seed, assembler=name)
         results.save("mutation", data, {"ptxas": name.partition(" ")[2]} if name else {}, skipped)

@@ -95,6 +95,16 @@ CASES = [
     ("same_operations_awaited", "tcgen05.wait::ld behind the use",
      f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;",
      f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;"),
+    # another load does not need the first one, unless it takes its address from it; a store may overwrite
+    ("same_operations_awaited", "tcgen05.wait::ld deleted",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ {LOAD.replace('%r1', '%r3')} tcgen05.wait::ld.sync.aligned; ret;",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ {LOAD.replace('%r2', '%r1')} tcgen05.wait::ld.sync.aligned; ret;"),
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ {SECOND} {COMMIT} {wait(0)} ret;",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ {OTHER} {COMMIT} {wait(0)} ret;"),
+    ("same_operations_awaited", "cp.async.wait deleted",
+     f"{COPY} cp.async.wait_all;/*!*/ cp.async.wait_all; {COPY} cp.async.wait_all; ret;",
+     f"{COPY} cp.async.wait_all;/*!*/ {COPY} cp.async.wait_all; ret;"),
     # loads and stores are waited for apart
     ("same_operations_awaited", "tcgen05.wait::ld deleted",
      f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ ret;",
@@ -142,7 +152,7 @@ def planted(folder: Path, operator: str, text: str) -> tuple[Kernel, Fault]:
     directives, bar, body = text.rpartition("|")
     target = "sm_100a" if "tcgen05" in body else "sm_90a"
     head = HEAD.format(target=target, before=".extern .func f;", directives=directives if bar else "")
-    data = head + re.sub(r"; ", ";\n", body) + "\n}\n"
+    data = head + re.sub(r";(/\*!\*/)? ", r";\1\n", body) + "\n}\n"
     path = folder / "k.ptx"
     path.write_text(data.replace("/*!*/", ""))
     line = data[: data.index("/*!*/")].count("\n")

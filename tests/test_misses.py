@@ -64,6 +64,8 @@ def first(folder: Path, operator: str, text: str, directives: str = "") -> tuple
         ("memory", "cp.async.wait deleted", {},
          "cp.async.ca.shared.global [tile], [%rd1], 4;\ncp.async.wait_all;\nld.shared.u32 %r1, [%r2];\n", ""),
         ("arrival", "tcgen05.commit deleted", {}, MULTIPLY + COMMIT + COMMIT, ""),
+        ("arrival", "tcgen05.commit before the operation", {"verdict": "missed"},
+         MULTIPLY + COMMIT + MULTIPLY + COMMIT + COMMIT, ""),
         ("unexplained", "tcgen05.commit deleted", {}, MULTIPLY + COMMIT, ""),
         ("executed by", "vote mask narrowed", {},
          "@%p1 bra L;\nvote.sync.ballot.b32 %r1, %p2, 0xffffffff;\nL:\n", ""),

@@ -164,3 +164,6 @@ def test_a_run_is_reproducible_and_can_be_replayed(
     assert run() == first
     assert run("--replay", str(tmp_path / "a.jsonl")) == first
     assert table(records) + "\n" == first
+    for path in folder.glob("*.ptx"):
+        path.write_text(path.read_text() + "// another build\n")
+    assert run("--replay", str(tmp_path / "a.jsonl")) == "\n"
