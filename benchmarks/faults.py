@@ -278,7 +278,7 @@ operator("mbarrier wait loop dropped", "mbarrier", "TC001 TC012")(_waits_once(ke
 operator("mbarrier wait asked once", "mbarrier", "")(_waits_once(keep=True))
 
 
-def _alters(event: str, role: str, delta: int, rules_at: str = "mbarrier") -> Plant:
+def _alters(event: str, role: str, delta: int) -> Plant:
     """Another number of bytes or arrivals: *delta* more, in a register too. A count stays positive."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
@@ -292,7 +292,7 @@ def _alters(event: str, role: str, delta: int, rules_at: str = "mbarrier") -> Pl
                 add = f".reg .b32 %tclint_r; add.s32 %tclint_r, {{}}, {delta};"
                 edit = kernel.operand(site, role, "%tclint_r", add)
             if edit:
-                places = kernel.of_events(rules_at) | kernel.of_group("mbarrier") | {site}
+                places = kernel.of_events("mbarrier") | kernel.of_group("mbarrier") | {site}
                 yield Fault((edit,), places, f"{kernel.text(site)[:90]} {role} {delta:+}")
 
     return plant
@@ -347,20 +347,20 @@ operator("mbarrier wait relaxed", "mbarrier", "")(_relaxes("mbarrier-wait"))
 operator("mbarrier arrive relaxed", "mbarrier", "")(_relaxes("mbarrier-arrive"))
 
 
-def _repeated(event: str, rules_at: str) -> Plant:
+def _doubles(event: str, about: str) -> Plant:
     """The same instruction a second time."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
         for site in kernel.sites(event):
             end, text = kernel.span(site).end, kernel.flat(site)
             if text:
-                yield Fault((Edit(Span(end, end), f" {text}"),), kernel.of_events(rules_at), text[:90])
+                yield Fault((Edit(Span(end, end), f" {text}"),), kernel.of_events(about), text[:90])
 
     return plant
 
 
-operator("mbarrier arrive doubled", "mbarrier", "")(_repeated("mbarrier-arrive", "mbarrier"))
-operator("tcgen05.dealloc doubled", "tcgen05", "TM003")(_repeated("tmem-dealloc", "tmem-"))
+operator("mbarrier arrive doubled", "mbarrier", "")(_doubles("mbarrier-arrive", "mbarrier"))
+operator("tcgen05.dealloc doubled", "tcgen05", "TM003")(_doubles("tmem-dealloc", "tmem-"))
 
 
 @operator("proxy fence narrowed", "proxy", "")
