@@ -35,6 +35,7 @@ PARTS: dict[str, str] = {
     "corpus": "benchmarks.corpus.summary",
     "findings": "benchmarks.findings",
     "availability": "benchmarks.availability",
+    "mutation": "benchmarks.mutation",
 }
 """Name of each part's record, and its module, in the order of the page."""
 
