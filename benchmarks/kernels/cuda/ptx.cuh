@@ -13,6 +13,15 @@ __device__ __forceinline__ bool elect_one() {
     return elected != 0;
 }
 
+// Named barriers: threads that arrive do not wait.
+
+__device__ __forceinline__ void barrier_sync(int name, int threads) {
+    asm volatile("barrier.cta.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(int name, int threads) {
+    asm volatile("barrier.cta.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
 // cp.async
 
 __device__ __forceinline__ void cp_async_16(uint32_t to, const void *from) {
@@ -63,6 +72,19 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t *b, uint32_t parity) {
                      : "=r"(done) : "r"(shared_address(b)), "r"(parity) : "memory");
     } while (!done);
 }
+// What other blocks of the cluster did before they arrived is seen after the wait.
+__device__ __forceinline__ void mbarrier_wait_cluster(uint64_t *b, uint32_t parity) {
+    uint32_t done;
+    do {
+        asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;\n\t}"
+                     : "=r"(done) : "r"(shared_address(b)), "r"(parity) : "memory");
+    } while (!done);
+}
+// On a barrier of any block of the cluster, at an address that mapa gave.
+__device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t b) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(b) : "memory");
+}
 __device__ __forceinline__ void fence_mbarrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -78,6 +100,11 @@ __device__ __forceinline__ void bulk_load(void *to, const void *from, uint32_t b
 __device__ __forceinline__ void bulk_store(void *to, const void *from, uint32_t bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
                  "r"(shared_address(from)), "r"(bytes) : "memory");
+}
+// From this block to an address of any block of the cluster, completing on a barrier of that block.
+__device__ __forceinline__ void bulk_copy_cluster(uint32_t to, const void *from, uint32_t bytes, uint32_t full) {
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "r"(shared_address(from)), "r"(bytes), "r"(full) : "memory");
 }
 __device__ __forceinline__ void bulk_add_f32(void *to, const void *from, uint32_t bytes) {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(

@@ -1,0 +1,201 @@
+// Small kernels for one hazard of Hopper each; benchmarks/launches says how they are launched and what comes out.
+#include "ptx.cuh"
+
+constexpr int TILE = 64, TILE_BYTES = TILE * TILE * 2;
+
+// Where 16 bytes of a tile lie that wgmma reads: rows of 128 bytes, swizzled by 128 bytes.
+__device__ __forceinline__ int swizzled(int row, int chunk) { return row * 128 + (chunk ^ row % 8) * 16; }
+
+__device__ __forceinline__ void multiply(float (&d)[32], uint32_t a, uint32_t b, int keep) {
+#pragma unroll
+    for (int kk = 0; kk < TILE; kk += 16)
+        wgmma_m64n64k16(d, wgmma_descriptor(a + kk * 2), wgmma_descriptor(b + kk * 2), keep | kk);
+}
+
+__device__ __forceinline__ void store_sums(float *c, int n, const float (&d)[32]) {
+    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    float *to = c + (size_t)(warp * 16 + lane / 4) * n + lane % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+        *reinterpret_cast<float2 *>(to + j * 8) = make_float2(d[j * 4], d[j * 4 + 1]);
+        *reinterpret_cast<float2 *>(to + 8 * n + j * 8) = make_float2(d[j * 4 + 2], d[j * 4 + 3]);
+    }
+}
+
+// C = A B^T: tiles by cp.async, which the threads must make visible to wgmma.
+extern "C" __global__ void __launch_bounds__(128) wgmma_cp_async(const uint4 *a, const uint4 *b, float *c, int n, int k) {
+    constexpr int STAGES = 3;
+    extern __shared__ __align__(1024) uint8_t raw[];
+    const uint32_t ring = shared_address(raw);
+    const int t = threadIdx.x, steps = k / TILE;
+    a += (size_t)blockIdx.y * TILE * k / 8;
+    b += (size_t)blockIdx.x * TILE * k / 8;
+    auto load = [&](int step) {
+        const uint32_t to = ring + step % STAGES * 2 * TILE_BYTES;
+        for (int i = t; i < TILE * 8; i += 128) {
+            const size_t from = (size_t)(i / 8) * k / 8 + step * 8 + i % 8;
+            cp_async_16(to + swizzled(i / 8, i % 8), a + from);
+            cp_async_16(to + TILE_BYTES + swizzled(i / 8, i % 8), b + from);
+        }
+    };
+    for (int s = 0; s < STAGES - 1; ++s) {
+        if (s < steps) load(s);
+        cp_async_commit();
+    }
+    float d[32];
+    for (int i = 0; i < steps; ++i) {
+        const uint32_t tile = ring + i % STAGES * 2 * TILE_BYTES;
+        cp_async_wait<STAGES - 2>();
+        fence_proxy_async();
+        __syncthreads();
+        if (i + STAGES - 1 < steps) load(i + STAGES - 1);
+        cp_async_commit();
+        wgmma_fence();
+        multiply(d, tile, tile + TILE_BYTES, i);
+        wgmma_commit();
+        wgmma_wait<0>(d);
+    }
+    store_sums(c + (size_t)blockIdx.y * TILE * n + blockIdx.x * TILE, n, d);
+}
+
+// Two products in flight over tiles that were written with ordinary stores; the first is stored before the second ends.
+extern "C" __global__ void __launch_bounds__(128) wgmma_two(const uint4 *a, const uint4 *b, float *c, int rounds) {
+    extern __shared__ __align__(1024) uint8_t raw[];
+    const uint32_t tiles = shared_address(raw);
+    const int t = threadIdx.x;
+    for (int r = blockIdx.x; r < rounds; r += gridDim.x) {
+        for (int i = t; i < TILE * 8; i += 128) {
+            *reinterpret_cast<uint4 *>(raw + swizzled(i / 8, i % 8)) = a[r * 2 * TILE * 8 + i];
+            *reinterpret_cast<uint4 *>(raw + TILE_BYTES + swizzled(i / 8, i % 8)) = a[(r * 2 + 1) * TILE * 8 + i];
+            *reinterpret_cast<uint4 *>(raw + 2 * TILE_BYTES + swizzled(i / 8, i % 8)) = b[r * TILE * 8 + i];
+        }
+        fence_proxy_async();
+        __syncthreads();
+        float d[32], e[32];
+        wgmma_fence();
+        multiply(d, tiles, tiles + 2 * TILE_BYTES, 0);
+        wgmma_commit();
+        multiply(e, tiles + TILE_BYTES, tiles + 2 * TILE_BYTES, 0);
+        wgmma_commit();
+        float *to = c + (size_t)r * 2 * TILE * TILE;
+        wgmma_wait<1>(d);
+        store_sums(to, TILE, d);
+        wgmma_wait<0>(e);
+        store_sums(to + TILE * TILE, TILE, e);
+        __syncthreads();  // all warps have multiplied
+    }
+}
+
+// Four warps fill two buffers, four read them: named barriers say full and empty.
+extern "C" __global__ void __launch_bounds__(256) handed_over(const float *x, float *y, int tiles) {
+    constexpr int FULL = 1, EMPTY = 3;
+    __shared__ float buffer[2][128];
+    const int t = threadIdx.x % 128;
+    x += (size_t)blockIdx.x * tiles * 128;
+    y += (size_t)blockIdx.x * tiles * 128;
+    if (threadIdx.x < 128) {
+        for (int i = 0; i < tiles; ++i) {
+            const float v = x[i * 128 + t] * 3.0f;
+            if (i >= 2) barrier_sync(EMPTY + i % 2, 256);
+            buffer[i % 2][t] = v;
+            barrier_arrive(FULL + i % 2, 256);
+        }
+    } else {
+        for (int i = 0; i < tiles; ++i) {
+            barrier_sync(FULL + i % 2, 256);
+            y[i * 128 + t] = buffer[i % 2][127 - t];
+            if (i + 2 < tiles) barrier_arrive(EMPTY + i % 2, 256);
+        }
+    }
+}
+
+// Tiles of 32 x 32 by TMA, changed where they lie, and back by TMA.
+extern "C" __global__ void __launch_bounds__(128)
+tensor_change(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap y, int tiles) {
+    __shared__ alignas(128) float buffer[2][32 * 32];
+    __shared__ uint64_t full[2];
+    const int t = threadIdx.x, row = blockIdx.x * 32;
+    if (t == 0) {
+        mbarrier_init(&full[0], 1);
+        mbarrier_init(&full[1], 1);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+    for (int i = 0; i < tiles; ++i) {
+        const int s = i % 2;
+        if (t == 0) {
+            bulk_wait_read<1>();  // what was stored from this buffer
+            mbarrier_arrive_expect_tx(&full[s], sizeof(buffer[s]));
+            tensor_load_2d(buffer[s], &x, i * 32, row, &full[s]);
+        }
+        mbarrier_wait(&full[s], i / 2 & 1);
+        for (int j = t; j < 32 * 32; j += 128) buffer[s][j] = buffer[s][j] * 2.0f + 1.0f;
+        fence_proxy_async();
+        __syncthreads();
+        if (t == 0) {
+            tensor_store_2d(&y, i * 32, row, buffer[s]);
+            bulk_commit();
+        }
+    }
+    if (t == 0) bulk_wait<0>();
+}
+
+// Each block of a cluster hands what it has to the next one, and adds what it gets.
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256)
+cluster_ring(const unsigned *x, unsigned *y, int rounds) {
+    __shared__ alignas(128) unsigned sent[256];
+    __shared__ alignas(128) unsigned got[256];
+    __shared__ uint64_t full, empty;  // something came; the next block has read what I sent
+    const int t = threadIdx.x;
+    const uint32_t rank = cluster_rank(), next = (rank + 1) % 4, last = (rank + 3) % 4;
+    const bool issues = __shfl_sync(0xffffffff, t / 32, 0) == 0 && elect_one();
+    if (t == 0) {
+        mbarrier_init(&full, 1);
+        mbarrier_init(&empty, 256);
+        fence_mbarrier_init();
+    }
+    cluster_sync();
+    unsigned v = x[blockIdx.x * 256 + t];
+    for (int r = 0; r < rounds; ++r) {
+        if (r) mbarrier_wait_cluster(&empty, (r - 1) & 1);
+        sent[t] = v;
+        fence_proxy_async();
+        __syncthreads();
+        if (issues) {
+            mbarrier_arrive_expect_tx(&full, sizeof(got));
+            bulk_copy_cluster(map_shared(shared_address(got), next), sent, sizeof(sent),
+                              map_shared(shared_address(&full), next));
+        }
+        mbarrier_wait(&full, r & 1);
+        v += got[(t + 1) % 256];
+        if (r + 1 < rounds) mbarrier_arrive_cluster(map_shared(shared_address(&empty), last));
+    }
+    y[blockIdx.x * 256 + t] = v;
+    cluster_sync();  // nobody leaves while the others still send
+}
+
+// The next grid starts while this one still works.
+extern "C" __global__ void __launch_bounds__(256) early(const float *x, float *y, int n) {
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    grid_launch_dependents();
+    __nanosleep(20000);
+    if (i < n) y[i] = x[i] * x[i];
+}
+
+extern "C" __global__ void __launch_bounds__(256) late(const float *y, float *z, float bias, int n) {
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    grid_wait();
+    if (i < n) z[n - 1 - i] = y[i] + bias;
+}
+
+// What the lanes of a warp tell each other.
+extern "C" __global__ void __launch_bounds__(128) lanes(const int *x, int *y, int *positive, int limit) {
+    const unsigned all = 0xffffffff;
+    const int i = blockIdx.x * 128 + threadIdx.x, v = x[i];
+    const unsigned alike = __match_any_sync(all, v & 3);
+    const unsigned above = __ballot_sync(all, v > 0);
+    const int sum = __reduce_add_sync(all, v);
+    const int other = __shfl_xor_sync(all, v, 31);
+    y[i] = __popc(alike) + 100 * sum + 100000 * __any_sync(all, v > limit) + 1000000 * other;
+    if (elect_one()) atomicAdd(positive, __popc(above));
+}
