@@ -151,8 +151,10 @@ class Gpu:
         driver = self.driver
         for name, value in given.items():
             _check(driver.cuMemcpyHtoD(places[name], np.ascontiguousarray(value).ctypes.data, value.nbytes))
-        for function, launch in zip(functions, spec["launches"], strict=True):
-            self._launch(function, launch, spec, places)
+        _check(driver.cuCtxSynchronize())  # the copies may still be on their way
+        steps = [self._step(launch, spec, places) for launch in spec["launches"]]
+        for function, (config, pointers, _) in zip(functions, steps, strict=True):
+            _check(driver.cuLaunchKernelEx(config, function, ctypes.addressof(pointers), 0))
         _check(driver.cuStreamSynchronize(self.stream))
         found = {}
         for name, value in given.items():
@@ -160,7 +162,8 @@ class Gpu:
             _check(driver.cuMemcpyDtoH(found[name].ctypes.data, places[name], value.nbytes))
         return found
 
-    def _launch(self, function: Any, launch: Spec, spec: Spec, places: Mapping[str, Any]) -> None:
+    def _step(self, launch: Spec, spec: Spec, places: Mapping[str, Any]) -> tuple[Any, Any, list[Any]]:
+        """How to launch, the pointers to the arguments, and the arguments, which must stay where they are."""
         driver = self.driver
         config = driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = _three(launch["grid"])
@@ -186,7 +189,7 @@ class Gpu:
         config.numAttrs = len(attributes)
         arguments = [self._argument(a, spec, places) for a in launch["arguments"]]
         pointers = (ctypes.c_void_p * max(1, len(arguments)))(*(ctypes.addressof(a) for a in arguments))
-        _check(driver.cuLaunchKernelEx(config, function, ctypes.addressof(pointers), 0))
+        return config, pointers, arguments
 
     def _argument(self, argument: Any, spec: Spec, places: Mapping[str, Any]) -> Any:
         """A parameter's bytes: of a buffer, a tensor map or a number."""

@@ -64,11 +64,16 @@ extern "C" __global__ void __launch_bounds__(128) wgmma_two(const uint4 *a, cons
     const uint32_t tiles = shared_address(raw);
     const int t = threadIdx.x;
     for (int r = blockIdx.x; r < rounds; r += gridDim.x) {
-        for (int i = t; i < TILE * 8; i += 128) {
-            *reinterpret_cast<uint4 *>(raw + swizzled(i / 8, i % 8)) = a[r * 2 * TILE * 8 + i];
-            *reinterpret_cast<uint4 *>(raw + TILE_BYTES + swizzled(i / 8, i % 8)) = a[(r * 2 + 1) * TILE * 8 + i];
-            *reinterpret_cast<uint4 *>(raw + 2 * TILE_BYTES + swizzled(i / 8, i % 8)) = b[r * TILE * 8 + i];
+        uint4 values[12];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            values[i] = a[r * 2 * TILE * 8 + i * 128 + t];
+            values[4 + i] = a[(r * 2 + 1) * TILE * 8 + i * 128 + t];
+            values[8 + i] = b[r * TILE * 8 + i * 128 + t];
         }
+#pragma unroll
+        for (int i = 0; i < 12; ++i)
+            *reinterpret_cast<uint4 *>(raw + i / 4 * TILE_BYTES + swizzled(i % 4 * 16 + t / 8, t % 8)) = values[i];
         fence_proxy_async();
         __syncthreads();
         float d[32], e[32];
@@ -96,15 +101,15 @@ extern "C" __global__ void __launch_bounds__(256) handed_over(const float *x, fl
     if (threadIdx.x < 128) {
         for (int i = 0; i < tiles; ++i) {
             const float v = x[i * 128 + t] * 3.0f;
-            if (i >= 2) barrier_sync(EMPTY + i % 2, 256);
+            if (i >= 2) barrier_sync<256>(EMPTY + i % 2);
             buffer[i % 2][t] = v;
-            barrier_arrive(FULL + i % 2, 256);
+            barrier_arrive<256>(FULL + i % 2);
         }
     } else {
         for (int i = 0; i < tiles; ++i) {
-            barrier_sync(FULL + i % 2, 256);
+            barrier_sync<256>(FULL + i % 2);
             y[i * 128 + t] = buffer[i % 2][127 - t];
-            if (i + 2 < tiles) barrier_arrive(EMPTY + i % 2, 256);
+            if (i + 2 < tiles) barrier_arrive<256>(EMPTY + i % 2);
         }
     }
 }
@@ -125,8 +130,9 @@ tensor_change(const __grid_constant__ TensorMap x, const __grid_constant__ Tenso
         const int s = i % 2;
         if (t == 0) {
             bulk_wait_read<1>();  // what was stored from this buffer
-            mbarrier_arrive_expect_tx(&full[s], sizeof(buffer[s]));
+            mbarrier_expect_tx(&full[s], sizeof(buffer[s]));
             tensor_load_2d(buffer[s], &x, i * 32, row, &full[s]);
+            mbarrier_arrive(&full[s]);
         }
         mbarrier_wait(&full[s], i / 2 & 1);
         for (int j = t; j < 32 * 32; j += 128) buffer[s][j] = buffer[s][j] * 2.0f + 1.0f;
@@ -178,7 +184,7 @@ cluster_ring(const unsigned *x, unsigned *y, int rounds) {
 extern "C" __global__ void __launch_bounds__(256) early(const float *x, float *y, int n) {
     const int i = blockIdx.x * 256 + threadIdx.x;
     grid_launch_dependents();
-    __nanosleep(20000);
+    __nanosleep(500000);
     if (i < n) y[i] = x[i] * x[i];
 }
 
@@ -190,12 +196,9 @@ extern "C" __global__ void __launch_bounds__(256) late(const float *y, float *z,
 
 // What the lanes of a warp tell each other.
 extern "C" __global__ void __launch_bounds__(128) lanes(const int *x, int *y, int *positive, int limit) {
-    const unsigned all = 0xffffffff;
     const int i = blockIdx.x * 128 + threadIdx.x, v = x[i];
-    const unsigned alike = __match_any_sync(all, v & 3);
-    const unsigned above = __ballot_sync(all, v > 0);
-    const int sum = __reduce_add_sync(all, v);
-    const int other = __shfl_xor_sync(all, v, 31);
-    y[i] = __popc(alike) + 100 * sum + 100000 * __any_sync(all, v > limit) + 1000000 * other;
+    const uint32_t alike = match_any(v & 3), above = vote_ballot(v > 0);
+    const int sum = sum_of_warp(v), other = __shfl_xor_sync(0xffffffff, v, 31);
+    y[i] = __popc(alike) + 100 * sum + 100000 * (vote_ballot(v > limit) != 0) + 1000000 * other;
     if (elect_one()) atomicAdd(positive, __popc(above));
 }

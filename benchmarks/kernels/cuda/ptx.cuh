@@ -13,13 +13,31 @@ __device__ __forceinline__ bool elect_one() {
     return elected != 0;
 }
 
+// Of all lanes of a converged warp.
+__device__ __forceinline__ uint32_t vote_ballot(bool value) {
+    uint32_t votes;
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %1, 0;\n\tvote.sync.ballot.b32 %0, p, 0xffffffff;\n\t}"
+                 : "=r"(votes) : "r"((int)value));
+    return votes;
+}
+__device__ __forceinline__ uint32_t match_any(uint32_t value) {
+    uint32_t alike;
+    asm volatile("match.any.sync.b32 %0, %1, 0xffffffff;" : "=r"(alike) : "r"(value));
+    return alike;
+}
+__device__ __forceinline__ int sum_of_warp(int value) {
+    int sum;
+    asm volatile("redux.sync.add.s32 %0, %1, 0xffffffff;" : "=r"(sum) : "r"(value));
+    return sum;
+}
+
 // Named barriers: threads that arrive do not wait.
 
-__device__ __forceinline__ void barrier_sync(int name, int threads) {
-    asm volatile("barrier.cta.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+template <int THREADS> __device__ __forceinline__ void barrier_sync(int name) {
+    asm volatile("barrier.cta.sync %0, %1;" ::"r"(name), "n"(THREADS) : "memory");
 }
-__device__ __forceinline__ void barrier_arrive(int name, int threads) {
-    asm volatile("barrier.cta.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+template <int THREADS> __device__ __forceinline__ void barrier_arrive(int name) {
+    asm volatile("barrier.cta.arrive %0, %1;" ::"r"(name), "n"(THREADS) : "memory");
 }
 
 // cp.async
@@ -59,6 +77,10 @@ __device__ __forceinline__ void mbarrier_inval(uint64_t *b) {
 }
 __device__ __forceinline__ void mbarrier_arrive(uint64_t *b) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+}
+__device__ __forceinline__ void mbarrier_expect_tx(uint64_t *b, uint32_t bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
+                 : "memory");
 }
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *b, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
