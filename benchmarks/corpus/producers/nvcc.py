@@ -35,6 +35,7 @@ _SOURCES = {
     "bulk_ring": _CLUSTERS,
     "wgmma_gemm": "sm_90a",
     "hopper": "sm_90a",
+    "twice": "sm_90a",
     "tcgen05_gemm": "sm_100a sm_103a",
     "cluster": _CLUSTERS,
     "grids": _CLUSTERS,

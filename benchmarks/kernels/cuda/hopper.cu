@@ -91,6 +91,34 @@ extern "C" __global__ void __launch_bounds__(128) wgmma_two(const uint4 *a, cons
     }
 }
 
+// A long product; its tiles are cleared as soon as it is through.
+extern "C" __global__ void __launch_bounds__(128) wgmma_cleared(const uint4 *a, const uint4 *b, float *c) {
+    constexpr int STEPS = 8;
+    extern __shared__ __align__(1024) uint8_t raw[];
+    const uint32_t tiles = shared_address(raw);
+    const int t = threadIdx.x;
+    a += (size_t)blockIdx.x * TILE * 8 * STEPS;
+    b += (size_t)blockIdx.x * TILE * 8 * STEPS;
+    for (int i = t; i < TILE * 8 * STEPS; i += 128) {
+        const int row = i / (8 * STEPS), step = i / 8 % STEPS;
+        *reinterpret_cast<uint4 *>(raw + step * 2 * TILE_BYTES + swizzled(row, i % 8)) = a[i];
+        *reinterpret_cast<uint4 *>(raw + step * 2 * TILE_BYTES + TILE_BYTES + swizzled(row, i % 8)) = b[i];
+    }
+    fence_proxy_async();
+    __syncthreads();
+    float d[32];
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step)
+        multiply(d, tiles + step * 2 * TILE_BYTES, tiles + step * 2 * TILE_BYTES + TILE_BYTES, step);
+    wgmma_commit();
+    wgmma_wait<0>(d);
+    __syncthreads();  // all warps have multiplied
+    for (int at = STEPS * 2 * TILE_BYTES - (t + 1) * 16; at >= 0; at -= 128 * 16)
+        *reinterpret_cast<uint4 *>(raw + at) = make_uint4(0, 0, 0, 0);
+    store_sums(c + (size_t)blockIdx.x * TILE * TILE, TILE, d);
+}
+
 // Four warps fill two buffers, four read them: named barriers say full and empty.
 extern "C" __global__ void __launch_bounds__(256) handed_over(const float *x, float *y, int tiles) {
     constexpr int FULL = 1, EMPTY = 3;
@@ -178,6 +206,71 @@ cluster_ring(const unsigned *x, unsigned *y, int rounds) {
     }
     y[blockIdx.x * 256 + t] = v;
     cluster_sync();  // nobody leaves while the others still send
+}
+
+// Large stores, one after the other from the same buffer.
+extern "C" __global__ void __launch_bounds__(256) bulk_flood(const unsigned *x, unsigned *y, int rounds) {
+    constexpr int WORDS = 8192;
+    __shared__ alignas(128) unsigned out[WORDS];
+    const int t = threadIdx.x;
+    const bool issues = __shfl_sync(0xffffffff, t / 32, 0) == 0 && elect_one();
+    unsigned v = x[blockIdx.x];
+    y += (size_t)blockIdx.x * rounds * WORDS;
+    for (int r = 0; r < rounds; ++r) {
+        if (issues) bulk_wait_read<0>();
+        __syncthreads();
+        for (int j = WORDS - 1 - t; j >= 0; j -= 256) out[j] = v + j;
+        v *= 3;
+        fence_proxy_async();
+        __syncthreads();
+        if (issues) {
+            bulk_store(y + r * WORDS, out, sizeof(out));
+            bulk_commit();
+        }
+    }
+    if (issues) bulk_wait<0>();
+}
+
+// One block stores in bulk and says so, the other one reads what was stored.
+extern "C" __global__ void __launch_bounds__(256) bulk_told(const unsigned *x, unsigned *y, unsigned *z, unsigned *told) {
+    constexpr int WORDS = 8192;
+    __shared__ alignas(128) unsigned out[WORDS];
+    const int t = threadIdx.x, pair = blockIdx.x / 2;
+    y += (size_t)pair * WORDS;
+    z += (size_t)pair * WORDS;
+    if (blockIdx.x % 2 == 0) {
+        for (int j = t; j < WORDS; j += 256) out[j] = x[pair] + j;
+        fence_proxy_async();
+        __syncthreads();
+        if (__shfl_sync(0xffffffff, t / 32, 0) == 0 && elect_one()) {
+            bulk_store(y, out, sizeof(out));
+            bulk_commit();
+            bulk_wait<0>();
+            __threadfence();
+            atomicExch(told + pair, 1);
+        }
+    } else {
+        if (t == 0)
+            while (atomicAdd(told + pair, 0) == 0) {
+            }
+        __threadfence();
+        __syncthreads();
+        for (int j = WORDS - 1 - t; j >= 0; j -= 256) z[j] = __ldcg(y + j);
+    }
+}
+
+// The blocks of a cluster are not equally fast; each reads what the next one has.
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256)
+cluster_slow(const float *x, float *y) {
+    __shared__ float own[256];
+    const int t = threadIdx.x;
+    const uint32_t rank = cluster_rank();
+    __nanosleep(rank * 50000);
+    own[t] = x[blockIdx.x * 256 + t];
+    cluster_sync();
+    __nanosleep(rank * 50000);
+    y[blockIdx.x * 256 + t] = own[t] + load_cluster_f32(map_shared(shared_address(&own[t ^ 1]), (rank + 1) % 4));
+    cluster_sync();  // nobody leaves while the other still reads
 }
 
 // The next grid starts while this one still works.
