@@ -8,12 +8,16 @@ should find the fault: that a change is harmless after all is shown by :mod:`ben
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 
 from tclint.finding import Edit, Span
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Symbol, registers
 from tclint.isa.table import Match
+from tclint.isa.target import FAMILIES, INTRODUCED, Target
 
 __all__ = ["OPERATORS", "Fault", "Kernel", "Operator", "apply"]
 
@@ -69,6 +73,19 @@ class Kernel:
         instruction = self.instructions[site]
         return Span(self.function.start + instruction.start, self.function.start + instruction.end)
 
+    @cached_property
+    def digest(self) -> str:
+        """What tells the file from another version of it: the beginning of its SHA-256."""
+        return sha256(self.data).hexdigest()[:16]
+
+    @cached_property
+    def _breaks(self) -> list[int]:
+        return [match.start() for match in re.finditer(rb"\n", self.data)]
+
+    def line(self, offset: int) -> int:
+        """The line of a byte of the file, from 1."""
+        return bisect_left(self._breaks, offset) + 1
+
     def text(self, site: int) -> str:
         span = self.span(site)
         return self.data[span.start : span.end].decode()
@@ -82,6 +99,40 @@ class Kernel:
         text = self.text(site)
         changed = re.sub(pattern, replacement, text, count=1)
         return Edit(self.span(site), changed) if changed != text else None
+
+    def flat(self, site: int) -> str | None:
+        """The text of an instruction on one line; None when it has a comment, which would swallow what follows."""
+        text = self.text(site)
+        return None if "//" in text or "/*" in text else " ".join(text.split())
+
+    def move(self, site: int, behind: int) -> tuple[Edit, ...] | None:
+        """Take an instruction away and put it behind another one."""
+        text, end = self.flat(site), self.span(behind).end
+        return (self.blank(site), Edit(Span(end, end), f" {text}")) if text else None
+
+    def move_up(self, site: int, before: int) -> tuple[Edit, ...] | None:
+        """Take an instruction away and put it in front of another one."""
+        text, start = self.flat(site), self.span(before).start
+        return (self.blank(site), Edit(Span(start, start), f"{text} ")) if text else None
+
+    def operand(self, site: int, role: str, new: str, prologue: str = "") -> Edit | None:
+        """Put *new* where the operand that plays *role* stands; ``{}`` in both texts is what stood there.
+
+        *prologue* is executed before. None when nothing plays the role, or when the instruction is not on one line.
+        """
+        instruction, text = self.instructions[site], self.text(site)
+        match = instruction.match
+        at = match.named.get(match.form.roles.get(role, "")) if match else None
+        head = re.match(r"(@!?[\w%$]+\s+)?[\w.:]+\s+", text)
+        if at is None or head is None or self.flat(site) is None or "\n" in text:
+            return None
+        operands = re.findall(r"(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+", text[head.end() :].rstrip("; \t"))
+        if at >= len(operands):
+            return None
+        old = operands[at].strip()
+        operands[at] = new.format(old)
+        changed = f"{head[0]}{', '.join(o.strip() for o in operands)};"
+        return Edit(self.span(site), f"{{ {prologue.format(old)} {changed} }}" if prologue else changed)
 
 
 def apply(data: bytes, edits: tuple[Edit, ...]) -> bytes:
@@ -99,12 +150,13 @@ Plant = Callable[[Kernel], Iterator[Fault]]
 OPERATORS: dict[str, Operator] = {}
 
 
-def operator(name: str, family: str, rules: str) -> Callable[[Plant], Plant]:
+def operator(name: str, family: str, rules: str | frozenset[str]) -> Callable[[Plant], Plant]:
     """Register a function as the operator *name*; *rules* are those that are about its fault."""
 
     def register(plant: Plant) -> Plant:
         assert name not in OPERATORS, name
-        OPERATORS[name] = Operator(name, family, frozenset(rules.split()), plant)
+        about = frozenset(rules.split()) if isinstance(rules, str) else rules
+        OPERATORS[name] = Operator(name, family, about, plant)
         return plant
 
     return register
@@ -115,7 +167,10 @@ def _deletes(event: str, group: str | None = None) -> Plant:
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
         for site in kernel.sites(event, group):
-            about = kernel.of_group(group) if group else kernel.of_events("tmem-")
+            if event.startswith("tcgen05-fence"):
+                about = kernel.where(lambda m: m.form.family in ("tcgen05", "mbarrier", "barrier"))
+            else:
+                about = kernel.of_group(group) if group else kernel.of_events("tmem-")
             yield Fault((kernel.blank(site),), about | {site}, kernel.text(site))
 
     return plant
@@ -125,13 +180,13 @@ for _name, _family, _event, _group, _rules in (
     ("wgmma.wait_group deleted", "wgmma", "wait", "wgmma", "WG001 WG003 WG004 WG005 WG007 WG011"),
     ("wgmma.commit_group deleted", "wgmma", "commit", "wgmma", "WG001 WG003 WG004 WG005 WG007 WG011"),
     ("wgmma.fence deleted", "wgmma", "register-fence", "wgmma", "WG002 WG008"),
-    ("tcgen05.wait::ld deleted", "tcgen05", "wait", "tcgen05.ld", "TC002 TC003 TC011 TM006"),
+    ("tcgen05.wait::ld deleted", "tcgen05", "wait", "tcgen05.ld", "TC002 TC003 TC007 TC011 TM006"),
     ("tcgen05.wait::st deleted", "tcgen05", "wait", "tcgen05.st", "TC002 TC004 TM006"),
     ("tcgen05.commit deleted", "tcgen05", "commit", "tcgen05", "TC001 TC005 TC012 TM006"),
     ("tcgen05.alloc deleted", "tcgen05", "tmem-alloc", None, "TM001 TM003 TM008"),
     ("tcgen05.dealloc deleted", "tcgen05", "tmem-dealloc", None, "TM001"),
-    ("cp.async.commit_group deleted", "cp.async", "commit", "cp.async", "CA001 CA002"),
-    ("cp.async.wait deleted", "cp.async", "wait", "cp.async", "CA001"),
+    ("cp.async.commit_group deleted", "cp.async", "commit", "cp.async", "CA001 CA002 CA003"),
+    ("cp.async.wait deleted", "cp.async", "wait", "cp.async", "CA001 CA003"),
     ("bulk commit_group deleted", "bulk", "commit", "bulk", ""),
     ("bulk wait_group deleted", "bulk", "wait", "bulk", ""),
     ("proxy fence deleted", "proxy", "proxy-fence", None, ""),
@@ -140,6 +195,10 @@ for _name, _family, _event, _group, _rules in (
     ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, ""),
     ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006"),
     ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, ""),
+    ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
+    ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
+    ("memory fence deleted", "memory", "memory-fence", None, ""),
+    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011"),
 ):
     operator(_name, _family, _rules)(_deletes(_event, _group))
 
@@ -167,7 +226,7 @@ def _deepens(group: str, fits: Callable[[int], bool]) -> Plant:
 _WGMMA_WAITS = "WG001 WG003 WG004 WG005 WG007 WG011"
 operator("wgmma.wait_group 0 to 1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n == 0))
 operator("wgmma.wait_group N to N+1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n > 0))
-operator("cp.async.wait_group N to N+1", "cp.async", "CA001")(_deepens("cp.async", lambda n: True))
+operator("cp.async.wait_group N to N+1", "cp.async", "CA001 CA003")(_deepens("cp.async", lambda n: True))
 operator("bulk wait_group N to N+1", "bulk", "")(_deepens("bulk", lambda n: True))
 
 
@@ -179,34 +238,145 @@ def _weaker_bulk_wait(kernel: Kernel) -> Iterator[Fault]:
             yield Fault((edit,), kernel.of_group("bulk"), kernel.text(site))
 
 
-@operator("mbarrier wait loop dropped", "mbarrier", "TC001 TC012")
-def _drop_wait_loop(kernel: Kernel) -> Iterator[Fault]:
-    """A wait, and the branch that repeats it: what a compiler does to a loop without side effects."""
-    for site in kernel.sites("mbarrier-wait"):
-        derived = set(kernel.instructions[site].writes)
-        edits = [kernel.blank(site)]
-        back = False
-        for i in range(site + 1, min(site + 9, len(kernel.instructions))):
-            instruction = kernel.instructions[i]
-            if instruction.flow == "branch":
-                returns = any(0 <= t <= site for t in instruction.targets)
-                if instruction.guard in derived or (back and instruction.guard < 0 and returns):
-                    edits.append(kernel.blank(i))
-                    back = True
-                    if returns:
-                        break
-                else:
+def _loop(kernel: Kernel, site: int) -> list[Edit]:
+    """What takes away the branches that repeat the wait at *site*; empty when there is no loop."""
+    derived = set(kernel.instructions[site].writes)
+    edits = []
+    back = False
+    for i in range(site + 1, min(site + 9, len(kernel.instructions))):
+        instruction = kernel.instructions[i]
+        if instruction.flow == "branch":
+            returns = any(0 <= t <= site for t in instruction.targets)
+            if instruction.guard in derived or (back and instruction.guard < 0 and returns):
+                edits.append(kernel.blank(i))
+                back = True
+                if returns:
                     break
-            elif derived.intersection(instruction.reads):
-                derived |= set(instruction.writes)
-            elif instruction.flow:
+            else:
                 break
-        if back:
-            places = kernel.of_group("tcgen05") | kernel.of_group("tcgen05.ld") | {site}
-            yield Fault(tuple(edits), places, kernel.text(site))
+        elif derived.intersection(instruction.reads):
+            derived |= set(instruction.writes)
+        elif instruction.flow:
+            break
+    return edits
 
 
-@operator("tcgen05.wait::ld moved past the arrival", "tcgen05", "TC002 TC003 TM006")
+def _waits_once(keep: bool) -> Plant:
+    """A wait on an mbarrier that is not repeated: it may come back before the phase is complete (9.7.13.15.16)."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        for site in kernel.sites("mbarrier-wait"):
+            if edits := _loop(kernel, site):
+                places = kernel.of_group("tcgen05") | kernel.of_group("tcgen05.ld") | {site}
+                yield Fault((*(() if keep else (kernel.blank(site),)), *edits), places, kernel.text(site))
+
+    return plant
+
+
+# The first is what a compiler does to a loop without side effects.
+operator("mbarrier wait loop dropped", "mbarrier", "TC001 TC012")(_waits_once(keep=False))
+operator("mbarrier wait asked once", "mbarrier", "")(_waits_once(keep=True))
+
+
+def _alters(event: str, role: str, delta: int, rules_at: str = "mbarrier") -> Plant:
+    """Another number of bytes or arrivals: *delta* more, in a register too. A count stays positive."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        for site in kernel.sites(event):
+            operand = kernel.instructions[site].role(role)
+            edit = None
+            if isinstance(operand, Immediate) and isinstance(operand.value, int):
+                if operand.value + min(delta, 0) > 0:
+                    edit = kernel.operand(site, role, str(operand.value + delta))
+            elif isinstance(operand, int):
+                add = f".reg .b32 %tclint_r; add.s32 %tclint_r, {{}}, {delta};"
+                edit = kernel.operand(site, role, "%tclint_r", add)
+            if edit:
+                places = kernel.of_events(rules_at) | kernel.of_group("mbarrier") | {site}
+                yield Fault((edit,), places, f"{kernel.text(site)[:90]} {role} {delta:+}")
+
+    return plant
+
+
+for _event, _how in (("mbarrier-expect", "expect_tx"), ("mbarrier-arrive", "arrive.expect_tx")):
+    operator(f"{_how} too few bytes", "mbarrier", "")(_alters(_event, "tx", -16))
+    operator(f"{_how} too many bytes", "mbarrier", "")(_alters(_event, "tx", 16))
+operator("mbarrier.init count raised", "mbarrier", "")(_alters("mbarrier-init", "count", 1))
+operator("mbarrier.init count lowered", "mbarrier", "")(_alters("mbarrier-init", "count", -1))
+operator("mbarrier arrive count raised", "mbarrier", "")(_alters("mbarrier-arrive", "count", 1))
+
+
+@operator("mbarrier wait parity flipped", "mbarrier", "")
+def _flip_parity(kernel: Kernel) -> Iterator[Fault]:
+    """The wait is for the phase before, which is complete, or for the one behind."""
+    for site in kernel.sites("mbarrier-wait"):
+        operand = kernel.instructions[site].role("parity")
+        if isinstance(operand, Immediate) and isinstance(operand.value, int):
+            edit = kernel.operand(site, "parity", str(1 - (operand.value & 1)))
+        else:
+            flip = ".reg .b32 %tclint_r; xor.b32 %tclint_r, {}, 1;"
+            edit = kernel.operand(site, "parity", "%tclint_r", flip)
+        if edit:
+            places = kernel.of_events("mbarrier") | kernel.of_group("tcgen05") | kernel.of_group("tcgen05.ld")
+            yield Fault((edit,), places, kernel.text(site)[:90])
+
+
+def _relaxes(event: str) -> Plant:
+    """An mbarrier operation without the ordering of memory that it has by default (9.7.13.15.13, .16)."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        target, version = kernel.function.target, kernel.function.version
+        for site in kernel.sites(event):
+            match = kernel.instructions[site].match
+            assert match is not None
+            relaxed = [r.available for r in match.form.requires if r.when == {".relaxed"}]
+            if target is None or not relaxed or ".relaxed" in match.modifiers:
+                continue
+            if not all(a.on(target) and a.version_for(target) <= version for a in relaxed):
+                continue
+            edit = kernel.rewrite(site, r"\.(acquire|release)\b", ".relaxed") or kernel.rewrite(
+                site, r"(?=(\.shared(::\w+)?)?\.b64)", ".relaxed.cta"
+            )
+            if edit:
+                yield Fault((edit,), kernel.of_events("mbarrier"), kernel.text(site)[:90])
+
+    return plant
+
+
+operator("mbarrier wait relaxed", "mbarrier", "")(_relaxes("mbarrier-wait"))
+operator("mbarrier arrive relaxed", "mbarrier", "")(_relaxes("mbarrier-arrive"))
+
+
+def _repeated(event: str, rules_at: str) -> Plant:
+    """The same instruction a second time."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        for site in kernel.sites(event):
+            end, text = kernel.span(site).end, kernel.flat(site)
+            if text:
+                yield Fault((Edit(Span(end, end), f" {text}"),), kernel.of_events(rules_at), text[:90])
+
+    return plant
+
+
+operator("mbarrier arrive doubled", "mbarrier", "")(_repeated("mbarrier-arrive", "mbarrier"))
+operator("tcgen05.dealloc doubled", "tcgen05", "TM003")(_repeated("tmem-dealloc", "tmem-"))
+
+
+@operator("proxy fence narrowed", "proxy", "")
+def _narrow_fence(kernel: Kernel) -> Iterator[Fault]:
+    """To a state space that is another one than the fence was about."""
+    for site in kernel.sites("proxy-fence"):
+        match = kernel.instructions[site].match
+        assert match is not None
+        other = ".shared::cta" if match.space == ".global" else ".global"
+        if ".async" in match.modifiers and match.form.space:
+            edit = kernel.rewrite(site, r"(fence\.proxy\.async)(\.[\w:]+)?(?=\s*;)", rf"\1{other}")
+            if edit:
+                yield Fault((edit,), frozenset((site,)), f"{kernel.text(site)} -> {other}")
+
+
+@operator("tcgen05.wait::ld moved past the arrival", "tcgen05", "TC002 TC003 TC007 TM006")
 def _late_wait(kernel: Kernel) -> Iterator[Fault]:
     """The wait comes, but after another thread was told that the tensor memory is free."""
     for site in kernel.sites("wait", "tcgen05.ld"):
@@ -219,6 +389,184 @@ def _late_wait(kernel: Kernel) -> Iterator[Fault]:
                 moved = Edit(Span(end, end), " " + " ".join(kernel.text(site).split()))
                 yield Fault((kernel.blank(site), moved), kernel.of_group("tcgen05.ld") | {i}, kernel.text(i))
                 break
+
+
+Test = Callable[[Instruction], bool]
+
+
+def _swaps(group: str, use: Callable[[Kernel], Test], places: Callable[[Kernel], frozenset[int]]) -> Plant:
+    """The wait stands behind the first use of what it waits for, instead of in front of it."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        uses = use(kernel)
+        for site in kernel.sites("wait", group):
+            for i in range(site + 1, len(kernel.instructions)):
+                instruction = kernel.instructions[i]
+                if instruction.flow or (instruction.event == "wait" and instruction.group == group):
+                    break
+                if uses(instruction):
+                    if edits := kernel.move(site, behind=i):
+                        yield Fault(
+                            edits, places(kernel) | {i}, f"{kernel.flat(site)} behind {kernel.text(i)[:60]}"
+                        )
+                    break
+
+    return plant
+
+
+def _reads_results(group: str) -> Callable[[Kernel], Test]:
+    """Reading a register that an operation of the group writes."""
+
+    def use(kernel: Kernel) -> Test:
+        results: set[int] = set()
+        for site in kernel.sites("issue", group):
+            instruction = kernel.instructions[site]
+            assert instruction.match is not None
+            for name in instruction.match.form.async_writes:
+                operand = None if name.startswith("*") else instruction.named(name)
+                results.update(registers(operand) if operand is not None else ())
+        return lambda i: not results.isdisjoint(i.reads) and i.group != group
+
+    return use
+
+
+def _touches_shared(how: str) -> Callable[[Kernel], Test]:
+    """Reading or writing shared memory, now or by an asynchronous operation."""
+
+    def test(instruction: Instruction) -> bool:
+        match = instruction.match
+        if match is None or instruction.event.startswith("mbarrier"):
+            return False
+        if match.form.group in ("wgmma", "tcgen05") and match.form.event == "issue":
+            return how == "read" and any(name.endswith("-desc") for name in match.named)
+        return match.space.startswith(".shared") and any(what == how for what, _ in match.form.memory)
+
+    return lambda kernel: test
+
+
+def _tells_others(kernel: Kernel) -> Test:
+    """Using tensor memory, or telling other threads that they may."""
+    events = ("issue", "barrier-sync", "barrier-arrive", "mbarrier-arrive", "tcgen05-fence-before")
+    groups = ("", "none", "mbarrier", "tcgen05", "tcgen05.ld")
+    return lambda i: i.event in events and i.group in groups
+
+
+def _members(*names: str) -> Callable[[Kernel], frozenset[int]]:
+    return lambda kernel: frozenset().union(*(kernel.of_group(name) for name in names))
+
+
+for _name, _family, _group_name, _use, _rules in (
+    ("wgmma.wait_group", "wgmma", "wgmma", _reads_results("wgmma"), _WGMMA_WAITS),
+    ("cp.async.wait", "cp.async", "cp.async", _touches_shared("read"), "CA001 CA003"),
+    ("bulk wait_group", "bulk", "bulk", _touches_shared("write"), ""),
+    ("tcgen05.wait::ld", "tcgen05", "tcgen05.ld", _reads_results("tcgen05.ld"), "TC002 TC007 TC011"),
+    ("tcgen05.wait::st", "tcgen05", "tcgen05.st", _tells_others, "TC002 TC004"),
+):
+    operator(f"{_name} behind the use", _family, _rules)(_swaps(_group_name, _use, _members(_group_name)))
+
+
+@operator("mbarrier wait behind the use", "mbarrier", "TC001")
+def _use_before_wait(kernel: Kernel) -> Iterator[Fault]:
+    """What the wait is for is read in front of it."""
+    reads_shared = _touches_shared("read")(kernel)
+    for site in kernel.sites("mbarrier-wait"):
+        written: set[int] = set()
+        for i in range(site, min(site + 60, len(kernel.instructions))):
+            instruction = kernel.instructions[i]
+            if i > site and instruction.event in ("mbarrier-wait", "barrier-sync"):
+                break
+            if instruction.group == "tcgen05.ld" or reads_shared(instruction):
+                edits = kernel.move_up(i, before=site)
+                if edits and written.isdisjoint((*instruction.reads, instruction.guard)):
+                    places = kernel.of_group("tcgen05") | kernel.of_group("tcgen05.ld") | {site, i}
+                    yield Fault(edits, places, f"{kernel.text(i)[:60]} before {kernel.text(site)[:60]}")
+                break
+            written.update(instruction.writes)
+
+
+def _commits_late(group: str) -> Plant:
+    """The commit stands behind the wait, which therefore waits for the groups before."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        for site in kernel.sites("commit", group):
+            for i in range(site + 1, len(kernel.instructions)):
+                instruction = kernel.instructions[i]
+                if instruction.flow or (
+                    instruction.event in ("issue", "commit") and instruction.group == group
+                ):
+                    break
+                if instruction.event == "wait" and instruction.group == group:
+                    if edits := kernel.move(site, behind=i):
+                        yield Fault(edits, kernel.of_group(group), kernel.text(i))
+                    break
+
+    return plant
+
+
+operator("wgmma.commit_group behind the wait", "wgmma", _WGMMA_WAITS)(_commits_late("wgmma"))
+operator("cp.async.commit_group behind the wait", "cp.async", "CA001 CA002 CA003")(_commits_late("cp.async"))
+operator("bulk commit_group behind the wait", "bulk", "")(_commits_late("bulk"))
+
+
+def _comes_late(event: str, group: str | None, use: Test) -> Plant:
+    """A fence behind the operation that it should stand in front of."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        for site in kernel.sites(event, group):
+            for i in range(site + 1, len(kernel.instructions)):
+                instruction = kernel.instructions[i]
+                if instruction.flow or instruction.event == event:
+                    break
+                if use(instruction):
+                    if edits := kernel.move(site, behind=i):
+                        yield Fault(edits, frozenset((site, i)), f"{kernel.text(site)} {kernel.text(i)[:60]}")
+                    break
+
+    return plant
+
+
+def _issues(group: str) -> Test:
+    return lambda i: i.event == "issue" and i.group == group
+
+
+def _async_proxy(instruction: Instruction) -> bool:
+    match = instruction.match
+    return match is not None and match.form.event == "issue" and match.form.proxy == "async"
+
+
+operator("wgmma.fence behind the wgmma", "wgmma", "WG002 WG008")(
+    _comes_late("register-fence", "wgmma", _issues("wgmma"))
+)
+operator("proxy fence behind the operation", "proxy", "")(_comes_late("proxy-fence", None, _async_proxy))
+
+
+@operator("tcgen05.commit before the operation", "tcgen05", "TC001 TC005 TC012 TM006")
+def _early_commit(kernel: Kernel) -> Iterator[Fault]:
+    """The commit does not cover the last operation."""
+    for site in kernel.sites("commit", "tcgen05"):
+        for i in range(site - 1, -1, -1):
+            instruction = kernel.instructions[i]
+            if instruction.flow or (instruction.event == "commit" and instruction.group == "tcgen05"):
+                break
+            if _issues("tcgen05")(instruction):
+                between = kernel.instructions[i:site]
+                needed = {*kernel.instructions[site].reads, kernel.instructions[site].guard}
+                edits = kernel.move_up(site, before=i)
+                if edits and all(needed.isdisjoint(b.writes) for b in between):
+                    yield Fault(edits, kernel.of_group("tcgen05"), kernel.text(i)[:90])
+                break
+
+
+for _name, _other in (("ld", "st"), ("st", "ld")):
+
+    @operator(
+        f"tcgen05.wait::{_name} to ::{_other}", "tcgen05", OPERATORS[f"tcgen05.wait::{_name} deleted"].rules
+    )
+    def _other_wait(kernel: Kernel, name: str = _name, other: str = _other) -> Iterator[Fault]:
+        for site in kernel.sites("wait", f"tcgen05.{name}"):
+            edit = kernel.rewrite(site, rf"wait::{name}\b", f"wait::{other}")
+            if edit:
+                yield Fault((edit,), kernel.of_group(f"tcgen05.{name}") | {site}, kernel.text(site))
 
 
 @operator("cta_group flipped", "tcgen05", "TC006")
@@ -240,15 +588,17 @@ def _twice_allocated(kernel: Kernel) -> Iterator[Fault]:
         yield Fault((again,), frozenset(kernel.sites("tmem-alloc")), kernel.text(site))
 
 
-def _resizes(event: str) -> Plant:
-    """Another number of columns for one of alloc and dealloc."""
+def _resizes(event: str, grow: bool = False) -> Plant:
+    """Another number of columns for one of alloc and dealloc; twice as many if it is to *grow*."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
         for site in kernel.sites(event):
             columns = _number(kernel.instructions[site], "columns")
             if columns is None:
                 continue
-            other = columns // 2 if columns > 32 else columns * 2
+            other = columns * 2 if grow or columns == 32 else columns // 2
+            if other > 512:
+                continue
             edit = kernel.rewrite(site, rf"\b{columns}(?=\s*;)", str(other))
             if edit:
                 places = frozenset((*kernel.sites("tmem-alloc"), *kernel.sites("tmem-dealloc")))
@@ -259,6 +609,8 @@ def _resizes(event: str) -> Plant:
 
 operator("tcgen05.alloc resized", "tcgen05", "TM002 TM003 TM005 TC017")(_resizes("tmem-alloc"))
 operator("tcgen05.dealloc resized", "tcgen05", "TM002 TM003")(_resizes("tmem-dealloc"))
+operator("tcgen05.alloc grown", "tcgen05", "TM002 TM003 TM005")(_resizes("tmem-alloc", grow=True))
+operator("tcgen05.dealloc grown", "tcgen05", "TM002 TM003")(_resizes("tmem-dealloc", grow=True))
 
 _LANE = (
     "{{ .reg .pred %tclint_p; .reg .b32 %tclint_r; mov.u32 %tclint_r, %tid.x; and.b32 %tclint_r, %tclint_r, 31; "
@@ -313,7 +665,6 @@ def _everybody(kernel: Kernel) -> Iterator[Fault]:
 def _lower_version(kernel: Kernel) -> Iterator[Fault]:
     """One step below what an instruction of the kernel needs on its target."""
     from benchmarks.ptxas import before
-    from tclint.isa.target import Target
 
     target = next((t for t in map(Target.parse, kernel.module.targets) if t), None)
     match = re.search(rb"^\s*\.version\s+(\S+)", kernel.data, re.MULTILINE)
@@ -336,6 +687,43 @@ def _plain_target(kernel: Kernel) -> Iterator[Fault]:
     match = re.search(rb"^\s*\.target\s+(sm_\d+)([af])\b", kernel.data, re.MULTILINE)
     if match and kernel.where(lambda m: bool(m.form.scope and m.form.event)):
         yield Fault((Edit(Span(match.start(2), match.end(2)), ""),), frozenset(), match[0].decode().strip())
+
+
+def _retargets(others: Callable[[Target], Iterable[str]]) -> Plant:
+    """Another ``.target``, on which an instruction of the kernel does not exist (11.1.2)."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        match = re.search(rb"^\s*\.target\s+(sm_\d+[af]?)", kernel.data, re.MULTILINE)
+        old = Target.parse(match[1].decode()) if match else None
+        if match is None or old is None:
+            return
+        for name in others(old):
+            new = Target.parse(name)
+            assert new is not None
+            if new.introduced > kernel.function.version:
+                continue
+            if kernel.where(lambda m, new=new: not m.form.available.on(new)):  # type: ignore[misc]
+                edit = Edit(Span(match.start(1), match.end(1)), name)
+                yield Fault((edit,), frozenset(), f"{old} -> {name}")
+                return
+
+    return plant
+
+
+def _older(target: Target) -> Iterable[str]:
+    plain = {int(n[3:]) for n in INTRODUCED if n[3:].isdigit()}
+    return (f"sm_{n}" for n in sorted((n for n in plain if 70 <= n < target.number), reverse=True))
+
+
+def _foreign(target: Target) -> Iterable[str]:
+    """The first of the other families that have something of their own."""
+    heads = ("sm_90a", "sm_100a", "sm_120a")
+    home = next((f for f in FAMILIES if target.number in f), frozenset((target.number,)))
+    return (h for h in heads if int(h[3:-1]) not in home and int(h[3:-1]) >= 90)
+
+
+operator("target older", "arch", "AV001 AV005")(_retargets(_older))
+operator("target of another family", "arch", "AV001 AV005")(_retargets(_foreign))
 
 
 @operator("register undeclared", "text", "PX005")

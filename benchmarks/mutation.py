@@ -1,11 +1,13 @@
 """Plant one fault at a time in real kernels and count how many tclint finds.
 
-    python -m benchmarks.mutation FOLDER [--operator REGEX] [--each 40] [--seed 7] [--output FILE.jsonl]
+    python -m benchmarks.mutation [FOLDER] [--operator REGEX] [--each 20] [--seed 7] [--output FILE.jsonl] [--record]
 
-FOLDER has a subfolder of ``.ptx`` files for each producer. A fault is *found* when linting the changed kernel gives a
-finding that the original does not have, of a rule that is about the operator, at the right place: the finding or one of
-its steps lies on an instruction that the fault concerns. ``note`` and ``low`` are the same with severity info, or with
-low confidence; ``other`` is a new finding of another rule or elsewhere; ``missed`` is none.
+FOLDER has a subfolder of ``.ptx`` files for each producer, or files named ``PRODUCER-KERNEL.ptx``; without it the corpus
+is taken. A fault is *found* when linting the changed kernel gives a finding that the original does not have, of a rule
+that is about the operator, at the right place: the finding or one of its steps lies on an instruction that the fault
+concerns. ``note`` and ``low`` are the same with severity info, or with low confidence; ``other`` is a new finding of
+another rule or elsewhere; ``missed`` is none. A change that is proven to be none (``benchmarks.equivalence``) is
+labelled so, and whatever else was not found has a cause (``benchmarks.misses``).
 
 The places are drawn with a fixed seed, evenly over producers and kernels. The records are written one JSON object a
 line, with the edits, so that a later version of tclint can be asked again: ``--replay FILE.jsonl``.
@@ -19,23 +21,32 @@ import random
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from time import process_time
 from typing import Any
 
+from benchmarks import results
+from benchmarks.corpus.builder import default_cache
+from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
+from benchmarks.machine_code import Assembler
+from benchmarks.misses import cause, patient
+from benchmarks.mutation_score import ABOUT, COMMAND, TITLE, section, summary, table
+from benchmarks.ptxas import PtxasMissing, find
 from tclint.driver import analyse, check_source
 from tclint.finding import Confidence, Edit, FileReport, Finding, Severity, Span
 from tclint.source import Source, SourceError
 
-__all__ = ["main", "verdict"]
+__all__ = ["ABOUT", "COMMAND", "TITLE", "main", "section", "verdict"]
 
-LARGEST = 400_000
-"""Bytes of the largest file that is changed: a few hundred mutants of each size are linted."""
+LARGEST = 250_000
+"""Bytes of the largest file that is changed: a thousand mutants are linted, and many of them assembled."""
 FILES = 40
 """Files of a producer that places are drawn from."""
+PTXAS_SECONDS = 20
+"""How long ptxas may take for a kernel."""
 
 
 def kernels(path: Path) -> Iterator[Kernel]:
@@ -99,6 +110,15 @@ def verdict(
     return ("refused" if after.problems and not before.problems else "missed"), said
 
 
+def producers(folder: Path) -> dict[str, list[Path]]:
+    """The files by producer: its subfolder, or what comes before the first ``-`` in the name of a file."""
+    found: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted((*folder.glob("*.ptx"), *folder.glob("*/*.ptx"))):
+        producer = path.name.partition("-")[0] if path.parent == folder else path.parent.name
+        found[producer].append(path)
+    return dict(sorted(found.items()))
+
+
 def choose(folder: Path, wanted: re.Pattern[str], each: int, seed: int) -> dict[Path, list[dict[str, Any]]]:
     """Places for *each* faults of every operator: ``{file: [record, ...]}``."""
     rng = random.Random(seed)
@@ -106,16 +126,16 @@ def choose(folder: Path, wanted: re.Pattern[str], each: int, seed: int) -> dict[
     pools: dict[str, dict[str, dict[Path, list[dict[str, Any]]]]] = {
         o.name: defaultdict(lambda: defaultdict(list)) for o in operators
     }
-    for producer in sorted(p for p in folder.iterdir() if p.is_dir()):
-        files = [p for p in sorted(producer.glob("*.ptx")) if p.stat().st_size <= LARGEST]
+    for producer, paths in producers(folder).items():
+        files = [p for p in paths if p.stat().st_size <= LARGEST]
         rng.shuffle(files)
         files.sort(key=lambda p: not re.search(rb"wgmma|tcgen05|cp\.async", p.read_bytes()))
         for path in files[:FILES]:
             for kernel in kernels(path):
                 for o in operators:
                     for fault in o.plant(kernel):
-                        record = _record(o.name, producer.name, path.relative_to(folder), kernel, fault)
-                        pools[o.name][producer.name][path].append(record)
+                        record = _record(o.name, producer, path.relative_to(folder), kernel, fault)
+                        pools[o.name][producer][path].append(record)
     chosen: dict[Path, list[dict[str, Any]]] = defaultdict(list)
     for by_producer in pools.values():
         queues = [_in_turn(files, rng) for files in by_producer.values()]
@@ -142,50 +162,67 @@ def _in_turn(files: dict[Path, list[dict[str, Any]]], rng: random.Random) -> Ite
 
 
 def _record(name: str, producer: str, path: Path, kernel: Kernel, fault: Fault) -> dict[str, Any]:
-    def line(offset: int) -> int:
-        return kernel.data.count(b"\n", 0, offset) + 1
-
     return {
         "operator": name,
         "producer": producer,
         "file": str(path),
+        "sha256": kernel.digest,
         "entry": kernel.function.name,
-        "line": line(fault.edits[0].span.start),
+        "line": kernel.line(fault.edits[0].span.start),
         "note": fault.note,
-        "places": sorted({line(kernel.span(i).start) for i in fault.places}),
+        "places": sorted({kernel.line(kernel.span(i).start) for i in fault.places}),
         "edits": [(e.span.start, e.span.end, e.text) for e in fault.edits],
     }
 
 
-def run(folder: Path, chosen: dict[Path, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Lint every mutant and complete its record."""
+_PLANTED = ("operator", "producer", "file", "sha256", "entry", "line", "note", "places", "edits")
+"""What a record says before it is asked about."""
+
+
+def run(
+    folder: Path, chosen: dict[Path, list[dict[str, Any]]], assembler: Assembler | None = None
+) -> Iterator[dict[str, Any]]:
+    """Lint every mutant and complete its record. The original is linted once for all of its mutants.
+
+    Mutants of a file that is another one by now are left out, with a word on standard error.
+    """
     for path, records in chosen.items():
-        data = path.read_bytes()
-        before = lint(path, data)
-        for record in records:
-            edits = tuple(Edit(Span(a, b), text) for a, b, text in record["edits"])
-            began = process_time()
-            after = lint(path, apply(data, edits))
-            rules = OPERATORS[record["operator"]].rules
-            result, said = verdict(before, after, rules, frozenset(record["places"]))
-            yield record | {"verdict": result, "new": said, "seconds": round(process_time() - began, 3)}
+        functions = {kernel.function.name: kernel for kernel in kernels(path)}
+        same = [r for r in records if r["entry"] in functions and functions[r["entry"]].digest == r["sha256"]]
+        if len(same) < len(records):
+            print(f"{path} has changed: {len(records) - len(same)} mutants left out", file=sys.stderr)
+        if same:
+            before = lint(path, functions[same[0]["entry"]].data)
+            for record in same:
+                yield _ask(path, before, functions[record["entry"]], record, assembler)
 
 
-def table(records: Iterable[dict[str, Any]]) -> str:
-    """The score by operator, as Markdown."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for record in records:
-        counts[record["operator"]][record["verdict"]] += 1
-    columns = ("found", "note", "low", "other", "refused", "missed")
-    lines = [
-        "| operator | planted | " + " | ".join(columns) + " |",
-        "|---|" + "---:|" * (1 + len(columns)),
-    ]
-    for name in OPERATORS:
-        if name in counts:
-            row = [name, str(sum(counts[name].values())), *(str(counts[name][c]) for c in columns)]
-            lines.append(f"| {' | '.join(row)} |" + ("" if OPERATORS[name].rules else " no rule yet"))
-    return "\n".join(lines)
+def _ask(
+    path: Path, before: FileReport, kernel: Kernel, record: dict[str, Any], assembler: Assembler | None
+) -> dict[str, Any]:
+    operator, places = OPERATORS[record["operator"]], frozenset(record["places"])
+    edits = tuple(Edit(Span(a, b), text) for a, b, text in record["edits"])
+    fault = Fault(edits, frozenset(), record["note"])
+    changed = apply(kernel.data, edits)
+
+    def said() -> tuple[str, list[str]]:
+        return verdict(before, lint(path, changed), operator.rules, places)
+
+    def again() -> str:
+        with patient():
+            return said()[0]
+
+    began = process_time()
+    result, new = said()
+    record = record | {"verdict": result, "new": new, "seconds": round(process_time() - began, 3)}
+    if proof := equivalent(kernel, fault):
+        record |= {"equivalent": proof.reason, "manual": proof.manual}
+    if result != "found":
+        if proof is None and operator.rules and assembler:
+            record["code"] = assembler.compare(kernel.data, changed)
+        known = frozenset(f.rule.id for f in before.findings)
+        record["cause"] = cause(record, kernel, fault, operator, known, again)
+    return record
 
 
 def main() -> None:
@@ -193,33 +230,51 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", help="the corpus")
     parser.add_argument(
         "--operator", default="", help="only operators whose name this regular expression finds"
     )
-    parser.add_argument("--each", type=int, default=40, help="faults of each operator (40)")
+    parser.add_argument("--each", type=int, default=20, help="faults of each operator (20)")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--output", type=Path, help="where the records go, one JSON object a line")
     parser.add_argument("--replay", type=Path, help="ask again about the mutants of an earlier run")
+    parser.add_argument("--no-ptxas", action="store_true", help="do not ask ptxas about what was not found")
+    parser.add_argument("--record", action="store_true", help="record the score for docs/results.md")
     options = parser.parse_args()
-    if not options.folder.is_dir():
-        sys.exit(f"{options.folder} is no folder")
+    folder: Path = options.folder or default_cache()
+    if not folder.is_dir():
+        sys.exit(f"{folder} is no folder")
+    skipped = []
+    assembler = None
+    try:
+        assembler = None if options.no_ptxas else Assembler(find(), PTXAS_SECONDS)
+        name = assembler.name if assembler else ""
+    except PtxasMissing as error:
+        name = ""
+        skipped.append(f"whether ptxas makes the same code of what was not found: {error}")
+        print(skipped[-1], file=sys.stderr)
     wanted = re.compile(options.operator)
     if options.replay:
         chosen: dict[Path, list[dict[str, Any]]] = defaultdict(list)
         for line in options.replay.read_text().splitlines():
             record = json.loads(line)
             if wanted.search(record["operator"]):
-                chosen[options.folder / record["file"]].append(record)
+                fresh = {k: record[k] for k in _PLANTED}
+                chosen[folder / record["file"]].append(fresh)
     else:
-        chosen = choose(options.folder, wanted, options.each, options.seed)
-    done = []
+        chosen = choose(folder, wanted, options.each, options.seed)
+    done: list[dict[str, Any]] = []
     with options.output.open("w") if options.output else nullcontext() as stream:
-        for record in run(options.folder, chosen):
+        for record in run(folder, chosen, assembler if name else None):
             done.append(record)
             if stream:
                 print(json.dumps(record), file=stream, flush=True)
     print(table(done))
+    if lost := sum(map(len, chosen.values())) - len(done):
+        skipped.append(f"{lost} changes in files that another build replaced meanwhile")
+    if options.record:
+        data = summary(done, each=options.each, seed=options.seed, assembler=name)
+        results.save("mutation", data, {"ptxas": name.partition(" ")[2]} if name else {}, skipped)
 
 
 if __name__ == "__main__":

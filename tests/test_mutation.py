@@ -34,12 +34,14 @@ ELSEWHERE = """\
     ld.param.u64 %rd1, [in];
     mov.u64 %rd2, tile;
     mbarrier.init.shared.b64 [bar], 1;
-    mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 16;
+    mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 32;
+    mbarrier.arrive.shared::cta.b64 _, [bar], 2;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%rd2], [%rd1], 16, [bar];
     fence.proxy.async;
     cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;
     cp.async.bulk.commit_group;
     cp.async.bulk.wait_group 0;
+    st.shared.u32 [tile], %r1;
     vote.sync.any.pred %p1, %p0, 0xffffffff;
     griddepcontrol.wait;
     ret;
@@ -80,6 +82,19 @@ def test_an_operator_changes_a_kernel_and_leaves_its_lines(
         assert changed.count(b"\n") == kernel.data.count(b"\n")
 
 
+def quiet(name: str) -> set[str]:
+    """The verdicts of an operator about which only rules speak that are notes, or not sure, by their pages."""
+    about = [all_rules()[id] for id in OPERATORS[name].rules]
+    return {
+        what
+        for what, always in (
+            ("note", any(rule.severity is Severity.INFO for rule in about)),
+            ("low", all(rule.confidence is Confidence.LOW for rule in about)),
+        )
+        if always
+    }
+
+
 @pytest.mark.parametrize("name", [name for name, o in OPERATORS.items() if o.rules])
 def test_a_fault_is_found_in_some_kernel(pages: list[tuple[Path, Kernel]], name: str) -> None:
     """What share of the real ones is found is for the benchmark to say."""
@@ -90,7 +105,7 @@ def test_a_fault_is_found_in_some_kernel(pages: list[tuple[Path, Kernel]], name:
         after = mutation.lint(path, apply(kernel.data, fault.edits))
         lines = frozenset(kernel.data.count(b"\n", 0, kernel.span(i).start) + 1 for i in fault.places)
         verdicts.append(verdict(before, after, OPERATORS[name].rules, lines)[0])
-        if verdicts[-1] == "found":
+        if verdicts[-1] in ("found", *quiet(name)):
             return
     raise AssertionError(verdicts)
 
@@ -149,3 +164,6 @@ def test_a_run_is_reproducible_and_can_be_replayed(
     assert run() == first
     assert run("--replay", str(tmp_path / "a.jsonl")) == first
     assert table(records) + "\n" == first
+    for path in folder.glob("*.ptx"):
+        path.write_text(path.read_text() + "// another build\n")
+    assert run("--replay", str(tmp_path / "a.jsonl")) == "\n"

@@ -1,0 +1,494 @@
+"""Which planted faults are none: proofs that a changed kernel does what the original does.
+
+    equivalent(kernel, fault) -> Proof | None
+
+A proof argues from the PTX ISA alone, over every path of the control-flow graph, whatever its predicates are. It asks
+the ISA table what an instruction is and nothing of the analyses and rules of tclint, so that a score that leaves out
+what is proven is not a score of tclint against itself. None means not proven.
+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from benchmarks.faults import Fault, Kernel, apply
+from tclint.cfg import CFG
+from tclint.driver import analyse
+from tclint.ir.nodes import Immediate, Instruction, Vector, registers
+from tclint.source import Source
+
+__all__ = ["PROOFS", "Change", "Proof", "change", "equivalent", "observers"]
+
+
+class Proof(NamedTuple):
+    """Why a change makes no difference."""
+
+    reason: str
+    manual: str
+    """The section of the PTX ISA that the argument rests on."""
+
+
+@dataclass
+class Change:
+    """What a fault executes in place of which instruction."""
+
+    kernel: Kernel
+    steps: dict[int, list[Instruction]]
+    """Instruction of the original -> what stands there in the mutant; all others are as they were."""
+
+    @cached_property
+    def cfg(self) -> CFG:
+        return CFG(self.kernel.function)
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        return self.kernel.instructions
+
+    @property
+    def deleted(self) -> int | None:
+        """The one instruction that is gone, if that is all, or if it stands elsewhere as well as fences may."""
+        gone = [site for site, now in self.steps.items() if self.instructions[site] not in now]
+        if len(gone) != 1 or any("fence" not in i.event for i in self.added):
+            return None
+        return gone[0]
+
+    @property
+    def taken(self) -> list[Instruction]:
+        """What the mutant does not execute where it stood."""
+        return [
+            self.instructions[site] for site, now in self.steps.items() if self.instructions[site] not in now
+        ]
+
+    @property
+    def added(self) -> list[Instruction]:
+        """What the mutant executes and the original does not execute there."""
+        return [i for site, now in self.steps.items() for i in now if i is not self.instructions[site]]
+
+    @cached_property
+    def group(self) -> str | None:
+        """The completion group, when all that changed are its waits and commits, unguarded and with constant depths.
+
+        Waits of other groups may come in: they only wait for more.
+        """
+        groups = {i.group for i in self.taken} or {i.group for i in self.added}
+        if len(groups) != 1 or not {i.event for i in (*self.taken, *self.added)} <= {"wait", "commit"}:
+            return None
+        (group,) = groups
+        waits = [i for i in (*self.instructions, *self.added) if i.event == "wait" and i.group == group]
+        strange = any(i.group != group and i.event != "wait" for i in self.added)
+        guarded = any(i.guard >= 0 for i in (*self.taken, *self.added))
+        if group not in _SECTIONS or strange or guarded or any(_depth(i) is None for i in waits):
+            return None
+        return group
+
+    def accessed_by(self, site: int) -> frozenset[int]:
+        """The registers that the operation issued at *site* reads or writes while it is pending."""
+        i = self.instructions[site]
+        assert i.match is not None
+        names = (*i.match.form.async_reads, *i.match.form.async_writes)
+        operands = (i.named(name) for name in names)
+        return frozenset(r for operand in operands if operand is not None for r in registers(operand))
+
+    def before(self, site: int) -> Iterator[int]:
+        """The instructions in front of *site*, nearest first, as far as nothing else can lead there."""
+        return iter(range(site - 1, self.cfg.blocks[self.cfg.block_of[site]].start - 1, -1))
+
+    def behind(self, site: int) -> Iterator[int]:
+        """The instructions behind *site*, nearest first, as far as they all follow."""
+        return iter(range(site + 1, self.cfg.blocks[self.cfg.block_of[site]].end))
+
+
+def change(kernel: Kernel, fault: Fault) -> Change | None:
+    """*fault* as instructions; None where it changes directives, declarations or the flow of control."""
+    function = kernel.function
+    spans = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
+    touched = {spans[e.span.start] for e in fault.edits if e.span.start in spans}
+    if not any(kernel.instructions[i].event in _ABOUT for i in touched):
+        return None  # no proof is about it: spare the parser
+    if any(not function.start <= e.span.start <= e.span.end <= function.end for e in fault.edits):
+        return None
+    module, problems = analyse(Source(apply(kernel.data, fault.edits), "mutant.ptx"))
+    twin = next((f for f in module.functions if f.name == function.name and not f.declared_only), None)
+    if problems or twin is None:
+        return None
+    if any(i.match is None or _astray(i) for i in function.instructions):
+        return None
+    starts = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
+    ends = {kernel.span(i).end: i for i in range(len(kernel.instructions))}
+    steps: dict[int, list[Instruction]] = {}
+    shift = 0
+    for edit in sorted(fault.edits, key=lambda e: e.span.start):
+        start, end = edit.span.start, edit.span.end
+        length = len(edit.text.encode())
+        inside = [i for i in twin.instructions if 0 <= twin.start + i.start - start - shift < length]
+        shift += length - (end - start)
+        if start < end:
+            site = starts.get(start)
+            if site is None or kernel.span(site).end != end:
+                return None
+            steps[site] = inside
+        elif start in ends:
+            site = ends[start]
+            steps[site] = [*steps.get(site, [kernel.instructions[site]]), *inside]
+        elif start in starts:
+            site = starts[start]
+            steps[site] = [*inside, *steps.get(site, [kernel.instructions[site]])]
+        else:
+            return None
+    if any(i.flow for site, now in steps.items() for i in (kernel.instructions[site], *now)):
+        return None
+    return Change(kernel, steps)
+
+
+def _astray(instruction: Instruction) -> bool:
+    """Whether it may lead to where the graph does not say."""
+    targets = instruction.targets
+    return instruction.flow in ("branch", "branch-table") and (not targets or min(targets) < 0)
+
+
+_ABOUT = frozenset(
+    """commit wait register-fence proxy-fence memory-fence tcgen05-fence-before tcgen05-fence-after barrier-sync
+    pdl-wait mbarrier-expect mbarrier-arrive mbarrier-wait issue""".split()
+)
+"""Events of which some proof speaks; ``unreachable`` is asked about these only."""
+
+PROOFS: list[Callable[[Change], Proof | None]] = []
+
+
+def proof(argue: Callable[[Change], Proof | None]) -> Callable[[Change], Proof | None]:
+    """Register a function that proves some changes harmless."""
+    PROOFS.append(argue)
+    return argue
+
+
+def equivalent(kernel: Kernel, fault: Fault) -> Proof | None:
+    """A proof that the mutant does what *kernel* does, by the PTX ISA; None when there is none."""
+    changed = change(kernel, fault)
+    if changed is None:
+        return None
+    return next((found for argue in PROOFS if (found := argue(changed)) is not None), None)
+
+
+# ---------------------------------------------------------------- proofs
+
+
+@proof
+def unreachable(change: Change) -> Proof | None:
+    """No way leads from the entry of the function to the change (9.7.13: control flow; 11.2: entry).
+
+    An instruction that no thread executes has no effect. Both branches of a condition count as ways.
+    """
+    if all(change.cfg.block_of[site] not in change.cfg.rank for site in change.steps):
+        return Proof("no path from the entry leads to it", "9.7.12")
+    return None
+
+
+Pending = tuple[int, int | None, int]
+Ages = frozenset[Pending]
+"""Operations that may be pending: where each was issued, and how many groups are newer in the original and the mutant.
+
+-1 for an age: in no group yet; None: complete in the original, and not yet in the mutant. -1 for a place: in a function
+that is called, or that calls this one.
+"""
+
+_SECTIONS = {
+    "wgmma": "9.7.15.7.3",
+    "cp.async": "9.7.9.25.3.3",
+    "bulk": "9.7.9.27.2.2",
+    "tcgen05.ld": "9.7.16.8.5",
+    "tcgen05.st": "9.7.16.8.5",
+}
+
+_READERS = ("wgmma", "tcgen05.ld")
+"""Groups whose operations read memory and write registers: in which order two of them read makes no difference."""
+
+
+@proof
+def same_operations_awaited(change: Change) -> Proof | None:
+    """Whatever is complete in the original is complete in the mutant, before anything can tell.
+
+    A commit puts the operations that are in no group yet into a new one, and an empty group is complete;
+    ``wait_group N`` waits for all groups but the N newest (sections of ``_SECTIONS``). So both programs run in step
+    over the same path, and each pending operation has a pair of ages. A commit that one of them lacks makes its ages
+    differ. An operation that a wait completes in the original alone must be complete in the mutant before the next
+    instruction that could tell: until then only branches, waits and commits of the group may come, and arithmetic
+    on registers that the operation does not access; and, where the operations of the group only read memory
+    (``_READERS``), further ones that do not access its registers. To wait for more than the original does is no fault.
+
+    What a call does is unknown but the same in both: it proves nothing as long as the ages are the same. An operation
+    that only one of them has committed when the function ends counts as a difference.
+    """
+    group = change.group
+    if group is None or observers(change):
+        return None
+    return Proof("the same operations are complete in both before anything can tell", _SECTIONS[group])
+
+
+def observers(change: Change) -> frozenset[int] | None:
+    """The instructions that may tell the mutant from the original: an operation is not complete there that should be.
+
+    -1 stands for the end of the function. None when the change is another one than of unguarded waits and commits.
+    :func:`same_operations_awaited` has the argument.
+    """
+    if change.group is None:
+        return None
+    return _late(change, change.group, to_the_end=False) | _late(change, change.group, to_the_end=True)
+
+
+def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
+    """What stands where operations of *group* may be complete in the original alone.
+
+    Not *to_the_end*, an operation that has read its sources counts as complete; else ``.read`` waits for nothing
+    (9.7.9.27.2.2).
+    """
+    everyone = [*change.instructions, *change.added]
+    oldest = 1 + max((_depth(i) or 0 for i in everyone if i.event == "wait" and i.group == group), default=0)
+    accessed = {site: change.accessed_by(site) for site in change.kernel.sites("issue", group)}
+    accessed[-1] = frozenset().union(*accessed.values())
+    found: set[int] = set()
+
+    def behind(instructions: Sequence[Instruction], age: int | None) -> int | None:
+        """The age of an operation behind some instructions; None when it is complete."""
+        for i in instructions:
+            assert i.match is not None
+            if i.group != group or age is None:
+                continue
+            # cp.async.wait_all commits what is in no group first (9.7.9.25.3.3).
+            if i.event == "commit" or (i.event == "wait" and i.match.form.completion == "all"):
+                age = min(age + 1, oldest)
+            waits = i.event == "wait" and not (to_the_end and ".read" in i.match.modifiers)
+            if waits and age >= (_depth(i) or 0):
+                return None
+        return age
+
+    def both(state: Ages, old: Sequence[Instruction], new: Sequence[Instruction]) -> Ages:
+        pairs = ((at, behind(old, a), behind(new, b)) for at, a, b in state)
+        return frozenset((at, a, b) for at, a, b in pairs if b is not None)
+
+    def common(state: Ages, site: int) -> Ages:
+        """The pairs behind an instruction of both programs."""
+        i = change.instructions[site]
+        if i.flow == "call":
+            if any(a != b for _, a, b in state):
+                found.add(site)
+            return state | unknown
+        if i.group == group and i.event in ("commit", "wait"):
+            # The guard is the same in both.
+            return both(state, (i,), (i,)) | (state if i.guard >= 0 else frozenset())
+        late = [at for at, a, _ in state if a is None]
+        if late and i.flow != "branch":
+            registers = {*i.reads, *i.writes}
+            reads = i.event == "issue" and i.group == group and group in _READERS
+            if not (_inner(i) or reads) or any(not accessed[at].isdisjoint(registers) for at in late):
+                found.add(site)
+        return state | {(site, *fresh)} if i.group == group and i.event == "issue" else state
+
+    def step(state: Ages, site: int) -> Ages:
+        i, now = change.instructions[site], change.steps.get(site)
+        if now is None:
+            return common(state, site)
+        if i not in now:
+            return both(state, (i,), now)
+        at = now.index(i)
+        return both(common(both(state, (), now[:at]), site), (), now[at + 1 :])
+
+    fresh = (0, 0) if group.startswith("tcgen05.") else (-1, -1)
+    unknown = frozenset[Pending]((-1, age, age) for age in range(-1, oldest + 1))
+    entry = change.kernel.function.entry
+    ends = _everywhere(change.cfg, frozenset() if entry else unknown, step)
+    at_exit = (pending for block in change.cfg.exits & ends.keys() for pending in ends[block])
+    if any(a != b and (not entry or a is None or min(a, b) < 0) for _, a, b in at_exit):
+        found.add(-1)
+    return frozenset(found)
+
+
+def _depth(instruction: Instruction) -> int | None:
+    """How many of the newest groups a wait leaves pending; None when that cannot be read."""
+    operand = instruction.role("depth")
+    if operand is None:
+        return 0
+    return operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else None
+
+
+def _everywhere(cfg: CFG, entry: Ages, step: Callable[[Ages, int], Ages]) -> dict[int, Ages]:
+    """The state at the end of every reachable block, joined over all paths."""
+    begins: dict[int, Ages] = {0: entry}
+    ends: dict[int, Ages] = {}
+    work = [0]
+    while work:
+        block = work.pop()
+        state = begins[block]
+        for site in range(cfg.blocks[block].start, cfg.blocks[block].end):
+            state = step(state, site)
+        ends[block] = state
+        for edge in cfg.successors[block]:
+            known = begins.get(edge.target)
+            joined = state if known is None else known | state
+            if joined != known:
+                begins[edge.target] = joined
+                work.append(edge.target)
+    return ends
+
+
+@proof
+def fence_before_each_wgmma(change: Change) -> Proof | None:
+    """Another ``wgmma.fence`` follows on every path before the next ``wgmma.mma_async``.
+
+    The fence orders earlier accesses to registers before those of later ``wgmma.mma_async`` (9.7.15.7.1). Where a
+    second one comes before any of these, it orders all that the first one did: every access before the first is before
+    the second too. A call may issue one, so it must not come between.
+    """
+    site = change.deleted
+    if site is None or change.instructions[site].event != "register-fence":
+        return None
+    cfg = change.cfg
+    work, seen = [(cfg.block_of[site], site + 1)], set()
+    while work:
+        block, begin = work.pop()
+        for i in range(begin, cfg.blocks[block].end):
+            instruction = change.instructions[i]
+            if instruction.event == "register-fence" and instruction.guard < 0 and i != site:
+                break
+            if (instruction.event == "issue" and instruction.group == "wgmma") or instruction.flow == "call":
+                return None
+        else:
+            for edge in cfg.successors[block]:
+                if edge.target not in seen:
+                    seen.add(edge.target)
+                    work.append((edge.target, cfg.blocks[edge.target].start))
+    return Proof("every path has another wgmma.fence before the next wgmma.mma_async", "9.7.15.7.1")
+
+
+@proof
+def nothing_accessed_since_the_fence(change: Change) -> Proof | None:
+    """Every path comes from another ``wgmma.fence``, and no register of a ``wgmma`` was accessed since.
+
+    A fence is needed before the first ``wgmma.mma_async`` and between an access to a register and a
+    ``wgmma.mma_async`` that uses it as accumulator or fragment of A, but not between accesses to an accumulator by
+    ``wgmma.mma_async`` of the same shape (9.7.15.7.1). So those may come in between, if all of the function are the
+    same instruction and none has A in registers. The registers of all of them count.
+    """
+    site = change.deleted
+    if site is None or change.instructions[site].event != "register-fence":
+        return None
+    products = [i for i in change.instructions if i.event == "issue" and i.group == "wgmma"]
+    alike = len({i.opcode for i in products}) == 1 and not any(
+        isinstance(i.role("a"), Vector) for i in products
+    )
+    used = {r for at in change.kernel.sites("issue", "wgmma") for r in change.accessed_by(at)}
+    cfg = change.cfg
+    work, seen = [(cfg.block_of[site], site - 1)], set()
+    while work:
+        block, last = work.pop()
+        for at in range(last, cfg.blocks[block].start - 1, -1):
+            i = change.instructions[at]
+            if i.event == "register-fence" and i.guard < 0 and at != site:
+                break
+            product = i.event == "issue" and i.group == "wgmma"
+            if i.flow == "call" or (product and not alike):
+                return None
+            if not product and not used.isdisjoint((*i.reads, *i.writes)):
+                return None
+        else:
+            if block == 0:
+                return None
+            for source in cfg.sources[block]:
+                if source not in seen:
+                    seen.add(source)
+                    work.append((source, cfg.blocks[source].end - 1))
+    return Proof(
+        "a wgmma.fence stands before it, and no register of a wgmma is accessed between", "9.7.15.7.1"
+    )
+
+
+_INNER = frozenset(("integer", "logic", "float", "half", "convert", "compare", "extended", "video"))
+"""Families of instructions that read and write registers and do nothing else."""
+
+
+def _inner(instruction: Instruction) -> bool:
+    match = instruction.match
+    if match is None or match.form.event or match.form.flow or match.form.memory or match.form.completion:
+        return False
+    return match.form.family in _INNER or (match.form.name == "mov" and not match.problem)
+
+
+def _neighbour(change: Change, site: int, same: Callable[[Instruction], bool]) -> int | None:
+    """An unguarded instruction that is the *same* in the block of *site*, with arithmetic at most in between."""
+    for ways in (change.before(site), change.behind(site)):
+        for i in ways:
+            instruction = change.instructions[i]
+            if instruction.guard < 0 and same(instruction):
+                return i
+            if not _inner(instruction):
+                break
+    return None
+
+
+@proof
+def second_fence_beside_it(change: Change) -> Proof | None:
+    """The same fence stands beside it, and nothing between them accesses memory or synchronises.
+
+    A fence orders what comes before it and what comes behind (9.7.13.4, 9.7.16.11.1, 8.7). With only arithmetic
+    between two equal ones, the same accesses are before and behind both.
+    """
+    site = change.deleted
+    if site is None:
+        return None
+    fence = change.instructions[site]
+    kinds = ("proxy-fence", "memory-fence", "tcgen05-fence-before", "tcgen05-fence-after")
+    if fence.event not in kinds or fence.operands:
+        return None
+    if _neighbour(change, site, lambda i: i.opcode == fence.opcode and not i.operands) is None:
+        return None
+    return Proof("the same fence stands beside it with no access to memory between", "9.7.13.4")
+
+
+@proof
+def single_thread(change: Change) -> Proof | None:
+    """A barrier of a CTA that has one thread by ``.reqntid`` (11.4.4).
+
+    It waits for nobody, and a thread observes its own accesses in program order (8.9.5, 9.7.13.1). Not so in a CTA of
+    one warp: its lanes need not run in step.
+    """
+    site = change.deleted
+    if site is None or change.kernel.function.threads != 1:
+        return None
+    barrier = change.instructions[site]
+    if barrier.event != "barrier-sync" or barrier.writes or barrier.role("id") is None:
+        return None
+    return Proof("the CTA has one thread", "9.7.13.1")
+
+
+@proof
+def grid_awaited_before(change: Change) -> Proof | None:
+    """Another ``griddepcontrol.wait`` stands on every path before it.
+
+    It waits until all prerequisite grids have completed and their memory operations are visible to this grid
+    (9.7.13.13). That stays so: a second one has nothing to wait for.
+    """
+    site = change.deleted
+    if site is None or change.instructions[site].event != "pdl-wait" or not change.kernel.function.entry:
+        return None
+    cfg = change.cfg
+    for i, instruction in enumerate(change.instructions):
+        if instruction.event == "pdl-wait" and instruction.guard < 0 and i != site:
+            first, own = cfg.block_of[i], cfg.block_of[site]
+            if (first == own and i < site) or (first != own and cfg.dominates(first, own)):
+                return Proof("griddepcontrol.wait was executed before on every path", "9.7.13.13")
+    return None
+
+
+@proof
+def no_bytes(change: Change) -> Proof | None:
+    """An ``expect_tx`` of no bytes: it raises the pending count of bytes by its operand (9.7.13.15.11)."""
+    site = change.deleted
+    if site is None or change.instructions[site].event != "mbarrier-expect":
+        return None
+    operand = change.instructions[site].role("tx")
+    if isinstance(operand, Immediate) and operand.value == 0:
+        return Proof("it expects no bytes", "9.7.13.15.11")
+    return None

@@ -1,0 +1,186 @@
+"""Why a planted fault was not found, as far as a program can say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import tclint.model
+from benchmarks.equivalence import change, observers
+from benchmarks.faults import Fault, Kernel, Operator
+from tclint.analyses.values import Level
+from tclint.cfg import CFG
+from tclint.checks import kernel_checks
+from tclint.ir.nodes import Immediate, Instruction, Memory
+from tclint.model import KernelModel
+
+__all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
+
+PATIENCE = 20_000
+"""States that a search for a path may visit when a fault is asked about again; usually 500."""
+
+CAUSES = {
+    "equivalent": "no fault: proven to do the same, by the ISA",
+    "accepted": "no fault: ptxas accepts the target",
+    "no rule": "no rule yet for this operator",
+    "no rule here": "no rule yet for a kernel with none of the instructions that the rules are about",
+    "note": "reported as a note: legal, or repaired by every ptxas",
+    "low": "reported with low confidence, which --pedantic shows",
+    "same code": "ptxas makes the same machine code of both",
+    "refused by ptxas": "ptxas refuses the mutant",
+    "other": "reported by another rule, or at another place",
+    "budget": "found when the search for a path may visit more states",
+    "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
+    "threads": "only other threads can tell: what orders them is not analysed",
+    "memory": "the thread itself can tell through memory, if addresses are equal that cannot be compared",
+    "executed by": "whether the other lanes get there depends on a branch",
+    "value": "depends on what cannot be told from the kernel: registers or threads at launch, an address, who shares a value",
+    "count": "the warp may own just that many registers there, and then both directions are the same",
+    "already": "the original has a finding of that rule, which says it once for a kernel",
+    "call": "the kernel calls a function that is not in the module and may do what is missing",
+    "unexplained": "not explained",
+}
+"""The causes in the order in which they are tried, and what they mean."""
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """Meanwhile a search for a path gives up later."""
+    names = vars(tclint.model)
+    search = names["find_path"]
+    names["find_path"] = partial(search, budget=PATIENCE)
+    try:
+        yield
+    finally:
+        names["find_path"] = search
+
+
+def cause(
+    record: Mapping[str, Any],
+    kernel: Kernel,
+    fault: Fault,
+    operator: Operator,
+    known: frozenset[str],
+    again: Callable[[], str],
+) -> str:
+    """The cause of a fault that was not found, a key of :data:`CAUSES`.
+
+    *record* has its ``verdict`` and, as far as they were asked, ``equivalent`` and ``code``; *known* are the rules of
+    which the original has a finding; *again* lints the mutant
+    with more patience and returns the verdict.
+    """
+    code = record.get("code", "")
+    if "equivalent" in record:
+        return "equivalent"
+    if operator.family == "arch" and code in ("same", "different"):
+        return "accepted"
+    if not operator.rules:
+        return "no rule"
+    if record["verdict"] in ("note", "low", "other"):
+        return str(record["verdict"])
+    if not _applies(operator, kernel):
+        return "no rule here"
+    if code in ("same", "refused"):
+        return {"same": "same code", "refused": "refused by ptxas"}[code]
+    found = _unknown(kernel, fault, operator)
+    if not found and "CV010" not in operator.rules:
+        found = _told(kernel, fault)
+    if found in ("", "memory") and again() == "found":
+        return "budget"
+    if not found and not known.isdisjoint(operator.rules):
+        return "already"
+    return found or ("call" if _leads_out(kernel) else "unexplained")
+
+
+def _leads_out(kernel: Kernel) -> bool:
+    """Whether a call goes to a function without a body."""
+    bodies = {f.name for f in kernel.module.functions if f.instructions}
+    return any(i.flow == "call" and i.callee not in bodies for i in kernel.instructions)
+
+
+def _applies(operator: Operator, kernel: Kernel) -> bool:
+    """Whether the kernel has an instruction that one of the rules looks at."""
+    roots = {use.opcode.partition(".")[0] for use in kernel.function.uses}
+    needs = {need for names, _, need in kernel_checks() if not operator.rules.isdisjoint(names)}
+    return not needs or "" in needs or not needs.isdisjoint(roots)
+
+
+def _site(kernel: Kernel, fault: Fault) -> int | None:
+    """The instruction that the fault is about: of those that it changes, the first that waits, orders or commits."""
+    starts = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
+    sites = [starts[e.span.start] for e in fault.edits if e.span.start in starts]
+    return min(sites, key=lambda i: kernel.instructions[i].event in ("", "issue"), default=None)
+
+
+_BETWEEN_THREADS = ("barrier", "mbarrier", "memory-fence", "proxy-fence", "tcgen05-fence")
+
+
+def _told(kernel: Kernel, fault: Fault) -> str:
+    """Who can tell that a wait, commit, fence or barrier is not what it was."""
+    site = _site(kernel, fault)
+    if site is None:
+        return ""
+    first = kernel.instructions[site]
+    if first.event == "commit" and first.group == "tcgen05":
+        return "arrival" if _another_commit(kernel, site) else ""
+    if first.event.startswith(_BETWEEN_THREADS) and first.role("mask") is None:
+        return "threads"
+    changed = change(kernel, fault)
+    seen = observers(changed) if changed else None
+    if changed is None or changed.group is None or seen is None:
+        return ""
+    registers = {r for at in kernel.sites("issue", changed.group) for r in changed.accessed_by(at)}
+    witnesses = [changed.instructions[i] for i in seen if i >= 0]
+    own = [i for i in witnesses if not (i.group == changed.group and i.event == "issue")]
+    if any(not registers.isdisjoint((*i.reads, *i.writes)) for i in own) or not own:
+        return ""
+    if changed.group in ("wgmma", "tcgen05.ld"):
+        return "threads"  # who else uses the memory that they read hears of it by what comes behind
+    return "memory"
+
+
+def _another_commit(kernel: Kernel, site: int) -> bool:
+    """Whether another tcgen05.commit follows on some path, or stands before it with no operation in between."""
+    cfg = CFG(kernel.function)
+    own = cfg.block_of[site]
+    commits = set(kernel.sites("commit", "tcgen05")) - {site}
+    if any(
+        (cfg.block_of[i] == own and i > site) or cfg.following[own] >> cfg.block_of[i] & 1 for i in commits
+    ):
+        return True
+    earlier = [i for i in (*commits, *kernel.sites("issue", "tcgen05")) if i < site]
+    return bool(earlier) and max(earlier) in commits
+
+
+def _numbers(instruction: Instruction) -> list[int]:
+    return [int(o.value) for o in instruction.operands if isinstance(o, Immediate)]
+
+
+def _unknown(kernel: Kernel, fault: Fault, operator: Operator) -> str:
+    """What the fault depends on that the text of the kernel does not say."""
+    site = _site(kernel, fault)
+    if site is None:
+        return ""
+    function, instruction = kernel.function, kernel.instructions[site]
+    if instruction.role("mask") is not None and instruction.group != "tcgen05":
+        cfg = CFG(function)
+        return "executed by" if cfg.controllers(cfg.block_of[site]) else ""
+    if instruction.event == "setmaxnreg":
+        owned = [*function.directives.get(".maxnreg", ())]
+        owned += [
+            o for i in kernel.sites("setmaxnreg") if i != site for o in _numbers(kernel.instructions[i])
+        ]
+        same = not set(owned).isdisjoint(_numbers(instruction))
+        return "count" if same else "" if ".maxnreg" in function.directives else "value"
+    if "CV010" in operator.rules:
+        return "value" if function.most_threads is None else ""
+    if operator.rules & {"WG012", "TC022"}:
+        model = KernelModel(function, kernel.module)
+        value = model.value(site, "taddr" if "TC022" in operator.rules else "b")
+        return "value" if value is not None and model.values.level(value) is Level.UNKNOWN else ""
+    if operator.rules & {"CA004", "TC017", "MO001"}:
+        bases = [o.base for o in instruction.operands if isinstance(o, Memory)]
+        return "value" if bases and isinstance(bases[0], int) else ""
+    return ""

@@ -1,0 +1,173 @@
+"""The score of the planted faults: by operator, by producer, and what was missed why."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from benchmarks import results
+from benchmarks.faults import OPERATORS
+from benchmarks.misses import CAUSES
+
+__all__ = ["ABOUT", "COMMAND", "TITLE", "section", "summary", "table"]
+
+TITLE = "Planted faults"
+COMMAND = "python -m benchmarks.mutation --record"
+ABOUT = (
+    "One change at a time in real kernels: does linting the changed kernel give a new error or warning of a fitting rule "
+    "at the right place? A change that is proven to make no difference is no fault, and does not count."
+)
+
+Counts = list[tuple[str, str, str, str, int]]
+"""Operator, producer, verdict, cause ("" when found), and how many."""
+
+
+def counted(records: Iterable[dict[str, Any]]) -> Counts:
+    """How often each verdict and cause was given, by operator and producer, in the order of the operators."""
+    counts = Counter((r["operator"], r["producer"], r["verdict"], r.get("cause", "")) for r in records)
+    order = list(OPERATORS)
+    return sorted(((*key, n) for key, n in counts.items()), key=lambda c: (order.index(c[0]), c[1:]))
+
+
+LISTED = "unexplained"
+"""The cause of which the page lists every fault."""
+
+NO_FAULT = ("equivalent", "accepted")
+"""Causes that say that a change is none."""
+
+
+def _scores(counts: Counts, column: int, rules: bool) -> list[list[object]]:
+    """A row for each operator (column 0) or producer (1): planted, no fault, verdicts, share found."""
+    rows: dict[str, Counter[str]] = {}
+    for count in counts:
+        operator, _, result, why, n = count
+        if bool(OPERATORS[operator].rules) == rules:
+            row = rows.setdefault(str(count[column]), Counter())
+            row["planted"] += n
+            row["same code"] += n * (why == "same code")
+            row["no fault" if why in NO_FAULT and result != "found" else result] += n
+    table = []
+    for name, row in rows.items():
+        faults = row["planted"] - row["no fault"]
+        share = f"{100 * row['found'] / faults:.0f}%" if faults else ""
+        cells = ("planted", "no fault", "found", "note", "low", "other", "refused", "missed", "same code")
+        table.append([name, *(row[cell] for cell in cells), share])
+    return table
+
+
+_HEAD = (
+    "planted", "no fault", "found", "note", "low", "elsewhere", "refused", "missed", "same code", "found of faults",
+)  # fmt: skip
+
+
+def table(records: Iterable[dict[str, Any]]) -> str:
+    """The score by operator, as Markdown."""
+    counts = counted(records)
+    lines = results.table(("operator", *_HEAD), _scores(counts, 0, True))
+    if bare := _scores(counts, 0, False):
+        lines += results.table(("operator without a rule", *_HEAD), bare)
+    return "\n".join(lines)
+
+
+def summary(records: list[dict[str, Any]], **about: Any) -> dict[str, Any]:
+    """What is recorded: the counts, and each fault that was not found."""
+    keys = (
+        "operator",
+        "producer",
+        "file",
+        "line",
+        "note",
+        "verdict",
+        "cause",
+        "equivalent",
+        "manual",
+        "code",
+    )
+    misses = [{k: r[k] for k in keys if k in r} for r in records if r["verdict"] != "found"]
+    for miss, record in zip(misses, (r for r in records if r["verdict"] != "found"), strict=True):
+        miss["note"] = " ".join(record["note"].split())[:100]
+        if record["new"]:
+            miss["new"] = [new.partition(":")[0] for new in record["new"][:3]]
+    return {
+        **about,
+        "files": len({r["file"] for r in records}),
+        "counts": counted(records),
+        "contradictions": [
+            {k: r[k] for k in (*keys[:5], "equivalent", "new")}
+            for r in records
+            if "equivalent" in r and r["verdict"] == "found"
+        ],
+        "misses": misses,
+    }
+
+
+def section(data: Mapping[str, Any]) -> list[str]:
+    """The score by producer and by operator, and what was missed."""
+    counts: Counts = [tuple(count) for count in data["counts"]]
+    ruled = [c for c in counts if OPERATORS[c[0]].rules]
+    planted = sum(c[4] for c in counts)
+    faults = sum(c[4] for c in ruled if c[2] == "found" or c[3] not in NO_FAULT)
+    found = sum(c[4] for c in ruled if c[2] == "found")
+    none = sum(c[4] for c in counts if c[2] != "found" and c[3] in NO_FAULT)
+    bare = sum(c[4] for c in counts if not OPERATORS[c[0]].rules)
+    lines = [
+        (
+            f"{planted:,} changes by {len({c[0] for c in counts})} operators in {data['files']} files of "
+            f"{len({c[1] for c in counts})} producers, at most {data['each']} of an operator, drawn with seed {data['seed']}. "
+            f"{none} are proven to be no fault, and {bare} are of operators for which there is no rule yet. Of the other "
+            f"{faults:,}, tclint finds {found:,}: {100 * found / max(faults, 1):.1f}%."
+        ),
+        "",
+        (
+            "*No fault*: proven to make no difference, by the ISA, or a target that ptxas accepts. *Note* and *low*: found, "
+            "as a note or with low confidence. *Elsewhere*: another rule, or at another place. *Same code*: of those not "
+            f"found, how many {data['assembler'] or 'ptxas (not asked)'} makes the same machine code of; they count as missed."
+        ),
+        "",
+        *results.table(("producer", *_HEAD), _scores(counts, 1, True)),
+    ]
+    rows = _scores(counts, 0, True)
+    whole = [f"{row[0]} ({row[3]})" for row in rows if row[-1] == "100%"]
+    lines += results.table(("operator", *_HEAD), [row for row in rows if row[-1] != "100%"])
+    lines += [f"All found: {', '.join(whole) or 'of no operator'}.", ""]
+    lines += [
+        "No rule yet: "
+        + (
+            "; ".join(f"{row[0]} ({row[1]}, {row[2]} no fault)" for row in _scores(counts, 0, False))
+            or "none"
+        )
+        + ".",
+        "",
+    ]
+    why: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for miss in data["misses"]:
+        if miss["cause"] not in ("equivalent", "accepted", "no rule"):
+            why[miss["cause"]].append(miss)
+    lines += ["Why the others were not found, with a place for each operator (the record has them all):", ""]
+    for name, meaning in CAUSES.items():
+        if why[name]:
+            lines.append(
+                f"- *{meaning}*, {len(why[name])}: {_places(why[name], len(why[name]) if name == LISTED else 1)}"
+            )
+    lines.append("")
+    reasons = Counter(f"{m['equivalent']} ({m['manual']})" for m in data["misses"] if "equivalent" in m)
+    lines += ["What proves a change to be no fault:", ""]
+    lines += results.table(("proof (PTX ISA)", "changes"), reasons.most_common())
+    lines += [
+        f"{len(data['contradictions'])} changes have such a proof and a finding nevertheless"
+        + (":" if data["contradictions"] else "."),
+        "",
+    ]
+    lines += [
+        f"- {c['operator']}: {c['file']}, line {c['line']}: {c['new'][0]}" for c in data["contradictions"]
+    ]
+    return lines
+
+
+def _places(misses: Iterable[Mapping[str, Any]], most: int) -> str:
+    """Operators with how many of their faults, and where the first *most* are."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for miss in misses:
+        places[miss["operator"]].append(f"{miss['file']}:{miss['line']}")
+    return "; ".join(f"{name} ({len(at)}: {', '.join(at[:most])})" for name, at in places.items())

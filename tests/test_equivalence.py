@@ -1,0 +1,209 @@
+"""Proofs that a planted fault is none: each with a change that it covers and one, nearly the same, that it must not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.equivalence import PROOFS, equivalent
+from benchmarks.faults import OPERATORS, Fault, Kernel
+from benchmarks.mutation import kernels
+
+HEAD = """\
+.version 8.7
+.target {target}
+.address_size 64
+{before}
+.visible .entry k(.param .u64 in) {directives}
+{{
+    .reg .pred %p<4>; .reg .b32 %r<16>; .reg .b64 %rd<4>; .reg .f32 %f<8>;
+    .shared .align 128 .b8 tile[1024];
+    .shared .align 8 .b64 bar;
+"""
+"""Before the instructions of a test, of which the one to change is marked with ``/*!*/`` behind it."""
+
+WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0, 0;"
+OTHER = WGMMA.replace("k16.f32.f16.f16", "k16.f32.bf16.bf16").replace("1, 0, 0;", "1, 0, 1;")
+SECOND = WGMMA.replace("%f0, %f1, %f2, %f3", "%f4, %f5, %f6, %f7")
+FENCE, COMMIT = "wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;"
+COPY = "cp.async.ca.shared.global [tile], [%rd1], 4;"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;"
+LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];"
+
+
+def wait(depth: int) -> str:
+    return f"wgmma.wait_group.sync.aligned {depth};"
+
+
+CASES = [
+    # proof, operator, instructions that it covers, and those that it does not, with what was changed
+    ("unreachable", "cp.async.wait deleted",
+     f"{COPY} cp.async.commit_group; bra.uni END; cp.async.wait_group 0;/*!*/ END: ret;",
+     f"{COPY} cp.async.commit_group; @%p1 bra END; cp.async.wait_group 0;/*!*/ END: ret;"),
+    # a wait behind an equal one, and behind a weaker one
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)} add.s32 %r1, %r2, 1; {wait(0)}/*!*/ ret;",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(1)} add.s32 %r1, %r2, 1; {wait(0)}/*!*/ ret;"),
+    # a later wait makes up for it before the result is read, and after
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ add.s32 %r1, %r2, 1; @%p1 bra L; L: {wait(0)} add.f32 %f0, %f0, %f1; ret;",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ add.f32 %f4, %f0, %f1; {wait(0)} ret;"),
+    # the registers of the operation that is pending, and not of another
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)} {SECOND} {COMMIT} {wait(0)}/*!*/ add.f32 %f0, %f0, %f1; {wait(0)} ret;",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)} {SECOND} {COMMIT} {wait(0)}/*!*/ add.f32 %f4, %f4, %f1; {wait(0)} ret;"),
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ @%p1 bra L; L: {wait(0)} bar.sync 0; ret;",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ bar.sync 0; {wait(0)} ret;"),
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ @%p1 bra L; L: {wait(0)} ret;",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ @%p1 bra L; {wait(0)} L: ret;"),
+    # what was not committed at the first wait is at the second
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)} {COMMIT} {wait(0)}/*!*/ ret;",
+     f"{FENCE} {WGMMA} {wait(0)} {COMMIT} {wait(0)}/*!*/ ret;"),
+    # two groups that a wait for all completes, and a wait for all but one
+    ("same_operations_awaited", "cp.async.commit_group deleted",
+     f"{COPY} cp.async.commit_group;/*!*/ {COPY} cp.async.commit_group; cp.async.wait_group 0; ret;",
+     f"{COPY} cp.async.commit_group;/*!*/ {COPY} cp.async.commit_group; cp.async.wait_group 1; ret;"),
+    # one group in flight at most, and two because of a loop
+    ("same_operations_awaited", "wgmma.wait_group N to N+1",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(1)}/*!*/ {wait(0)} ret;",
+     f"L: {FENCE} {WGMMA} {COMMIT} {wait(1)}/*!*/ @%p1 bra L; {wait(0)} ret;"),
+    # a guard that may skip the first wait
+    ("same_operations_awaited", "cp.async.wait deleted",
+     f"{COPY} cp.async.commit_group; cp.async.wait_all; cp.async.wait_group 0;/*!*/ ret;",
+     f"{COPY} cp.async.commit_group; @%p1 cp.async.wait_all; cp.async.wait_group 0;/*!*/ ret;"),
+    # wait_all waits for what nobody committed; wait_group 0 does not
+    ("same_operations_awaited", "cp.async.wait deleted",
+     f"{COPY} cp.async.wait_all; cp.async.wait_all;/*!*/ ret;",
+     f"{COPY} cp.async.wait_group 0; cp.async.wait_all;/*!*/ ret;"),
+    # a function that is called may leave something in flight
+    ("same_operations_awaited", "bulk wait_group deleted",
+     "cp.async.bulk.wait_group 0;/*!*/ ret;",
+     "call f; cp.async.bulk.wait_group 0;/*!*/ ret;"),
+    # read sources are not finished writes
+    ("same_operations_awaited", "bulk wait_group deleted",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group.read 0;/*!*/ ret;",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; cp.async.bulk.wait_group 0;/*!*/ ret;"),
+    ("same_operations_awaited", "bulk wait_group to .read",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group 0;/*!*/ ret;",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ ret;"),
+    # nothing but arithmetic on other registers passes the wait
+    ("same_operations_awaited", "tcgen05.wait::ld behind the use",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;"),
+    # another load does not need the first one, unless it takes its address from it; a store may overwrite
+    ("same_operations_awaited", "tcgen05.wait::ld deleted",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ {LOAD.replace('%r1', '%r3')} tcgen05.wait::ld.sync.aligned; ret;",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ {LOAD.replace('%r2', '%r1')} tcgen05.wait::ld.sync.aligned; ret;"),
+    ("same_operations_awaited", "wgmma.wait_group deleted",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ {SECOND} {COMMIT} {wait(0)} ret;",
+     f"{FENCE} {WGMMA} {COMMIT} {wait(0)}/*!*/ {OTHER} {COMMIT} {wait(0)} ret;"),
+    ("same_operations_awaited", "cp.async.wait deleted",
+     f"{COPY} cp.async.wait_all;/*!*/ cp.async.wait_all; {COPY} cp.async.wait_all; ret;",
+     f"{COPY} cp.async.wait_all;/*!*/ {COPY} cp.async.wait_all; ret;"),
+    # loads and stores are waited for apart
+    ("same_operations_awaited", "tcgen05.wait::ld deleted",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ ret;",
+     f"{LOAD} tcgen05.wait::st.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ ret;"),
+    ("same_operations_awaited", "tcgen05.wait::ld to ::st",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ ret;",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ ret;"),
+    # what is committed late is waited for late
+    ("same_operations_awaited", "cp.async.commit_group behind the wait",
+     "cp.async.commit_group;/*!*/ cp.async.wait_group 0; ret;",
+     f"{COPY} cp.async.commit_group;/*!*/ cp.async.wait_group 0; ret;"),
+    ("fence_before_each_wgmma", "wgmma.fence deleted",
+     f"{FENCE}/*!*/ mov.f32 %f0, 0f00000000; {FENCE} {WGMMA} {COMMIT} {wait(0)} ret;",
+     f"{FENCE}/*!*/ mov.f32 %f0, 0f00000000; @%p1 {FENCE} {WGMMA} {COMMIT} {wait(0)} ret;"),
+    ("nothing_accessed_since_the_fence", "wgmma.fence deleted",
+     f"{FENCE} add.s32 %r1, %r2, 1; {FENCE}/*!*/ {WGMMA} {COMMIT} {wait(0)} ret;",
+     f"{FENCE} mov.f32 %f0, 0f00000000; {FENCE}/*!*/ {WGMMA} {COMMIT} {wait(0)} ret;"),
+    ("nothing_accessed_since_the_fence", "wgmma.fence deleted",
+     f"{FENCE} L: {FENCE}/*!*/ {WGMMA} {COMMIT} {wait(0)} ret;",
+     f"{FENCE} L: {FENCE}/*!*/ {WGMMA} {COMMIT} {wait(0)} add.f32 %f0, %f0, %f1; @%p1 bra L; ret;"),
+    # accumulators of one shape are ordered, those of two are not
+    ("nothing_accessed_since_the_fence", "wgmma.fence deleted",
+     f"{FENCE} {WGMMA} {FENCE}/*!*/ {WGMMA} {COMMIT} {wait(0)} ret;",
+     f"{FENCE} {WGMMA} {FENCE}/*!*/ {OTHER} {COMMIT} {wait(0)} ret;"),
+    ("second_fence_beside_it", "proxy fence deleted",
+     "st.shared.u32 [tile], %r1; fence.proxy.async; add.s32 %r1, %r1, 1; fence.proxy.async;/*!*/ ret;",
+     "fence.proxy.async; st.shared.u32 [tile], %r1; fence.proxy.async;/*!*/ ret;"),
+    ("second_fence_beside_it", "proxy fence deleted",
+     "fence.proxy.async.global; fence.proxy.async.global;/*!*/ ret;",
+     "fence.proxy.async.global; fence.proxy.async.shared::cta;/*!*/ ret;"),
+    ("single_thread", "CTA barrier deleted",
+     ".reqntid 1 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ret;",
+     ".reqntid 32 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ret;"),
+    ("grid_awaited_before", "griddepcontrol.wait deleted",
+     "griddepcontrol.wait; @%p1 bra L; L: griddepcontrol.wait;/*!*/ ret;",
+     "@%p1 bra L; griddepcontrol.wait; L: griddepcontrol.wait;/*!*/ ret;"),
+    ("no_bytes", "expect_tx deleted",
+     "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 0;/*!*/ ret;",
+     "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 16;/*!*/ ret;"),
+]  # fmt: skip
+
+
+def planted(folder: Path, operator: str, text: str) -> tuple[Kernel, Fault]:
+    """The kernel with *text* in it, and the fault at the mark."""
+    directives, bar, body = text.rpartition("|")
+    target = "sm_100a" if "tcgen05" in body else "sm_90a"
+    head = HEAD.format(target=target, before=".extern .func f;", directives=directives if bar else "")
+    data = head + re.sub(r";(/\*!\*/)? ", r";\1\n", body) + "\n}\n"
+    path = folder / "k.ptx"
+    path.write_text(data.replace("/*!*/", ""))
+    line = data[: data.index("/*!*/")].count("\n")
+    kernel = next(k for k in kernels(path) if k.function.entry)
+    faults = [
+        fault
+        for fault in OPERATORS[operator].plant(kernel)
+        if kernel.data.count(b"\n", 0, min(e.span.start for e in fault.edits)) == line
+    ]
+    (fault,) = faults
+    return kernel, fault
+
+
+@pytest.mark.parametrize(
+    ("name", "operator", "harmless", "harmful"), CASES, ids=[f"{c[0]}-{n}" for n, c in enumerate(CASES)]
+)
+def test_a_proof_covers_what_it_says_and_no_more(
+    tmp_path: Path, name: str, operator: str, harmless: str, harmful: str
+) -> None:
+    from benchmarks import equivalence
+
+    changed = equivalence.change(*planted(tmp_path, operator, harmless))
+    assert changed is not None
+    assert name in [argue.__name__ for argue in PROOFS if argue(changed)]
+    proof = equivalent(*planted(tmp_path, operator, harmless))
+    assert proof is not None
+    assert proof.reason
+    assert re.fullmatch(r"9(\.\d+)+", proof.manual)
+    assert equivalent(*planted(tmp_path, operator, harmful)) is None
+
+
+def test_every_proof_has_a_case() -> None:
+    assert {argue.__name__ for argue in PROOFS} == {case[0] for case in CASES}
+
+
+@pytest.mark.parametrize(
+    ("operator", "text"),
+    [
+        ("mbarrier wait loop dropped",
+         "L: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;/*!*/ @!%p1 bra L; ret;"),
+        ("target without its suffix", f"{WGMMA} ret;"),
+    ],
+)  # fmt: skip
+def test_changes_of_control_flow_and_directives_are_not_argued_about(
+    tmp_path: Path, operator: str, text: str
+) -> None:
+    if "/*!*/" in text:
+        kernel, fault = planted(tmp_path, operator, text)
+    else:
+        path = tmp_path / "k.ptx"
+        path.write_text(HEAD.format(target="sm_90a", before="", directives="") + text + "\n}\n")
+        (kernel,) = kernels(path)
+        (fault,) = OPERATORS[operator].plant(kernel)
+    assert equivalent(kernel, fault) is None
