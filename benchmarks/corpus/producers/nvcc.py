@@ -34,6 +34,8 @@ _SOURCES = {
     "mma_gemm": _ALL,
     "bulk_ring": _CLUSTERS,
     "wgmma_gemm": "sm_90a",
+    "hopper": "sm_90a",
+    "twice": "sm_90a",
     "tcgen05_gemm": "sm_100a sm_103a",
     "cluster": _CLUSTERS,
     "grids": _CLUSTERS,

@@ -13,6 +13,33 @@ __device__ __forceinline__ bool elect_one() {
     return elected != 0;
 }
 
+// Of all lanes of a converged warp.
+__device__ __forceinline__ uint32_t vote_ballot(bool value) {
+    uint32_t votes;
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %1, 0;\n\tvote.sync.ballot.b32 %0, p, 0xffffffff;\n\t}"
+                 : "=r"(votes) : "r"((int)value));
+    return votes;
+}
+__device__ __forceinline__ uint32_t match_any(uint32_t value) {
+    uint32_t alike;
+    asm volatile("match.any.sync.b32 %0, %1, 0xffffffff;" : "=r"(alike) : "r"(value));
+    return alike;
+}
+__device__ __forceinline__ int sum_of_warp(int value) {
+    int sum;
+    asm volatile("redux.sync.add.s32 %0, %1, 0xffffffff;" : "=r"(sum) : "r"(value));
+    return sum;
+}
+
+// Named barriers: threads that arrive do not wait.
+
+template <int THREADS> __device__ __forceinline__ void barrier_sync(int name) {
+    asm volatile("barrier.cta.sync %0, %1;" ::"r"(name), "n"(THREADS) : "memory");
+}
+template <int THREADS> __device__ __forceinline__ void barrier_arrive(int name) {
+    asm volatile("barrier.cta.arrive %0, %1;" ::"r"(name), "n"(THREADS) : "memory");
+}
+
 // cp.async
 
 __device__ __forceinline__ void cp_async_16(uint32_t to, const void *from) {
@@ -51,6 +78,10 @@ __device__ __forceinline__ void mbarrier_inval(uint64_t *b) {
 __device__ __forceinline__ void mbarrier_arrive(uint64_t *b) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
+__device__ __forceinline__ void mbarrier_expect_tx(uint64_t *b, uint32_t bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
+                 : "memory");
+}
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *b, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
                  : "memory");
@@ -62,6 +93,19 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t *b, uint32_t parity) {
                      "selp.u32 %0, 1, 0, p;\n\t}"
                      : "=r"(done) : "r"(shared_address(b)), "r"(parity) : "memory");
     } while (!done);
+}
+// What other blocks of the cluster did before they arrived is seen after the wait.
+__device__ __forceinline__ void mbarrier_wait_cluster(uint64_t *b, uint32_t parity) {
+    uint32_t done;
+    do {
+        asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;\n\t}"
+                     : "=r"(done) : "r"(shared_address(b)), "r"(parity) : "memory");
+    } while (!done);
+}
+// On a barrier of any block of the cluster, at an address that mapa gave.
+__device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t b) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(b) : "memory");
 }
 __device__ __forceinline__ void fence_mbarrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -78,6 +122,11 @@ __device__ __forceinline__ void bulk_load(void *to, const void *from, uint32_t b
 __device__ __forceinline__ void bulk_store(void *to, const void *from, uint32_t bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
                  "r"(shared_address(from)), "r"(bytes) : "memory");
+}
+// From this block to an address of any block of the cluster, completing on a barrier of that block.
+__device__ __forceinline__ void bulk_copy_cluster(uint32_t to, const void *from, uint32_t bytes, uint32_t full) {
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "r"(shared_address(from)), "r"(bytes), "r"(full) : "memory");
 }
 __device__ __forceinline__ void bulk_add_f32(void *to, const void *from, uint32_t bytes) {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
