@@ -17,7 +17,7 @@ from hashlib import sha256
 from tclint.finding import Edit, Span
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Symbol, registers
 from tclint.isa.table import Match
-from tclint.isa.target import FAMILIES, INTRODUCED, Target
+from tclint.isa.target import FAMILIES, INTRODUCED, Target, dotted
 
 __all__ = ["OPERATORS", "Fault", "Kernel", "Operator", "apply"]
 
