@@ -99,8 +99,17 @@ def verdict(
     return ("refused" if after.problems and not before.problems else "missed"), said
 
 
-def choose(folder: Path, wanted: re.Pattern[str], each: int, seed: int) -> dict[Path, list[dict[str, Any]]]:
-    """Places for *each* faults of every operator: ``{file: [record, ...]}``."""
+def choose(
+    folder: Path,
+    wanted: re.Pattern[str],
+    each: int,
+    seed: int,
+    containing: re.Pattern[bytes] = re.compile(b""),
+) -> dict[Path, list[dict[str, Any]]]:
+    """Places for *each* faults of every operator: ``{file: [record, ...]}``.
+
+    Files in which *containing* is not found are left out.
+    """
     rng = random.Random(seed)
     operators = [o for o in OPERATORS.values() if wanted.search(o.name)]
     pools: dict[str, dict[str, dict[Path, list[dict[str, Any]]]]] = {
@@ -108,6 +117,7 @@ def choose(folder: Path, wanted: re.Pattern[str], each: int, seed: int) -> dict[
     }
     for producer in sorted(p for p in folder.iterdir() if p.is_dir()):
         files = [p for p in sorted(producer.glob("*.ptx")) if p.stat().st_size <= LARGEST]
+        files = [p for p in files if containing.search(p.read_bytes())]
         rng.shuffle(files)
         files.sort(key=lambda p: not re.search(rb"wgmma|tcgen05|cp\.async", p.read_bytes()))
         for path in files[:FILES]:
