@@ -39,7 +39,7 @@ from tclint.checks import module_checks
 from tclint.config import Config
 from tclint.driver import analyse, check_source
 from tclint.finding import Confidence, Edit, FileReport, Finding, Problem, Severity, Span
-from tclint.ir.nodes import Instruction, Module
+from tclint.ir.nodes import Instruction, Module, Vector, registers
 from tclint.isa.target import TOOLKITS, Version
 from tclint.rules import all_rules
 from tclint.source import Source, SourceError
@@ -263,7 +263,19 @@ class Case:
             return "a note of tclint: the accumulator is not read (scale-d is 0)"
         if advisory.name == FENCE and WAIT in self.said:
             return "ptxas puts a wait there, and no fence (C7517)"
+        if advisory.name == FENCE and all(self._fence_in_front(finding) for finding in mine):
+            return "a fence stands right in front of the access: ptxas moves the access before it"
         return UNEXPLAINED
+
+    def _fence_in_front(self, finding: Finding) -> bool:
+        """Whether a fence precedes what a finding is about, with no branch and no wgmma in between."""
+        kernel = self.kernel
+        sites = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
+        first = sites.get(finding.steps[0].span.start if finding.steps else -1, 0)
+        for instruction in reversed(kernel.instructions[:first]):
+            if instruction.flow or instruction.group == "wgmma":
+                return instruction.event == "register-fence"
+        return False
 
     @cached_property
     def _calls(self) -> bool:
@@ -313,7 +325,11 @@ class Case:
             for site in kernel.sites("issue", "wgmma")
         }
         site = min(lines, key=lambda site: abs(lines[site] - line))
-        wanted = {*kernel.instructions[site].reads, *kernel.instructions[site].writes}
+        fragment = kernel.instructions[site].role("a")
+        wanted = {
+            *kernel.instructions[site].writes,
+            *(registers(fragment) if isinstance(fragment, Vector) else ()),
+        }
         moved = False
         for instruction in reversed(kernel.instructions[:site]):
             if instruction.event == "register-fence":

@@ -193,6 +193,18 @@ CASES = {
         "ptxas",
         "only wgmma touches the registers behind the fence: the manual asks for no other one (9.7.15.7.1)",
     ),
+    "a fence in front of the access": (
+        CLEAN.replace("wgmma.mma_async", "ld.shared.f32 %f0, [%r9];\n    wgmma.mma_async"),
+        agreement.FENCE,
+        "tclint",
+        "a fence stands right in front of the access: ptxas moves the access before it",
+    ),
+    "a fence that ptxas alone asks for, where a copy is made": (
+        FENCED + CLEAN.replace("wgmma.mma_async", "mov.f32 %f0, %f9;\n    wgmma.mma_async"),
+        agreement.FENCE,
+        "ptxas",
+        agreement._MOVED,
+    ),
     "a call": (
         "//! ptxas info    : (C7510) ... crossing function boundary at a function call in the function 'k'\n"
         + CALLED,
