@@ -100,6 +100,7 @@ EARLY, READ, WAIT, WRITTEN, FENCE, DIVERGENT, INPUT, REGISTERS, CALL, _ = (a.nam
 WATCHED = frozenset(id for id in all_rules() if id.startswith("WG")).union(*(a.rules for a in ADVISORIES))
 """The rules whose findings are held against the advisories."""
 
+NOTHING = "nothing"
 AS_IS, LOWERED = "as it is", "with a lower .version"
 UNEXPLAINED = "unexplained"
 _MOVED = "only `mov` touches the registers: renaming to tclint, which ptxas could not make it"
@@ -380,7 +381,8 @@ class Measurement:
         self.archive = archive
         self.files = 0
         self.left_out: Counter[str] = Counter()
-        self.operators: Counter[str] = Counter()
+        self.operators: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+        """Operator -> ``tclint`` or the build of a ptxas -> the rules or codes, and how many faults got each."""
         self.silent: dict[str, Counter[str]] = {p.build: Counter() for p in programs}
         self.accepted = {p.build: {AS_IS: Tally(), LOWERED: Tally()} for p in programs}
         self.registers = {p.build: {"kernels": Tally(), "planted": Tally()} for p in programs}
@@ -446,8 +448,10 @@ class Measurement:
     def _planted(self, original: Text, record: Mapping[str, Any]) -> None:
         edits = tuple(Edit(Span(start, end), text) for start, end, text in record["edits"])
         text = Text(original.path, apply(original.data, edits))
-        self.operators[record["operator"]] += 1
         entry = record["entry"]
+        answers = self.operators[record["operator"]]
+        answers["tclint"].update({f.rule.id for f in text.findings(entry)} or {NOTHING})
+        answers["planted"]["faults"] += 1
         for ptxas in self.programs:
             before = self.compile(ptxas, original)
             if not before.accepted or entry in advised(before):
@@ -460,6 +464,8 @@ class Measurement:
                 self.left_out["the last wgmma of the function was the fault"] += 1
             else:
                 where = {key: record[key] for key in ("operator", "file", "line")}
+                codes = {m.code for said in advised(done).get(entry, {}).values() for m in said}
+                answers[ptxas.build].update(codes or {NOTHING})
                 self._registers(ptxas, "planted", text, done, entry, **where)
 
     def _registers(
@@ -495,7 +501,10 @@ class Measurement:
         return {
             "files": self.files,
             "left_out": dict(self.left_out),
-            "operators": dict(sorted(self.operators.items())),
+            "operators": {
+                name: {who: dict(counts.most_common()) for who, counts in answers.items()}
+                for name, answers in sorted(self.operators.items())
+            },
             "silent": {build: dict(sorted(rules.items())) for build, rules in self.silent.items()},
             "accepted": {b: {m: t.data() for m, t in by.items()} for b, by in self.accepted.items()},
             "registers": {b: {p: t.data() for p, t in by.items()} for b, by in self.registers.items()},
@@ -541,7 +550,8 @@ def spread(paths: Sequence[Path], limit: int | None) -> Sequence[Path]:
 def section(data: Any) -> Iterator[str]:
     """What was measured, for ``docs/results.md``."""
     chosen = "" if data["limit"] is None else f" ({data['limit']} of each producer at most)"
-    yield f"{data['files']:,} files{chosen}, {sum(data['operators'].values()):,} planted faults."
+    planted = sum(answers["planted"]["faults"] for answers in data["operators"].values())
+    yield f"{data['files']:,} files{chosen}, {planted:,} planted faults."
     yield ""
     yield from _accepted_section(data["accepted"])
     for part, about in (
@@ -549,10 +559,15 @@ def section(data: Any) -> Iterator[str]:
         ("planted", "With a planted fault"),
     ):
         yield from _registers_section(data["registers"], part, about)
+    rows = [[build, _listed(rules) or "none"] for build, rules in data["silent"].items()]
+    builds = list(data["registers"])
     rows = [
-        [build, ", ".join(f"{rule} {count}" for rule, count in rules.items()) or "none"]
-        for build, rules in data["silent"].items()
+        [name, answers["planted"]["faults"], *(_listed(answers.get(who, {})) for who in ("tclint", *builds))]
+        for name, answers in data["operators"].items()
     ]
+    yield "Each kind of fault, the rules of tclint that find something, and the codes that ptxas gives:"
+    yield ""
+    yield from results.table(["fault", "planted", "tclint", *(f"ptxas {build}" for build in builds)], rows)
     if data["left_out"]:
         yield "Left out:"
         yield ""
@@ -561,6 +576,10 @@ def section(data: Any) -> Iterator[str]:
     yield "Functions with findings of tclint about wgmma of which ptxas says nothing at all, by rule:"
     yield ""
     yield from results.table(["ptxas", "rule and functions"], rows)
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def _count(tally: Any, what: str, who: str) -> int:
