@@ -613,28 +613,39 @@ def _accepted_section(accepted: Any) -> Iterator[str]:
 
 
 def _registers_section(registers: Any, part: str, about: str) -> Iterator[str]:
+    tallies = {build: parts[part] for build, parts in registers.items()}
+    functions = [
+        f"{tally['both'].get('functions', 0):,} with ptxas {build}" for build, tally in tallies.items()
+    ]
+    rows, never = [], []
+    for advisory in ADVISORIES:
+        counts = [
+            [
+                advisory.name,
+                ", ".join(tally["codes"].get(advisory.name, ())),
+                build,
+                ", ".join(sorted(advisory.rules)),
+                tally["both"].get(advisory.name, 0),
+                tally["neither"].get(advisory.name, 0),
+                _count(tally, advisory.name, "tclint"),
+                _count(tally, advisory.name, "ptxas"),
+            ]
+            for build, tally in tallies.items()
+        ]
+        if any(row[4] or row[6] or row[7] for row in counts):
+            rows += counts
+        else:
+            never.append(advisory.name)
     yield f"### {about}"
     yield ""
-    for build, parts in registers.items():
-        tally = parts[part]
-        yield f"ptxas {build}, {tally['both'].get('functions', 0):,} functions:"
+    yield f"Functions compared: {', '.join(functions)}."
+    yield ""
+    head = ["ptxas says", "code", "ptxas", "predicted by", "both", "neither", "tclint alone", "ptxas alone"]
+    yield from results.table(head, rows)
+    if never:
+        yield f"Neither said nor predicted anywhere: {', '.join(never)}."
         yield ""
-        yield from results.table(
-            ["ptxas says", "code", "predicted by", "both", "neither", "tclint alone", "ptxas alone"],
-            [
-                [
-                    advisory.name,
-                    ", ".join(tally["codes"].get(advisory.name, ())),
-                    ", ".join(sorted(advisory.rules)),
-                    tally["both"].get(advisory.name, 0),
-                    tally["neither"].get(advisory.name, 0),
-                    _count(tally, advisory.name, "tclint"),
-                    _count(tally, advisory.name, "ptxas"),
-                ]
-                for advisory in ADVISORIES
-            ],
-        )
-    yield from _causes([(build, parts[part]) for build, parts in registers.items()])
+    yield from _causes(tallies.items())
 
 
 SHOWN = 12

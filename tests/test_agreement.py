@@ -175,7 +175,9 @@ def test_a_finding_predicts_an_advisory(fake: Callable[..., Ptxas], tmp_path: Pa
     assert differences(data) == {
         agreement.READ: ("tclint", "the same fault: ptxas tells it as the other one of C7514 and C7517")
     }
-    assert f"| {agreement.EARLY} | C7517 | WG001, WG007 | 1 | 1 | 0 | 0 |" in "\n".join(section(data))
+    text = "\n".join(section(data))
+    assert f"| {agreement.EARLY} | C7517 | 13.5.37 | WG001, WG007 | 1 | 1 | 0 | 0 |" in text
+    assert "Neither said nor predicted anywhere: serialised: accumulator written, fence injected" in text
 
 
 MOVED = CLEAN.replace("// %f9, %f0, %f1;", "mov.f32 %f9, %f0;")
@@ -290,7 +292,7 @@ def test_the_command_prints_the_section(
     folder.mkdir()
     (folder / "k.ptx").write_text(INJECTED + EARLY)
     assert agreement.main([str(tmp_path), "--ptxas", str(fake().path), "--each", "0"]) == 0
-    assert "ptxas 13.5.37, 1 functions" in capsys.readouterr().out
+    assert "Functions compared: 1 with ptxas 13.5.37." in capsys.readouterr().out
     assert (tmp_path / "cache" / "tclint" / "corpus" / "ptxas" / "13.5.37.jsonl").is_file()
 
 
