@@ -587,29 +587,23 @@ def _count(tally: Any, what: str, who: str) -> int:
 
 
 def _accepted_section(accepted: Any) -> Iterator[str]:
+    tallies = {(build, manner): tally for build, by in accepted.items() for manner, tally in by.items()}
+    asked = {key: tally for key, tally in tallies.items() if any(tally.values())}
+    yield "### Accepted or refused"
+    yield ""
+    head = ["ptxas", "file", "both accept", "both refuse", "tclint alone refuses", "ptxas alone refuses"]
     rows = [
         [
-            build,
-            manner,
+            *key,
             tally["neither"].get("refused", 0),
             tally["both"].get("refused", 0),
             _count(tally, "refused", "tclint"),
             _count(tally, "refused", "ptxas"),
         ]
-        for build, manners in accepted.items()
-        for manner, tally in manners.items()
+        for key, tally in asked.items()
     ]
-    yield "### Accepted or refused"
-    yield ""
-    yield from results.table(
-        ["ptxas", "file", "both accept", "both refuse", "tclint alone refuses", "ptxas alone refuses"], rows
-    )
-    named_parts = [
-        (f"{build}, {manner}", tally)
-        for build, manners in accepted.items()
-        for manner, tally in manners.items()
-    ]
-    yield from _causes(named_parts)
+    yield from results.table(head, rows)
+    yield from _causes([(", ".join(key), tally) for key, tally in asked.items()])
 
 
 def _registers_section(registers: Any, part: str, about: str) -> Iterator[str]:
