@@ -15,7 +15,7 @@ from functools import cached_property
 from hashlib import sha256
 
 from tclint.finding import Edit, Span
-from tclint.ir.nodes import Function, Immediate, Instruction, Module, Symbol, registers
+from tclint.ir.nodes import Function, Immediate, Instruction, Module, Symbol, Vector, registers
 from tclint.isa.table import Match
 from tclint.isa.target import FAMILIES, INTRODUCED, Target, dotted
 
@@ -891,6 +891,99 @@ def _own_descriptor(kernel: Kernel) -> Iterator[Fault]:
             f"add.u64 %tclint_d, %tclint_d, {name}; {own} }}"
         )
         yield Fault((Edit(kernel.span(site), wrapped),), frozenset((site,)), text[:90])
+
+
+def _memory(text: str) -> str:
+    """*text* with a word of memory; accesses to it are volatile, so that no compiler takes them away."""
+    return f"{{ .shared .align 4 .b8 tclint_m[4]; {text} }}"
+
+
+_READ = _memory("st.volatile.shared.b32 [tclint_m], <d>;")
+_WRITTEN = _memory("ld.volatile.shared.b32 <d>, [tclint_m];")
+_CHANGED = _memory("st.volatile.shared.b32 [tclint_m], <d>; ld.volatile.shared.b32 <d>, [tclint_m];")
+_COPIED = _memory(
+    ".reg .b32 %tclint_r; mov.b32 %tclint_r, <d>; st.volatile.shared.b32 [tclint_m], %tclint_r;"
+)
+
+
+def _meddles(text: str, where: str, role: str = "d") -> Plant:
+    """Let *text* touch the first register (``<d>``) that a wgmma has in that role.
+
+    It stands in front of the wgmma, behind it, or behind the first commit after it (*where*: ``before``, ``issued``,
+    ``committed``).
+    """
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        commits = kernel.sites("commit", "wgmma")
+        for site in kernel.sites("issue", "wgmma"):
+            operand = kernel.instructions[site].role(role)
+            numbers = registers(operand) if isinstance(operand, Vector) else ()
+            at = next((c for c in commits if c > site), -1) if where == "committed" else site
+            if not numbers or at < 0:
+                continue
+            register = kernel.function.registers[numbers[0]]
+            if register.type not in (".b32", ".f32", ".u32", ".s32"):
+                continue
+            place = kernel.span(at).start if where == "before" else kernel.span(at).end
+            line = f" {text.replace('<d>', register.name)} "
+            yield Fault((Edit(Span(place, place), line),), kernel.of_group("wgmma") | {at}, line.strip())
+
+    return plant
+
+
+for _name, _text, _where, _role, _rules in (
+    ("accumulator read before its commit", _READ, "issued", "d", "WG001"),
+    ("accumulator read after its commit", _READ, "committed", "d", "WG001"),
+    ("accumulator written before its commit", _WRITTEN, "issued", "d", "WG004"),
+    ("accumulator written after its commit", _WRITTEN, "committed", "d", "WG004"),
+    ("accumulator changed behind the fence", _CHANGED, "before", "d", "WG001 WG002 WG003"),
+    ("copy of an accumulator used in flight", _COPIED, "committed", "d", "WG001"),
+    ("A fragment written in flight", _WRITTEN, "committed", "a", "WG004"),
+):
+    operator(_name, "wgmma", _rules)(_meddles(_text, _where, _role))
+
+
+def _goes_around(value: str, event: str) -> Plant:
+    """Let the threads whose *value* is 0 branch around a wgmma instruction of that event."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        for site in kernel.sites(event, "wgmma"):
+            text = kernel.text(site)
+            if kernel.instructions[site].guard < 0 and "//" not in text and "\n" not in text:
+                edit = Edit(kernel.span(site), _AROUND.format(value, text))
+                yield Fault((edit,), kernel.of_group("wgmma"), text[:90])
+
+    return plant
+
+
+_AROUND = (
+    "{{ .reg .pred %tclint_p; .reg .b32 %tclint_r; mov.u32 %tclint_r, {}; setp.eq.u32 %tclint_p, %tclint_r, 0; "
+    "@%tclint_p bra TCLINT_L; {} TCLINT_L: }}"
+)
+operator("wgmma.wait_group on some paths", "wgmma", _WGMMA_WAITS)(_goes_around("%ctaid.x", "wait"))
+operator("wgmma.fence on some paths", "wgmma", "WG002")(_goes_around("%ctaid.x", "register-fence"))
+operator("wgmma skipped by one lane", "wgmma", "CV001 CV002")(_goes_around("%laneid", "issue"))
+
+_CALL = (
+    "{ .param .b64 tclint_a; .param .b64 tclint_b; .param .b32 tclint_c; st.param.b64 [tclint_a], 0; "
+    "st.param.b64 [tclint_b], 0; call (tclint_c), vprintf, (tclint_a, tclint_b); }"
+)
+
+
+@operator("call while a wgmma is in flight", "wgmma", "")
+def _calls(kernel: Kernel) -> Iterator[Fault]:
+    """A function of the system, which no compiler sees into."""
+    head = re.search(rb"^\s*\.address_size\s+\d+", kernel.data, re.MULTILINE)
+    if head is None:
+        return
+    known = re.search(rb"\.func[^;{]*\bvprintf\b", kernel.data)
+    declared = " .extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);"
+    edits = () if known else (Edit(Span(head.end(), head.end()), declared),)
+    for site in kernel.sites("issue", "wgmma"):
+        end = kernel.span(site).end
+        yield Fault(
+            (*edits, Edit(Span(end, end), f" {_CALL} ")), kernel.of_group("wgmma"), kernel.text(site)[:90]
+        )
 
 
 @operator("tcgen05.relinquish before the allocation", "tcgen05", "TM004")

@@ -119,15 +119,24 @@ def producers(folder: Path) -> dict[str, list[Path]]:
     return dict(sorted(found.items()))
 
 
-def choose(folder: Path, wanted: re.Pattern[str], each: int, seed: int) -> dict[Path, list[dict[str, Any]]]:
-    """Places for *each* faults of every operator: ``{file: [record, ...]}``."""
+def choose(
+    folder: Path,
+    wanted: re.Pattern[str],
+    each: int,
+    seed: int,
+    containing: re.Pattern[bytes] = re.compile(b""),
+) -> dict[Path, list[dict[str, Any]]]:
+    """Places for *each* faults of every operator: ``{file: [record, ...]}``.
+
+    Files in which *containing* is not found are left out.
+    """
     rng = random.Random(seed)
     operators = [o for o in OPERATORS.values() if wanted.search(o.name)]
     pools: dict[str, dict[str, dict[Path, list[dict[str, Any]]]]] = {
         o.name: defaultdict(lambda: defaultdict(list)) for o in operators
     }
     for producer, paths in producers(folder).items():
-        files = [p for p in paths if p.stat().st_size <= LARGEST]
+        files = [p for p in paths if p.stat().st_size <= LARGEST and containing.search(p.read_bytes())]
         rng.shuffle(files)
         files.sort(key=lambda p: not re.search(rb"wgmma|tcgen05|cp\.async", p.read_bytes()))
         for path in files[:FILES]:

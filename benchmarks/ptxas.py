@@ -1,7 +1,8 @@
 """NVIDIA's ptxas as an oracle: does it accept these instructions under this version and target?
 
-ptxas is asked to parse only (``-arch compute_XX``): it then reports every error of a file with its line, so
-thousands of independent instructions go into one run (about 100,000 lines a second). Where it is looked for:
+For single instructions ptxas is asked to parse only (``-arch compute_XX``): it then reports every error of a file with its line, so
+thousands of independent instructions go into one run (about 100,000 lines a second). :meth:`Ptxas.compile` compiles a
+whole file, with everything that ptxas has to say of it. Where ptxas is looked for:
 ``$TCLINT_PTXAS``, the ``nvidia-cuda-nvcc`` wheel of this Python environment, ``PATH``.
 
     echo 'tcgen05.wait::ld.sync.aligned;' | python -m benchmarks.ptxas 9.1 sm_100a
@@ -9,7 +10,9 @@ thousands of independent instructions go into one run (about 100,000 lines a sec
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -21,9 +24,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tclint.isa.target import Version, dotted
+from tclint.isa.target import RENAMED, Version, dotted
 
-__all__ = ["OLDEST", "VERSIONS", "Ptxas", "PtxasMissing", "before", "find"]
+__all__ = [
+    "OLDEST",
+    "VERSIONS",
+    "Archive",
+    "Compilation",
+    "Message",
+    "Ptxas",
+    "PtxasMissing",
+    "before",
+    "find",
+    "target_of",
+]
 
 VERSIONS: tuple[Version, ...] = tuple(
     (major, minor)
@@ -71,6 +85,83 @@ SENTINEL = "tclint_read_to_the_end;"
 EPILOGUE = f"{SENTINEL}\nL0: bra L1;\nL1: ret;\n}}\n"
 
 _ERROR = re.compile(r"ptxas [^\n]*?, line (\d+); (?:error|fatal)\s*: (.*)")
+_SAID = re.compile(
+    r"ptxas (?:[^\n]*?, line (?P<at>\d+); )?(?P<kind>error|fatal|warning|info)\s*: (?P<text>.*)"
+)
+_CODE = re.compile(r"\((C\d+)\) *")
+_FUNCTION = re.compile(r"in (?:the )?function '([^']*)'")
+_LINE = re.compile(r"\bline (\d+)")
+_TARGET = re.compile(rb"^\s*\.target\s+(\w+)", re.MULTILINE)
+
+
+def target_of(data: bytes) -> str:
+    """The first name after ``.target``. Raises ValueError when there is none."""
+    match = _TARGET.search(data)
+    if match is None:
+        raise ValueError("there is no .target in it")
+    return match[1].decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something that ptxas says of a file."""
+
+    kind: str
+    """``error``, ``fatal``, ``warning`` or ``info``."""
+    text: str
+    """Without code and file name."""
+    code: str = ""
+    """``C7517``; empty where ptxas gives none."""
+    function: str = ""
+    line: int = 0
+    """In the PTX; 0 where ptxas does not know it."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """How ptxas compiled a file."""
+
+    status: int
+    """Its exit status: 0 when it made machine code; below 0 when it crashed."""
+    said: tuple[str, ...]
+    """The lines that it printed."""
+    seconds: float
+    """CPU seconds."""
+
+    @property
+    def accepted(self) -> bool:
+        return self.status == 0
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """What it printed, in its order. Lines that are no message are left out."""
+        found = []
+        for match in filter(None, map(_SAID.match, self.said)):
+            code = _CODE.match(match["text"])
+            text = match["text"][code.end() if code else 0 :]
+            function, line = _FUNCTION.search(text), match["at"] or (_LINE.findall(text) or ["0"])[-1]
+            found.append(
+                Message(
+                    match["kind"],
+                    text,
+                    code[1] if code else "",
+                    function[1] if function else "",
+                    int(line),
+                )
+            )
+        return tuple(found)
+
+    @property
+    def errors(self) -> tuple[Message, ...]:
+        """Why it refuses the file. ``fatal`` stands for itself only where no error came before it."""
+        errors = tuple(m for m in self.messages if m.kind == "error")
+        return errors or tuple(m for m in self.messages if m.kind == "fatal")
+
+    @property
+    def advisories(self) -> tuple[Message, ...]:
+        """What it did to wgmma: C7504 to C7520, but for C7508, which is about setmaxnreg."""
+        codes = {f"C{number}" for number in range(7504, 7521)} - {"C7508"}
+        return tuple(m for m in self.messages if m.code in codes)
 
 
 @dataclass(frozen=True)
@@ -83,6 +174,11 @@ class Ptxas:
     def release(self) -> str:
         """Its release, ``"13.5"``. Raises :class:`PtxasMissing` when it does not run."""
         return self._say("--version", r"release (\d+\.\d+)")[0]
+
+    @cached_property
+    def build(self) -> str:
+        """Its release with the build, ``"13.5.37"``, which is the version of its package."""
+        return self._say("--version", r"V(\d+\.\d+\.\d+)")[0]
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
@@ -101,6 +197,36 @@ class Ptxas:
         if not found:
             raise PtxasMissing(f"{self.path} does not answer {option} as ptxas does")
         return found
+
+    def arch(self, data: bytes) -> str:
+        """What to write after ``-arch`` to compile a file for its own target. Raises ValueError where it has none."""
+        target = target_of(data)
+        for old, new in RENAMED.items():
+            renamed = re.sub(rf"sm_{old}(?=[af]?$)", f"sm_{new}", target)
+            if renamed != target and target not in self.targets:
+                return renamed
+        return target
+
+    def compile(self, data: bytes, timeout: float = 600) -> Compilation:
+        """Compile a file for its own target.
+
+        Raises ValueError for a file without a target, or one that takes more than *timeout* seconds.
+        """
+        import resource  # not on Windows
+
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "kernel.ptx")
+            source.write_bytes(data)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            command: list[str | Path] = [self.path, "-arch", self.arch(data), source, "-o", os.devnull]
+            try:
+                run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout)
+            except subprocess.TimeoutExpired:
+                raise ValueError(f"it takes ptxas more than {timeout:.0f} s") from None
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        said = (run.stdout + run.stderr).replace(str(source), "kernel.ptx").splitlines()
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Compilation(run.returncode, tuple(said), round(seconds, 3))
 
     def errors(self, lines: Sequence[str], version: Version, target: str, chunk: int = 10_000) -> list[str]:
         """The first error of each of *lines* (one instruction with its ``;`` each), ``""`` when accepted.
@@ -171,6 +297,37 @@ class Ptxas:
         if run.returncode < 0:
             return []  # a crash: what was said before it is worth nothing
         return [(int(line), message) for line, message in _ERROR.findall(run.stdout + run.stderr)]
+
+
+class Archive:
+    """What ptxas programs said of whole files, kept in a folder: a file is not compiled again while it is the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[str, dict[str, Compilation]] = {}
+
+    def compile(self, ptxas: Ptxas, data: bytes) -> Compilation:
+        """As :meth:`Ptxas.compile`, whose errors it raises."""
+        known = self._load(ptxas.build)
+        key = f"{hashlib.sha256(data).hexdigest()} {ptxas.arch(data)}"
+        if key not in known:
+            known[key] = done = ptxas.compile(data)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._path(ptxas.build).open("a", encoding="utf-8") as file:
+                print(json.dumps([key, done.status, done.said, done.seconds]), file=file)
+        return known[key]
+
+    def _path(self, build: str) -> Path:
+        return self.folder / f"{build}.jsonl"
+
+    def _load(self, build: str) -> dict[str, Compilation]:
+        if build not in self._known:
+            self._known[build] = {}
+            if self._path(build).is_file():
+                for line in self._path(build).read_text(encoding="utf-8").splitlines():
+                    key, status, said, seconds = json.loads(line)
+                    self._known[build][key] = Compilation(status, tuple(said), seconds)
+        return self._known[build]
 
 
 def _candidates() -> Iterable[str]:

@@ -274,20 +274,10 @@ def version_seconds(runs: int = 15) -> float:
 
 def ptxas_seconds(ptxas: Ptxas, path: Path) -> float:
     """CPU seconds of *ptxas* compiling *path* for its own target. Raises ValueError when it refuses."""
-    match = re.search(rb"^\s*\.target\s+(\w+)", path.read_bytes(), re.MULTILINE)
-    if match is None:
-        raise ValueError("there is no .target in it")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [ptxas.path, "-arch", match[1].decode(), path, "-o", os.devnull]
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
-    except subprocess.TimeoutExpired:
-        raise ValueError("it takes more than ten minutes") from None
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise ValueError(said[0].replace(str(path), path.name))
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    done = ptxas.compile(path.read_bytes())
+    if not done.accepted:
+        raise ValueError(done.said[0] if done.said else f"exit code {done.status}")
+    return done.seconds
 
 
 # ------------------------------------------------------------ inputs that grow

@@ -94,6 +94,24 @@ loop:
     "zeroing between fence and wgmma": f"{FENCE}\nmov.f32 %f0, 0f00000000;\n{ISSUE}\n{COMMIT}\n{wait()}",
     "wgmmas in a row need one fence": f"{FENCE}\n{ISSUE}\n{ISSUE}\n{COMMIT}\n{wait()}",
     "a fragment loaded after the fence": f"{FENCE}\nld.shared.u32 %r1, [%r9];\n{FRAGMENT} // want WG002\n{COMMIT}\n{wait()}",
+    "a fragment copied from what was loaded after the fence": (
+        f"{FENCE}\nld.shared.u32 %r9, [%r8];\nmov.b32 %r7, %r9;\nmov.b32 %r1, %r7;\n{FRAGMENT} // want WG002\n{COMMIT}\n{wait()}"
+    ),
+    "a fragment copied from what was loaded before the fence": (
+        f"ld.shared.u32 %r9, [%r8];\n{FENCE}\nmov.b32 %r1, %r9;\n{FRAGMENT}\n{COMMIT}\n{wait()}"
+    ),
+    "a fragment copied from what is read after the fence": (
+        f"{FENCE}\nst.shared.u32 [%r8], %r9;\nmov.b32 %r1, %r9;\n{FRAGMENT}\n{COMMIT}\n{wait()}"
+    ),
+    "a fragment copied from a constant in a register that was loaded": (
+        f"{FENCE}\nld.shared.u32 %r9, [%r8];\nmov.b32 %r9, 0;\nmov.b32 %r1, %r9;\n{FRAGMENT}\n{COMMIT}\n{wait()}"
+    ),
+    "an accumulator copied from a sum after the fence": (
+        f"{FENCE}\nadd.f32 %f9, %f8, %f8;\nmov.f32 %f0, %f9;\n{ISSUE} // want WG002\n{COMMIT}\n{wait()}"
+    ),
+    "a fragment copied before the fence": (
+        f"ld.shared.u32 %r9, [%r8];\nmov.b32 %r1, %r9;\n{FENCE}\n{FRAGMENT}\n{COMMIT}\n{wait()}"
+    ),
     "a wait deeper than anything outstanding": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{wait(2)} // want WG005\n{wait()}",
     "a wait as deep as needed": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{OTHER}\n{COMMIT}\n{wait(1)}\n{wait()}",
 }  # fmt: skip

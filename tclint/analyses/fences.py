@@ -17,11 +17,13 @@ State = tuple[bool, int]
 
 
 class WgmmaFences(Analysis[State]):
-    """Only accumulators and A fragments are tracked, so a bit set stays small.
+    """Only accumulators, A fragments and what is moved into them are tracked, so a bit set stays small.
 
-    ``mov`` is exempt: nvcc puts the zeroing of an accumulator and the copies
-    of its loop variables between the fence and the wgmma, and ptxas takes both
-    for renaming.
+    ``mov`` is no access: nvcc puts the zeroing of an accumulator and the
+    copies of its loop variables between the fence and the wgmma, and ptxas
+    takes both for renaming. A copy of a register that was accessed counts as
+    accessed like the register itself; where that only is moved on, and no
+    wgmma uses it, what counts is that it was written.
     """
 
     def __init__(self, model: KernelModel) -> None:
@@ -39,6 +41,34 @@ class WgmmaFences(Analysis[State]):
             a = registers(fragment) if isinstance(fragment, Vector) else ()
             self.sources[site] = self._mask(a)
             self.uses[site] = self._mask(d) | self.sources[site]
+        self._used = (1 << len(self._registers)) - 1
+        self._feeders = self._moves()
+
+    def _moves(self) -> dict[int, set[int]]:
+        """For every tracked register those that a ``mov`` copies into it, which are tracked from then on."""
+        copied: dict[int, set[int]] = {}
+        for instruction in self.model.function.instructions:
+            if is_move(instruction):
+                copied.setdefault(instruction.writes[0], set()).add(instruction.reads[0])
+        feeders: dict[int, set[int]] = {}
+        work = list(self._registers)
+        while work:
+            register = work.pop()
+            if register not in feeders:
+                feeders[register] = copied.get(register, set())
+                self._mask(tuple(feeders[register]))
+                work += feeders[register]
+        return feeders
+
+    def feeding(self, mask: int) -> int:
+        """The registers of *mask*, and all that moves may copy into them."""
+        work = [register for register, bit in self._bits.items() if bit & mask]
+        while work:
+            for register in self._feeders.get(work.pop(), ()):
+                if not self._bits[register] & mask:
+                    mask |= self._bits[register]
+                    work.append(register)
+        return mask
 
     def _mask(self, wanted: tuple[int, ...]) -> int:
         mask = 0
@@ -64,6 +94,7 @@ class WgmmaFences(Analysis[State]):
         for register in instruction.reads:
             if register in bits:
                 mask |= bits[register]
+        mask &= self._used
         for register in instruction.writes:
             if register in bits:
                 mask |= bits[register]
@@ -86,20 +117,35 @@ class WgmmaFences(Analysis[State]):
             and match.form.event in ("register-fence", "issue")
         ):
             return True
+        if _moves(instruction):
+            return not self._bits.keys().isdisjoint(instruction.writes)
         return bool(self.touches(instruction))
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if instruction.event == "register-fence":
             return False, 0
-        touched = self.touches(instruction)
-        return (state[0], state[1] | touched) if touched else state
+        unfenced, accessed = state
+        after = self._moved(accessed, instruction) | self.touches(instruction)
+        return state if after == accessed else (unfenced, after)
+
+    def _moved(self, accessed: int, instruction: Instruction) -> int:
+        """What counts as accessed after *instruction*, as far as it is a ``mov``."""
+        if not _moves(instruction):
+            return accessed
+        target = sum(self._bits.get(register, 0) for register in instruction.writes)
+        if any(accessed & self._bits.get(source, 0) for source in instruction.reads):
+            return accessed | target
+        return accessed & ~(target & ~self._used)
 
     def edge(self, state: State, edge: Edge) -> State:
         return (True, 0) if edge.source in self.model.views.dispatchers else state
 
     def alive(self, state: State, at: int, instruction: Instruction) -> State | None:
-        """One fact followed along a path: it ends at a fence."""
-        return None if instruction.event == "register-fence" else state
+        """One access followed along a path, with the copies made of its register: it ends at a fence."""
+        if instruction.event == "register-fence":
+            return None
+        accessed = self._moved(state[1], instruction)
+        return state if accessed == state[1] else (state[0], accessed)
 
     def accesses_before(self, site: int) -> Iterator[int]:
         """Ordinary accesses to tracked registers, nearest first, walking backwards from *site*."""

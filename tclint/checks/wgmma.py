@@ -356,13 +356,14 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             told = i
             ignored = ignores_accumulator(model, i) and not (fences.bit(register) & fences.sources[i])
             name = names[register].name
+            direct = fences.touches(model.instruction(access)) & fences.bit(register)
             yield (
                 "WG002",
                 Hit(
                     site=i,
                     message=f"{name} is handed to the wgmma without a wgmma.fence after its last ordinary access",
                     steps=(
-                        Mark(access, f"accesses {name}"),
+                        Mark(access, f"accesses {name}" if direct else f"writes what is moved to {name}"),
                         Mark(i, f"uses {name} with no wgmma.fence in between"),
                     ),
                     help="add wgmma.fence.sync.aligned between the two",
@@ -383,11 +384,13 @@ def _dirtied(
 ) -> tuple[int, int] | None:
     """The nearest access from which one of the *bad* registers arrives unfenced, on a feasible path."""
     tries = 0
+    feeding = fences.feeding(bad)
     for access in fences.accesses_before(site):
-        touched = fences.touches(model.instruction(access)) & bad
+        touched = fences.touches(model.instruction(access)) & feeding
         if not touched:
             continue
-        bit = touched & -touched
+        bit = touched & bad or touched
+        bit &= -bit
         path = model.path(
             access,
             (False, bit),
@@ -397,7 +400,8 @@ def _dirtied(
             (site,),
         )
         if path:
-            return access, fences.register(bit)
+            arrived = path.state[1] & bad
+            return access, fences.register(arrived & -arrived)
         tries += 1
         if tries >= _TRIES:
             break
