@@ -130,8 +130,8 @@ for _name, _family, _event, _group, _rules in (
     ("tcgen05.commit deleted", "tcgen05", "commit", "tcgen05", "TC001 TC005 TC012 TM006"),
     ("tcgen05.alloc deleted", "tcgen05", "tmem-alloc", None, "TM001 TM003 TM008"),
     ("tcgen05.dealloc deleted", "tcgen05", "tmem-dealloc", None, "TM001"),
-    ("cp.async.commit_group deleted", "cp.async", "commit", "cp.async", "CA001 CA002"),
-    ("cp.async.wait deleted", "cp.async", "wait", "cp.async", "CA001"),
+    ("cp.async.commit_group deleted", "cp.async", "commit", "cp.async", "CA001 CA002 CA003"),
+    ("cp.async.wait deleted", "cp.async", "wait", "cp.async", "CA001 CA003"),
     ("bulk commit_group deleted", "bulk", "commit", "bulk", ""),
     ("bulk wait_group deleted", "bulk", "wait", "bulk", ""),
     ("proxy fence deleted", "proxy", "proxy-fence", None, ""),
@@ -167,7 +167,7 @@ def _deepens(group: str, fits: Callable[[int], bool]) -> Plant:
 _WGMMA_WAITS = "WG001 WG003 WG004 WG005 WG007 WG011"
 operator("wgmma.wait_group 0 to 1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n == 0))
 operator("wgmma.wait_group N to N+1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n > 0))
-operator("cp.async.wait_group N to N+1", "cp.async", "CA001")(_deepens("cp.async", lambda n: True))
+operator("cp.async.wait_group N to N+1", "cp.async", "CA001 CA003")(_deepens("cp.async", lambda n: True))
 operator("bulk wait_group N to N+1", "bulk", "")(_deepens("bulk", lambda n: True))
 
 
