@@ -348,7 +348,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             origin = _dirtied(model, fences, results, i, bad)
             if origin is None:
                 continue
-            access, register = origin
+            access, accessed, register = origin
             key = (access, instruction.writes[0] if instruction.writes else i)
             if key in seen or (told >= 0 and not told < access < i):
                 continue
@@ -362,7 +362,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     site=i,
                     message=f"{name} is handed to the wgmma without a wgmma.fence after its last ordinary access",
                     steps=(
-                        Mark(access, f"accesses {name}"),
+                        Mark(access, f"accesses {names[accessed].name}"),
                         Mark(i, f"uses {name} with no wgmma.fence in between"),
                     ),
                     help="add wgmma.fence.sync.aligned between the two",
@@ -380,11 +380,15 @@ def ignores_accumulator(model: KernelModel, site: int) -> bool:
 
 def _dirtied(
     model: KernelModel, fences: WgmmaFences, results: Results[State], site: int, bad: int
-) -> tuple[int, int] | None:
-    """The nearest access from which one of the *bad* registers arrives unfenced, on a feasible path."""
+) -> tuple[int, int, int] | None:
+    """The nearest access from which one of the *bad* registers arrives unfenced on a feasible path.
+
+    Also the register that it accesses, and the one that this is when it arrives.
+    """
     tries = 0
+    wanted = fences.before(bad)
     for access in fences.accesses_before(site):
-        touched = fences.touches(model.instruction(access)) & bad
+        touched = fences.touches(model.instruction(access)) & wanted
         if not touched:
             continue
         bit = touched & -touched
@@ -397,7 +401,8 @@ def _dirtied(
             (site,),
         )
         if path:
-            return access, fences.register(bit)
+            arrived = path.state[1] & bad
+            return access, fences.register(bit), fences.register(arrived & -arrived)
         tries += 1
         if tries >= _TRIES:
             break
