@@ -9,6 +9,7 @@ of them looks for events or solves an analysis by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 from tclint.analyses import threads as T
 from tclint.analyses.shared_memory import SharedMemory
 from tclint.analyses.values import Values
-from tclint.cfg import CFG
+from tclint.cfg import CFG, Edge
 from tclint.config import Config
 from tclint.dataflow import Analysis, Path, Results, Survey, find_path, solve
 from tclint.finding import Confidence
@@ -145,11 +146,12 @@ class KernelModel:
         step: Callable[[Any, int, Instruction], Hashable],
         goal: Callable[[Any, int], bool],
         to: Iterable[int],
+        closed: AbstractSet[Edge] = frozenset(),
     ) -> Path | None:
         """A path from *start* on which the fact lives until *goal*, taken by the threads that execute *start*.
 
         *to* are the instructions at which *goal* can be met; none: where the
-        function is left.
+        function is left. No edge of *closed* is taken.
         """
         relevant: Sequence[Sequence[int]] = results.relevant
         goals = {self.cfg.block_of[site] for site in to} or self.cfg.exits | self.views.dispatchers
@@ -160,7 +162,9 @@ class KernelModel:
                 relevant = merged = merged or list(relevant)
                 merged[block] = sorted({*merged[block], site})
         alive = results.carrying(start) if start >= 0 else None
-        return find_path(self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive)
+        return find_path(
+            self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive, closed
+        )
 
     def changes(self, value: int, path: Path, start: int) -> bool:
         """Whether *value* may have become another one on *path*, which begins at *start*."""

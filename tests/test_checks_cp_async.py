@@ -72,6 +72,24 @@ loop:
     """
 
 
+def rounds(body: str) -> str:
+    """A loop that jumps to ``even`` in every other round, the first among them, and waits at the end of each."""
+    return f"""
+    {COPY}
+    {COMMIT}
+    mov.u32 %r5, 0;
+loop:
+    and.b32 %r6, %r5, 1;
+    setp.eq.u32 %p0, %r6, 0;
+    @%p0 bra even;
+    {body}
+    {wait()}
+    add.u32 %r5, %r5, 1;
+    setp.lt.u32 %p2, %r5, %r9;
+    @%p2 bra loop;
+    """
+
+
 CASES = {
     "waited": f"{COPY}\n{COMMIT}\n{wait()}\n{READ}",
     "not waited": f"{COPY}\n{COMMIT}\n{READ} // want CA001",
@@ -102,6 +120,9 @@ CASES = {
     "a stage too few waited for": ring(3, 2).format(" // want CA001"),
     "a ring of three": ring(3, 1).format(""),
     "a ring of four": ring(4, 2).format(""),
+    "a ring of four that is never committed": "".join(ring(4, 0).format(" // want CA002").rsplit(COMMIT, 1)),
+    "read in the first round": rounds(f"bra on;\neven: setp.eq.u32 %p3, %r0, 0;\n@%p3 bra one;\nadd.u32 %r7, %r7, 1;\none: add.u32 %r7, %r7, 1;\non: {READ} // want CA001"),
+    "read in the second round": rounds(f"{READ}\neven: add.u32 %r7, %r7, 1;"),
     "a stage that is not filled now": ring(3, 1, read="%r7").format(""),
     "two copies to one place": f"{COPY}\n{AGAIN} // want CA003\ncp.async.wait_all;\n{READ}",
     "two groups to one place": f"{COPY}\n{COMMIT}\n{AGAIN} // want CA003\ncp.async.wait_all;\n{READ}",

@@ -61,6 +61,17 @@ def test_lanes_that_cannot_come(body: str, says: str) -> None:
             ".reqntid 32",
             "high: lanes 16-31 of warp 0",
         ),
+        (
+            "M: setp.eq.u32 %p2, %r4, 1; @%p2 bra N; bar.warp.sync 0xffff; N: setp.lt.u32 %p1, %r2, %r4; @%p1 bra M;",
+            ".reqntid 32",
+            "high: lanes 16-31 of warp 0",
+        ),
+        (
+            ".shared .b8 roles[4]; ld.shared.u8 %r5, [roles]; T: .branchtargets A, B; brx.idx %r5, T; A: bar.warp.sync 0xffff; B:",
+            ".reqntid 32",
+            "high: lanes 16-31 of warp 0",
+        ),
+        ("T: .branchtargets A, B; brx.idx %r2, T; A: bar.warp.sync 0xffff; B:", ".reqntid 32", ""),
     ],
 )
 def test_lanes_that_must_not_come(body: str, directives: str, says: str) -> None:

@@ -33,6 +33,27 @@ def test_whether_ptxas_knows_the_registers_at_launch(directives: str, severity: 
     assert [(f.severity.label, f.count) for f in found] == ([(severity, 2)] if severity else [])
 
 
+DISPATCHED = """
+    .shared .align 4 .b8 table[16];
+    .reg .b32 %role;
+    inc 168;
+dispatch:
+    bar.sync 1;
+    ld.shared.u8 %role, [table];
+    roles: .branchtargets load, work, done;
+    brx.idx %role, roles;
+load:
+    {};
+    bar.sync 2;
+    inc 168;
+    bra dispatch;
+work:
+    {};
+    bar.sync 3;
+    dec 168;
+    bra dispatch;
+done:
+"""
 ROLES = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 128; @%p1 bra L;"
 
 
@@ -60,6 +81,26 @@ ROLES = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 128; @%p1 bra L;"
             ".reqntid 384 .minnctapersm 2",
             "the warp owns 80",
         ),
+        (
+            f"{ROLES} dec 232; bra J; L: dec 40; J: bar.sync 0;",
+            ".maxntid 384",
+            "owns 168 registers at launch",
+        ),
+        (
+            f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;",
+            ".maxntid 384",
+            "owns 168 registers at launch",
+        ),
+        (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0;", ".maxntid 384", ""),
+        (f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;", "", ""),
+        (DISPATCHED.format("dec 24", "inc 240"), ".maxnreg 168", ""),
+        (DISPATCHED.format("inc 24", "inc 240"), ".maxnreg 168", "to 24 lowers the count: the warp owns 168"),
+        (
+            DISPATCHED.format("dec 24", "dec 240"),
+            ".maxnreg 168",
+            "to 240 raises the count: the warp owns 168",
+        ),
+        (DISPATCHED.format("dec 24", "inc 120").replace("68;\n    bra", "20;\n    bra"), ".maxnreg 168", ""),
         (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0; @%p1 dec 232; ", "", "the warp owns 40"),
         (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0; @!%p1 dec 200; ", "", ""),
     ],

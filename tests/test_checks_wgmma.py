@@ -93,6 +93,8 @@ loop:
     "an access to another register": f"{FENCE}\nadd.f32 %f8, %f9, %f9;\n{ISSUE}\n{COMMIT}\n{wait()}",
     "zeroing between fence and wgmma": f"{FENCE}\nmov.f32 %f0, 0f00000000;\n{ISSUE}\n{COMMIT}\n{wait()}",
     "wgmmas in a row need one fence": f"{FENCE}\n{ISSUE}\n{ISSUE}\n{COMMIT}\n{wait()}",
+    "a fragment moved from what is computed after the fence": f"{FENCE}\nadd.u32 %r8, %r9, 1;\nmov.b32 %r7, %r8;\nmov.b32 %r1, %r7;\n{FRAGMENT} // want WG002\n{COMMIT}\n{wait()}",
+    "a fragment moved from what is computed before it": f"add.u32 %r8, %r9, 1;\n{FENCE}\nmov.b32 %r7, %r8;\nmov.b32 %r1, %r7;\n{FRAGMENT}\n{COMMIT}\n{wait()}\nadd.u32 %r6, %r7, 1;",
     "a fragment loaded after the fence": f"{FENCE}\nld.shared.u32 %r1, [%r9];\n{FRAGMENT} // want WG002\n{COMMIT}\n{wait()}",
     "a fragment copied from what was loaded after the fence": (
         f"{FENCE}\nld.shared.u32 %r9, [%r8];\nmov.b32 %r7, %r9;\nmov.b32 %r1, %r7;\n{FRAGMENT} // want WG002\n{COMMIT}\n{wait()}"

@@ -262,6 +262,15 @@ def test_a_shuffle_takes_one_lane_for_the_whole_warp() -> None:
     assert m.values.level(value(m, "%r3")) is Level.WARP
 
 
+@pytest.mark.parametrize(("lane", "level"), [("%r4", Level.WARP), ("%r1", Level.UNKNOWN)])
+def test_a_shuffle_from_a_lane_that_the_warp_agrees_on(lane: str, level: Level) -> None:
+    m = of(
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 7; vote.sync.ballot.b32 %r4, %p1, -1; "
+        f"shfl.sync.idx.b32 %r3, %r1, {lane}, 31, -1;"
+    )
+    assert m.values.level(value(m, "%r3")) is level
+
+
 def test_a_shuffle_within_parts_of_a_warp_is_not_a_broadcast() -> None:
     m = of("mov.u32 %r1, %tid.x; shfl.sync.idx.b32 %r3, %r1, 0, 0x181f, -1;")
     planes = m.values.planes(value(m, "%r3"))

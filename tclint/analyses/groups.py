@@ -159,6 +159,10 @@ class Groups(Analysis[State]):
     def about(self, state: State) -> Iterable[int]:
         return {f[0] for f in state[0]}
 
+    def lasting(self, state: State) -> frozenset[int]:
+        """The operations whose age no commit changes."""
+        return frozenset(s for s, age in state[0] if age < 0 or age == self.deepest)
+
     @staticmethod
     def start(site: int) -> State:
         """The state just after the operation *site*, as far as it is about it."""

@@ -2,14 +2,16 @@
 
 The state of an analysis says which operations may be in flight at an access.
 A path from one to the other is then searched for, and both addresses are
-compared as they are on that path: a stage of a ring is a number there.
+compared as they are on that path: a stage of a ring is a number there. A path
+with a branch that cannot be taken in that round of a loop is replaced by one
+without it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tclint.analyses import threads as T
@@ -29,8 +31,10 @@ Place = tuple[int, int, bool]
 
 _TRIES = 8
 """Paths that are looked at for operations that begin together."""
-_ROUNDS = 2
+_EACH = 2
 """Those of them that may lead to one use."""
+_ROUNDS = 4
+"""How often a path may come back to where the operations begin."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,6 +78,8 @@ class Meetings:
     operations: Collection[int]
     pending: Callable[[Any], Iterable[int]]
     """The operations that a state says are in flight."""
+    lasting: Callable[[Any], Collection[int]]
+    """Those that stay in flight, as they are, however often a loop is gone through."""
     start: Callable[[int], Hashable]
     """The state of one operation when it begins."""
     follow: Callable[[int, Any, int, Instruction], Hashable]
@@ -152,32 +158,65 @@ class Meetings:
                     return True
         return False
 
-    def _search(self, operations: _Bundle, uses: dict[int, _Bundle]) -> Iterator[Meeting]:
-        """The uses next to the *operations* that meet one of them on a feasible path."""
-        model = self.model
+    def _search(self, operations: _Bundle, uses: dict[int, _Bundle]) -> list[Meeting]:
+        """The uses next to the *operations* that meet one of them on a feasible path; one around a loop comes last."""
         start = operations.accesses[0].site
-        tried: set[tuple[int, Hashable]] = set()
-        left = dict.fromkeys(uses, _ROUNDS)
+        found = self._nearest(start, operations, uses, 0)
+        if not found and start in self.lasting(self.results.before(start)):
+            found = self._nearest(start, operations, uses, _ROUNDS)
+        return found
 
-        def step(state: Any, i: int, instruction: Instruction) -> Hashable:
-            return self.follow(start, state, i, instruction)
+    def _nearest(
+        self, start: int, operations: _Bundle, uses: dict[int, _Bundle], rounds: int
+    ) -> list[Meeting]:
+        """The same on paths that come back to *start*, *rounds* times at most; 0: on paths that need not."""
+        tried: set[tuple[int, Hashable]] = set()
+        left = dict.fromkeys(uses, max(rounds, _EACH))
+        closed: set[Edge] = set()
+        reached: tuple[int, Hashable] = start, None
+
+        def step(state: tuple[Any, int], i: int, instruction: Instruction) -> Hashable:
+            after = self.follow(start, state[0], i, instruction)
+            return None if after is None else (after, min(state[1] + (i == start), rounds))
 
         def goal(state: Any, i: int) -> bool:
-            return i in left and (i, state) not in tried
+            return i in left and state[1] >= min(rounds, 1) and (i, state) not in tried
 
-        while left and len(tried) < _TRIES:
-            path = model.path(start, self.start(start), self.results, step, goal, left)
-            if path is None:
-                return
-            for route in self._routes(start, operations, path):
-                found = list(self._pairs(operations, uses[path.end], route))
-                if found and self._replays(start, route):
-                    yield from found
-                    return
-            tried.add((path.end, path.state))
-            left[path.end] -= 1
-            if not left[path.end]:
-                del left[path.end]
+        for _ in range(_TRIES):
+            path = self.model.path(start, (self.start(start), 0), self.results, step, goal, left, closed)
+            if path is not None:
+                reached = path.end, path.state
+                path = replace(path, state=path.state[0])
+                found, wrong = self._met(start, operations, uses[path.end], path)
+                if found:
+                    return found
+                if wrong is not None:
+                    closed.add(wrong)
+                    continue
+            elif not closed:
+                break
+            closed.clear()
+            tried.add(reached)
+            left[reached[0]] -= 1
+            if not left[reached[0]]:
+                del left[reached[0]]
+                if not left:
+                    break
+        return []
+
+    def _met(
+        self, start: int, operations: _Bundle, uses: _Bundle, path: Path
+    ) -> tuple[list[Meeting], Edge | None]:
+        """What meets at the end of the path, or else the branch that it takes and cannot, were it not for which it would."""
+        for route in self._routes(start, operations, path):
+            found = list(self._pairs(operations, uses, route))
+            if found:
+                wrong = self._wrong(start, route)
+                if wrong is None:
+                    return found, None
+                if wrong in path.edges:
+                    return [], wrong
+        return [], None
 
     def _routes(self, start: int, operations: _Bundle, path: Path) -> Iterator[Route]:
         """Both addresses in terms of the values at *start*, then as they are when it is executed for the first time."""
@@ -207,28 +246,30 @@ class Meetings:
             )
         return self._leads[key]
 
-    def _replays(self, start: int, route: Route) -> bool:
-        """Whether no branch on the whole route is known to go the other way, each predicate as it is there."""
+    def _wrong(self, start: int, route: Route) -> Edge | int | None:
+        """What on the whole route is known to go the other way, each predicate as it is there: a branch, or a guard."""
         model, values = self.model, self.model.values
         facts, threads = Facts(), T.full(values.threads)
         if not route.lead:
             facts, threads = model.views.at(start).facts, route.path.threads
         edges = [*route.lead, *route.path.edges]
-        decisions = [(k, model.views.edge_value(edge), edge.value) for k, edge in enumerate(edges)]
+        decisions: list[tuple[int, int | None, bool, Edge | int]] = [
+            (k, model.views.edge_value(edge), edge.value, edge) for k, edge in enumerate(edges)
+        ]
         for k, site in ((len(route.lead), start), (len(edges), route.path.end)):
             instruction = model.instruction(site)
             if instruction.guard >= 0 and (route.lead or site != start):
                 guard = values.before(instruction.guard, site)
-                decisions.append((k, guard, not instruction.negated))
-        for k, p, wanted in sorted(decisions, key=lambda decision: decision[0]):
+                decisions.append((k, guard, not instruction.negated, site))
+        for k, p, wanted, where in sorted(decisions, key=lambda decision: decision[0]):
             if p is None:
                 continue
             here = values.along(edges[:k], frozenset())(p)
             threads &= values.may(here, wanted)
             if not threads or values.decide(here, facts) is (not wanted):
-                return False
+                return where
             facts = values.assume(here, wanted, facts)
-        return True
+        return None
 
     def _pairs(self, operations: _Bundle, uses: _Bundle, route: Route) -> Iterator[Meeting]:
         """For each operation the first use at the end of the path, and after it, that meets it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tclint.analyses.facts import FactSet
+from tclint.cfg import Edge
 from tclint.ir.nodes import Function, Immediate, Instruction
 from tclint.model import KernelModel
 
@@ -10,6 +11,8 @@ State = frozenset[tuple[int, int]]
 """``(site, count)``: the setmaxnreg that may have been the last one, or -1 for the launch."""
 
 START = -1
+UNKNOWN = 0
+"""The count of a warp of which nothing says with how many it was launched."""
 _POOL = 65536
 """Registers of an SM, on every target that has setmaxnreg."""
 _MOST = 255
@@ -19,11 +22,23 @@ def bound(function: Function) -> int | None:
     """The most registers of a thread that the directives of *function* allow, where ptxas goes by them."""
     stated = function.directives
     counts = [stated[".maxnreg"][0]] if stated.get(".maxnreg") else []
-    threads = function.most_threads
-    if threads and stated.get(".minnctapersm"):
-        warps = -(-threads // 32) * stated[".minnctapersm"][0]
-        counts.append(min(_POOL // max(32 * warps, 1) // 8 * 8, _MOST))
+    if function.most_threads and stated.get(".minnctapersm"):
+        counts.append(_share(function.most_threads, stated[".minnctapersm"][0]))
     return min(counts, default=None)
+
+
+def _share(threads: int, ctas: int) -> int:
+    """The most registers of a thread when *ctas* of *threads* each share an SM."""
+    warps = -(-threads // 32) * ctas
+    return min(_POOL // max(32 * warps, 1) // 8 * 8, _MOST)
+
+
+def launched(function: Function) -> int | None:
+    """The most registers of a thread at launch; without a bound ptxas knows setmaxnreg only if the threads use all."""
+    if not function.entry:
+        return None
+    found, threads = bound(function), function.most_threads
+    return _share(threads, 1) if found is None and threads else found
 
 
 def requested(instruction: Instruction) -> int:
@@ -43,7 +58,7 @@ class RegisterCounts(FactSet[tuple[int, int]]):
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        self.launch = bound(model.function) if model.function.entry else None
+        self.launch = launched(model.function)
         asked = [model.instruction(i) for i in model.sites("setmaxnreg")]
         most = max((requested(i) for i in asked if raises(i)), default=None)
         if self.launch is not None and most is not None:
@@ -51,7 +66,11 @@ class RegisterCounts(FactSet[tuple[int, int]]):
             self.launch = min(self.launch, most)
 
     def boundary(self) -> State:
-        return frozenset(() if self.launch is None else ((START, self.launch),))
+        return frozenset(((START, self.launch or UNKNOWN),))
+
+    def edge(self, state: State, edge: Edge) -> State:
+        """A warp owns what it owns, whatever role it takes on next."""
+        return state if edge.source in self.model.views.dispatchers else super().edge(state, edge)
 
     def relevant(self, instruction: Instruction) -> bool:
         return instruction.event == "setmaxnreg"

@@ -477,17 +477,16 @@ class Values:
                 return self._node("elect", self.operand(operands[1], at))
             return self._node(*unknown)
         if form.event == "shuffle" and ".idx" in match.modifiers and ".sync" in match.modifiers:
-            lane, bounds = (self.known(self.operand(o, at)) for o in operands[2:4])
+            chosen, bounds = self.operand(operands[2], at), self.known(self.operand(operands[3], at))
             # Segments (bits 8 to 12) and a lower bound (bits 0 to 4) make it less than a broadcast (9.7.9.6).
             whole = bounds is not None and bounds & 0x1F1F == 0x1F
-            if (
-                lane is not None
-                and whole
-                and isinstance(operands[0], int | Pair)
-                and register == registers(operands[0])[0]
-            ):
-                source = self.operand(operands[1], at)
-                return source if self._same_in_warp(source) else self._node("broadcast", source, lane & 31)
+            if whole and isinstance(operands[0], int | Pair) and register == registers(operands[0])[0]:
+                source, lane = self.operand(operands[1], at), self.known(chosen)
+                if self._same_in_warp(source):
+                    return source
+                if lane is None:
+                    return self._node("collective", at, register, chosen)
+                return self._node("broadcast", source, lane & 31)
             return self._node(*unknown)
         if form.event in ("vote", "redux") or (form.event == "match" and ".all" in match.modifiers):
             return self._node("collective", at, register)
@@ -1189,7 +1188,8 @@ class Values:
                 return self._plane_level(planes)
             return min(Level.WARP, self._level(node[1], memo, assumed, depth))
         if kind == "collective":
-            return Level.WARP
+            by = max((self._level(a, memo, assumed, depth) for a in node[3:]), default=Level.WARP)
+            return Level.WARP if by <= Level.WARP else Level.UNKNOWN
         if kind in ("compare", "logic", "not", "select", "sum", "op", "part", "pack", "vector"):
             if kind in ("compare", "logic", "not"):
                 mask = self.mask(value)

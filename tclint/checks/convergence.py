@@ -66,10 +66,19 @@ def executing(model: KernelModel, site: int) -> tuple[int, bool] | None:
     """
     values, cfg = model.values, model.cfg
     block, sure, threads = cfg.block_of[site], True, model.cta
-    if block not in cfg.rank or any(e.predicate < 0 for e in cfg.controllers(block)):
-        return None  # never reached, or through a branch table
+    if block not in cfg.rank:
+        return None  # never reached
+    for table in cfg.controllers(block):
+        if table.predicate < 0:
+            last = cfg.blocks[table.source].end - 1
+            if values.level(values.operand(model.instruction(last).operands[0], last)) > Level.WARP:
+                return None
+            sure = False
     for condition in conditions(model, site):
-        if condition.edge is not None and cfg.dominates(block, condition.edge.source):
+        edge = condition.edge
+        if edge is not None and (
+            cfg.dominates(block, edge.source) or cfg.dominates(edge.target, edge.source)
+        ):
             continue  # decides only whether it executes again
         p = values.before(condition.register, condition.at)
         mask = values.mask(p)

@@ -30,6 +30,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         results,
         frozenset(model.sites("issue", "cp.async")),
         lambda state: (s for s, _ in state[0]),
+        groups.lasting,
         lambda site: OPEN,
         groups.follow,
         lambda access: True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.registers import START, RegisterCounts, State, bound, raises, requested
+from tclint.analyses.registers import START, UNKNOWN, RegisterCounts, State, bound, raises, requested
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence, Severity
 from tclint.ir.nodes import Instruction
@@ -58,18 +58,20 @@ def direction(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         def goal(state: State, i: int, site: int = site) -> bool:
             return i == site
 
-        for origin, owned in sorted(results.before(site)):
-            if _against(model.instruction(site), owned):
-                fact = frozenset(((origin, owned),))
-                if model.path(origin, fact, results, step, goal, (site,)) is not None:
-                    yield "CV008", _wrong_way(model, site, origin, owned)
-                    break
+        before = sorted(results.before(site))
+        against = [fact for fact in before if _against(model.instruction(site), fact[1])]
+        for origin, owned in against:
+            # Where it is wrong whatever came before, the way does not matter.
+            fact = frozenset(((origin, owned),))
+            if against == before or model.path(origin, fact, results, step, goal, (site,)) is not None:
+                yield "CV008", _wrong_way(model, site, origin, owned)
+                break
 
 
 def _against(instruction: Instruction, owned: int) -> bool:
     """Whether a setmaxnreg goes the other way than its qualifier says, when the warp owns *owned* registers."""
     wanted = requested(instruction)
-    return wanted < owned if raises(instruction) else wanted > owned
+    return owned != UNKNOWN and (wanted < owned if raises(instruction) else wanted > owned)
 
 
 def _wrong_way(model: KernelModel, site: int, origin: int, owned: int) -> Hit:

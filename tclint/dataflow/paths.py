@@ -189,6 +189,7 @@ def find_path(
     goal: Callable[[Hashable, int], bool],
     goals: Iterable[int],
     alive: AbstractSet[int] | None = None,
+    closed: AbstractSet[Edge] = frozenset(),
     budget: int = 500,
 ) -> Path | None:
     """A feasible path from just after instruction *start* on which the fact lives and *goal* is met.
@@ -196,7 +197,7 @@ def find_path(
     *start* -1 is the entry of the function. *step* gives the fact's state after a relevant instruction (guard true),
     None when it ends there. *goal* is asked before every relevant instruction,
     and with ``EXIT`` where the function is left; *goals* are the blocks where
-    it can be met. Gives up, with None, after *budget* states.
+    it can be met. No edge of *closed* is taken. Gives up, with None, after *budget* states.
     """
     cfg, values, views = survey.cfg, survey.values, survey.views
     instructions = cfg.function.instructions
@@ -330,7 +331,7 @@ def find_path(
             if ends:
                 continue
             for edge in cfg.successors[block]:
-                if edge.target not in region:
+                if edge.target not in region or edge in closed:
                     continue
                 next_facts, next_threads = facts, threads
                 p = views.edge_value(edge)  # type: ignore[assignment]
