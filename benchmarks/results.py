@@ -31,7 +31,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
 PAGE = ROOT / "docs" / "results.md"
 
-PARTS: dict[str, str] = {"scoreboards": "benchmarks.scoreboards"}
+PARTS: dict[str, str] = {
+    "scoreboards": "benchmarks.scoreboards",
+    "lost_waits": "benchmarks.lost_waits",
+}
 """Name of each part's record, and its module, in the order of the page."""
 
 Record = Mapping[str, Any]

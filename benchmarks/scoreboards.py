@@ -1,12 +1,11 @@
 """Does the hardware run ahead where a ``tcgen05.ld`` or ``.st`` is outstanding at a release? What ptxas makes of it.
 
-    python -m benchmarks.scoreboards [FOLDER...] [--mutants 40] [--limit N] [--record]
+    python -m benchmarks.scoreboards [FOLDER...] [--limit N] [--also PTXAS...] [--record]
 
 The ISA asks for ``tcgen05.wait`` before a thread tells others that it is done with tensor memory. Each load and store
 that the PTX leaves outstanding at an arrival or a barrier, by the letter, is looked up in the SASS that ptxas makes of
 the kernel: the scoreboard that it holds up is waited for on every way to the arrival (*ordered*), or on some way
-nothing waits (*ahead*). tclint's error, note or silence is compared with that. Then waits are deleted, or moved behind
-the arrival, in kernels that have them, and the same is asked.
+nothing waits (*ahead*). tclint's error, note or silence is compared with that.
 
 FOLDER has a subfolder of ``.ptx`` files for each producer; the corpus, where none is named.
 """
@@ -19,27 +18,44 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import mutation, ptxas, results, sass
+from benchmarks import ptxas, results, sass
 from benchmarks.corpus.builder import default_cache
-from benchmarks.faults import OPERATORS, apply
 from tclint.analyses.tensor_memory import ISSUED, State, Tcgen05
 from tclint.analyses.warps import of_the_cta
 from tclint.checks.tcgen05 import register_use_before_wait, tensor_memory_hazards
 from tclint.driver import analyse
-from tclint.finding import Confidence, Edit, Span
+from tclint.finding import Confidence
 from tclint.ir.inline import inline
+from tclint.isa.target import TOOLKITS, parse_version
 from tclint.model import KernelModel
 from tclint.rules import all_rules
 from tclint.source import Source
 
-__all__ = ["Unwaited", "Way", "follow", "hardware", "main", "releases", "section"]
+__all__ = [
+    "COLUMNS",
+    "WORST",
+    "Listing",
+    "Pair",
+    "Refused",
+    "Said",
+    "Tools",
+    "Unwaited",
+    "Way",
+    "find",
+    "judged",
+    "main",
+    "outstanding",
+    "pairs",
+    "releases",
+    "section",
+]
 
 SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
 """Events of the ISA table by which a thread tells others to go on."""
@@ -129,8 +145,18 @@ class _Pending(NamedTuple):
     """Whether that fence has been waited for."""
 
 
-def follow(code: sass.Code, start: int, signals: frozenset[int]) -> Way:
-    """Whether the operation at *start* may be under way at one of *signals*.
+class Reach(NamedTuple):
+    """The instructions that may be issued while an operation is under way."""
+
+    ahead: frozenset[int]
+    fenced: frozenset[int]
+    """Those behind the fence of a ``wait::st`` when the operation is a load."""
+    waiters: tuple[int, ...]
+    """Those that wait for it, the nearest first."""
+
+
+def reach(code: sass.Code, start: int) -> Reach:
+    """How far other instructions may get while the operation at *start* is under way.
 
     A load is done when its scoreboard is free. The scoreboard of a store says that it has read its registers, not
     that tensor memory was written: for that a fence must stand behind it, and its own scoreboard be free. The first
@@ -139,25 +165,24 @@ def follow(code: sass.Code, start: int, signals: frozenset[int]) -> Way:
     instructions = code.instructions
     load = instructions[start].opcode.startswith("LDTM")
     begin = _Pending(instructions[start].written if load else sass.NONE, sass.NONE, False)
-    work = [(at, begin) for at in code.successors[start]]
+    work = deque((at, begin) for at in code.successors[start])
     seen = set(work)
-    waiter, fenced = -1, False
+    ahead: set[int] = set()
+    fenced: set[int] = set()
+    waiters: list[int] = []
     while work:
-        at, pending = work.pop()
+        at, pending = work.popleft()
         instruction = instructions[at]
         if load and instruction.waits >> pending.board & 1:
-            waiter = at if waiter < 0 or at in signals else waiter
+            waiters.append(at)
             continue
         if instruction.waits >> pending.fence & 1:
             if not load:
-                waiter = at
+                waiters.append(at)
                 continue
             # What the fence of stores means for loads is nowhere said.
             pending = pending._replace(fence=sass.NONE, fenced=True)
-        if at in signals:
-            if not pending.fenced:
-                return Way("ahead", "")
-            fenced = True
+        (fenced if pending.fenced else ahead).add(at)
         if instruction.opcode == _FENCE:
             pending = pending._replace(fence=instruction.written)
         elif load and pending.board == sass.NONE and instruction.opcode.startswith("LDTM"):
@@ -166,39 +191,59 @@ def follow(code: sass.Code, start: int, signals: frozenset[int]) -> Way:
             if following != start and (following, pending) not in seen:
                 seen.add((following, pending))
                 work.append((following, pending))
-    if fenced:
+    return Reach(frozenset(ahead), frozenset(fenced), tuple(waiters))
+
+
+def between(code: sass.Code, reached: Reach, signals: frozenset[int], load: bool) -> Way:
+    """What *reached* means for an operation and *signals*, one of which must not be issued too early."""
+    if reached.ahead & signals:
+        return Way("ahead", "")
+    if reached.fenced & signals:
         return Way("fenced", "only the fence of a wait::st stands between")
-    if waiter < 0:
+    if not reached.waiters:
         return Way("unknown", "no way leads from one to the other")
-    if waiter in signals:
+    if signals.intersection(reached.waiters):
         return Way("ordered", "the signal itself waits")
-    opcode = instructions[waiter].opcode
-    jump = opcode.split(".")[0] in ("BRA", "BRX", "BRXU", "BSYNC", "BSSY", "CALL", "EXIT")
-    return Way(
-        "ordered", "a branch waits" if jump else "a fence waits" if not load else "a use of the value waits"
-    )
+    kind = code.instructions[reached.waiters[0]].opcode.split(".")[0]
+    if kind in ("BRA", "BRX", "BRXU", "BSYNC", "BSSY", "CALL", "EXIT"):
+        return Way("ordered", "a branch waits")
+    return Way("ordered", "a use of the value waits" if load else "the fence is waited for")
 
 
-_WORST = ("ahead", "fenced", "unknown", "ordered")
+WORST = ("ahead", "fenced", "unknown", "ordered")
+"""What the SASS can say, the worst first."""
 
 
-def hardware(code: sass.Code | None, operation: range, signal: range, load: bool) -> Way:
-    """What the SASS says of an operation and a signal that stand on these lines of the PTX; the worst of all copies."""
-    if code is None:
-        return Way("unknown", "the kernel is not in the cubin")
-    opcode = "LDTM" if load else "STTM"
-    numbered = list(enumerate(code.instructions))
-    starts = [at for at, i in numbered if i.line in operation and i.opcode.startswith(opcode)]
-    signals = frozenset(at for at, i in numbered if i.line in signal and _SIGNAL.match(i.opcode))
-    if not starts:
-        return Way("unknown", f"no {opcode} has the line of the operation")
-    if not signals:
-        return Way("unknown", "no arrival has the line of the signal")
-    return _worst(follow(code, start, signals) for start in starts)
+class Listing:
+    """One kernel in SASS, to be asked about lines of its PTX."""
+
+    def __init__(self, code: sass.Code) -> None:
+        self.code = code
+        self.lines: dict[int, list[int]] = {}
+        for at, instruction in enumerate(code.instructions):
+            self.lines.setdefault(instruction.line, []).append(at)
+        self.reached: dict[int, Reach] = {}
+
+    def _on(self, lines: range) -> Iterator[tuple[int, str]]:
+        return ((at, self.code.instructions[at].opcode) for line in lines for at in self.lines.get(line, ()))
+
+    def way(self, operation: range, signal: range, load: bool) -> Way:
+        """What stands between an operation and a signal on these lines of the PTX; the worst of all copies."""
+        opcode = "LDTM" if load else "STTM"
+        starts = [at for at, name in self._on(operation) if name.startswith(opcode)]
+        signals = frozenset(at for at, name in self._on(signal) if _SIGNAL.match(name))
+        if not starts:
+            return Way("unknown", f"no {opcode} has the line of the operation")
+        if not signals:
+            return Way("unknown", "no arrival has the line of the signal")
+        for start in starts:
+            if start not in self.reached:
+                self.reached[start] = reach(self.code, start)
+        return _worst(between(self.code, self.reached[start], signals, load) for start in starts)
 
 
 def _worst(ways: Iterable[Way]) -> Way:
-    return min(ways, key=lambda way: _WORST.index(way.verdict))
+    return min(ways, key=lambda way: WORST.index(way.verdict))
 
 
 class Refused(Exception):
@@ -212,7 +257,12 @@ class Tools:
     assembler: ptxas.Ptxas
     disassembler: sass.Nvdisasm
 
-    def compile(self, data: bytes, target: str) -> dict[str, sass.Code]:
+    @property
+    def versions(self) -> dict[str, str]:
+        """Their releases, as a record has them."""
+        return {"ptxas": self.assembler.release, "nvdisasm": self.disassembler.release}
+
+    def compile(self, data: bytes, target: str) -> dict[str, Listing]:
         """The kernels of a module by name, each instruction with the line of the PTX that it comes from.
 
         ``-lineinfo`` changes nothing but the table of lines.
@@ -233,7 +283,7 @@ class Tools:
                 run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
                 if run.returncode:
                     raise Refused(f"ptxas: {(run.stderr + run.stdout).strip().splitlines()[0]}")
-                return {code.name: code for code in self.disassembler.disassemble(cubin)}
+                return {code.name: Listing(code) for code in self.disassembler.disassemble(cubin)}
             except subprocess.TimeoutExpired:
                 raise Refused("ptxas takes more than 15 minutes") from None
             except ValueError as error:
@@ -241,6 +291,11 @@ class Tools:
 
 
 # ---------------------------------------------------------------- comparing
+
+
+def find() -> Tools:
+    """The programs to use. Raises :class:`ptxas.PtxasMissing` or :class:`sass.NvdisasmMissing`."""
+    return Tools(ptxas.find(), sass.find())
 
 
 class Pair(NamedTuple):
@@ -257,32 +312,57 @@ class Pair(NamedTuple):
     way: Way
 
 
-def pairs(source: Source, tools: Tools) -> list[Pair]:
-    """Every load and store that is outstanding at a signal in the kernels of *source*. Raises :class:`Refused`."""
+class Outstanding(NamedTuple):
+    """An operation and a signal, as the PTX has them."""
+
+    kernel: str
+    operation: range
+    """Lines of the PTX, as all places here."""
+    signal: range
+    load: bool
+    event: str
+    said: Said
+    """``site`` is a line too."""
+
+
+def outstanding(source: Source) -> tuple[str, list[Outstanding]]:
+    """The target of *source*, and every load and store that is outstanding at a signal. Raises :class:`Refused`."""
     module, problems = analyse(source)
     if problems or not module.targets:
         raise Refused("tclint: " + (problems[0].message if problems else "no .target"))
-    codes: dict[str, sass.Code] | None = None
     found = []
     for function in module.functions:
         if function.declared_only or not function.instructions or not function.entry:
             continue
         model = KernelModel(inline(function, module), module)
-        outstanding = releases(model)
-        if not outstanding:
-            continue
-        if codes is None:
-            codes = tools.compile(source.data, module.targets[0])
-        told, lines = said(model), partial(_lines, source, model)
-        for site, signal in outstanding:
-            load = model.instruction(site).group == "tcgen05.ld"
-            way = hardware(codes.get(function.name), lines(site), lines(signal), load)
+        met = releases(model)
+        told = said(model) if met else {}
+        for site, signal in met:
             about = told.get(site, Said("silent"))
             if about.site >= 0:
-                about = about._replace(site=lines(about.site)[0])
-            event = model.instruction(signal).event
-            found.append(Pair(function.name, lines(site)[0], lines(signal)[0], load, event, about, way))
+                about = about._replace(site=_lines(source, model, about.site)[0])
+            instruction = model.instruction(signal)
+            load = model.instruction(site).group == "tcgen05.ld"
+            operation, lines = _lines(source, model, site), _lines(source, model, signal)
+            found.append(Outstanding(function.name, operation, lines, load, instruction.event, about))
         model.release()
+    return module.targets[0], found
+
+
+def pairs(source: Source, tools: Tools, known: Collection[tuple[str, range, range]] = ()) -> list[Pair]:
+    """What :func:`outstanding` finds but for what is *known*, with what the SASS says. Raises :class:`Refused`."""
+    target, met = outstanding(source)
+    met = [one for one in met if one[:3] not in known]
+    listings = tools.compile(source.data, target) if met else {}
+    found = []
+    for one in met:
+        listing = listings.get(one.kernel)
+        way = (
+            listing.way(one.operation, one.signal, one.load)
+            if listing
+            else Way("unknown", "the kernel is not in the cubin")
+        )
+        found.append(Pair(one.kernel, one.operation[0], one.signal[0], one.load, one.event, one.said, way))
     return found
 
 
@@ -303,7 +383,7 @@ def judged(found: Iterable[Pair]) -> list[Pair]:
     chosen = []
     for group in operations.values():
         reported = [pair for pair in group if pair.signal == pair.said.site and pair.said.rule == "TC002"]
-        chosen.append(min(reported or group, key=lambda pair: _WORST.index(pair.way.verdict)))
+        chosen.append(min(reported or group, key=lambda pair: WORST.index(pair.way.verdict)))
     return chosen
 
 
@@ -341,9 +421,11 @@ def sources(folders: Iterable[Path]) -> Iterator[tuple[str, Source]]:
                 yield "/".join(path.parts[-2:]), Source(data, str(path))
 
 
-def measure(folders: Sequence[Path], tools: Tools, limit: int | None, skipped: list[str]) -> dict[str, Any]:
+def measure(
+    folders: Iterable[Path], tools: Tools, others: Sequence[Tools], limit: int | None, skipped: list[str]
+) -> dict[str, Any]:
     """Compare tclint with the SASS of every file below *folders*; what could not be compared goes to *skipped*."""
-    files = outstanding = operations = 0
+    files = met = operations = 0
     matrix: Counter[tuple[str, str, str]] = Counter()
     reasons: Counter[str] = Counter()
     differences = []
@@ -356,7 +438,8 @@ def measure(folders: Sequence[Path], tools: Tools, limit: int | None, skipped: l
         except Refused as error:
             skipped.append(f"{name}: {error}")
             continue
-        outstanding += len(found)
+        met += len(found)
+        rows = []
         for pair in judged(found):
             operations += 1
             matrix["ld" if pair.load else "st", pair.said.verdict, pair.way.verdict] += 1
@@ -365,10 +448,13 @@ def measure(folders: Sequence[Path], tools: Tools, limit: int | None, skipped: l
             elif not agrees(pair):
                 if pair.said.verdict in ("note", "silent") and pair.way.verdict == "ordered":
                     continue
-                differences.append(_row(name, pair))
+                rows.append(_row(name, pair))
+        _ask_others(source, [row for row in rows if row["tclint"] == "error"], others)
+        differences += rows
+        print(f"{name}: {len(found)} outstanding", file=sys.stderr, flush=True)
     return {
         "files": files,
-        "outstanding": outstanding,
+        "outstanding": met,
         "operations": operations,
         "matrix": _nested(matrix),
         "unknown": dict(reasons.most_common()),
@@ -376,54 +462,32 @@ def measure(folders: Sequence[Path], tools: Tools, limit: int | None, skipped: l
     }
 
 
+def _ask_others(source: Source, rows: list[dict[str, Any]], others: Sequence[Tools]) -> None:
+    """Add to *rows* what other releases of ptxas make of them; an older one is shown an older ``.version``."""
+    for other in others if rows else ():
+        release = other.assembler.release
+        newest = TOOLKITS.get(parse_version(release))
+        version = re.search(rb"^\s*\.version\s+(\d+\.\d+)", source.data, re.MULTILINE)
+        target = analyse(source)[0].targets[0]
+        data = source.data
+        if newest and version and parse_version(version[1].decode()) > newest:
+            data = data[: version.start(1)] + "{}.{}".format(*newest).encode() + data[version.end(1) :]
+        try:
+            listings = list(other.compile(data, target).values())
+        except Refused:
+            listings = []
+        for row in rows:
+            operation, signal = (range(row[at], row[at] + 1) for at in ("operation", "signal"))
+            ways = [listing.way(operation, signal, row["what"] == "ld").verdict for listing in listings]
+            known = [way for way in ways if way != "unknown"]
+            row.setdefault("also", {})[release] = known[0] if known else "unknown" if ways else "refused"
+
+
 def _nested(counts: Mapping[tuple[str, str, str], int]) -> dict[str, dict[str, dict[str, int]]]:
     nested: dict[str, dict[str, dict[str, int]]] = {}
     for (first, second, third), number in sorted(counts.items()):
         nested.setdefault(first, {}).setdefault(second, {})[third] = number
     return nested
-
-
-_WAITS = re.compile(r"tcgen05\.wait::")
-
-
-def mutants(folders: Sequence[Path], each: int, tools: Tools, skipped: list[str]) -> list[dict[str, Any]]:
-    """Take waits out of kernels that have them, *each* times for every operator; what tclint and the SASS then say."""
-    done = []
-    for folder in folders:
-        for path, records in mutation.choose(folder, _WAITS, each, seed=7).items():
-            source = Source.read(path)
-            try:
-                before = {pair[:4] for pair in pairs(source, tools)}
-            except Refused as error:
-                skipped.append(f"{path.name}: {error}")
-                continue
-            report = mutation.lint(path, source.data)
-            for record in records:
-                edits = tuple(Edit(Span(start, end), text) for start, end, text in record["edits"])
-                data = apply(source.data, edits)
-                rules = OPERATORS[record["operator"]].rules
-                places = frozenset(record["places"])
-                verdict, _ = mutation.verdict(report, mutation.lint(path, data), rules, places)
-                try:
-                    new = [p for p in pairs(Source(data, str(path)), tools) if p[:4] not in before]
-                except Refused as error:
-                    skipped.append(f"{path.name}, {record['operator']} in line {record['line']}: {error}")
-                    continue
-                worst = min(new, key=lambda pair: _WORST.index(pair.way.verdict), default=None)
-                done.append(
-                    {
-                        "operator": record["operator"],
-                        "file": "/".join(path.parts[-2:]),
-                        "line": record["line"],
-                        "tclint": verdict,
-                        "sass": worst.way.verdict if worst else "no release",
-                        "operation": worst.operation if worst else 0,
-                        "signal": worst.signal if worst else 0,
-                        "event": worst.event if worst else "",
-                        "why": (worst.way.why or worst.said.doubt or worst.said.verdict) if worst else "",
-                    }
-                )
-    return done
 
 
 # ---------------------------------------------------------------- the page
@@ -442,7 +506,7 @@ ABOUT = (
     "hardware is free to be wrong, not that the other thread is ever fast enough."
 )
 
-_COLUMNS = {
+COLUMNS = {
     "ahead": "runs ahead",
     "fenced": "store fence",
     "ordered": "ordered",
@@ -454,14 +518,12 @@ _VERDICTS = {
     "note": "note TC007 only",
     "silent": "silent",
 }
-_SHOWN = 12
-"""Places that the page names of each group; the record has all."""
 
 
 def section(data: Any) -> list[str]:
     """The part of ``docs/results.md``."""
     rows = [
-        (f"`{what}`: {words}", *(counts.get(column, 0) for column in _COLUMNS))
+        (f"`{what}`: {words}", *(counts.get(column, 0) for column in COLUMNS))
         for what, of in data["matrix"].items()
         for verdict, words in _VERDICTS.items()
         if (counts := of.get(verdict))
@@ -474,14 +536,31 @@ def section(data: Any) -> list[str]:
     lines = [
         head,
         "",
-        *results.table(["tclint", *_COLUMNS.values()], rows),
+        *results.table(["tclint", *COLUMNS.values()], rows),
     ]
     for why, number in data["unknown"].items():
         lines.append(f"- unknown: {why} ({number:,})")
     lines += ["", "Where the two differ:", "", *_differences(data["differences"])]
-    if data["mutants"]:
-        lines += _mutants(data["mutants"])
+    also = [row for row in data["differences"] if "also" in row]
+    if also:
+        lines += ["The errors that this ptxas puts in order, as others do:", "", *_also(also)]
     return lines
+
+
+def _also(rows: list[dict[str, Any]]) -> list[str]:
+    releases = list(dict.fromkeys(release for row in rows for release in row["also"]))
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row["also"].get(release, "") for release in releases), []).append(row)
+    table = [
+        (
+            len(group),
+            f"{group[0]['file'].rpartition('/')[2]}:{group[0]['signal']}",
+            *(COLUMNS.get(way, way) for way in ways),
+        )
+        for ways, group in groups.items()
+    ]
+    return results.table(["operations", "such as", *(f"ptxas {release}" for release in releases)], table)
 
 
 def _differences(rows: list[dict[str, Any]]) -> list[str]:
@@ -495,7 +574,7 @@ def _differences(rows: list[dict[str, Any]]) -> list[str]:
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         table.append(
             (
-                f"{verdict}, {_COLUMNS[way]}",
+                f"{verdict}, {COLUMNS[way]}",
                 f"`{what}` at {event}",
                 why,
                 len(group),
@@ -506,40 +585,6 @@ def _differences(rows: list[dict[str, Any]]) -> list[str]:
     return results.table(["tclint, SASS", "what", "cause", "operations", "files", "signal"], table)
 
 
-def _mutants(rows: list[dict[str, Any]]) -> list[str]:
-    columns = {**_COLUMNS, "no release": "no release follows"}
-    counts = Counter((row["operator"], row["tclint"], row["sass"]) for row in rows)
-    verdicts = ("found", "low", "note", "other", "missed", "refused")
-    table = [
-        (name, verdict, *(counts[name, verdict, column] for column in columns))
-        for name in dict.fromkeys(row["operator"] for row in rows)
-        for verdict in verdicts
-        if any(counts[name, verdict, column] for column in columns)
-    ]
-    head = (
-        f"Waits taken out of real kernels, {len(rows):,} of them one at a time. *No release follows*: before the next "
-        "signal another wait stands on every path, or the deleted one only guarded what the same thread does."
-    )
-    lines = [
-        head,
-        "",
-        *results.table(["planted", "tclint", *columns.values()], table),
-    ]
-    hidden = [row for row in rows if row["sass"] == "ahead" and row["tclint"] != "found"]
-    if hidden:
-        lines += ["Not found although the hardware may run ahead:", ""]
-        groups: dict[tuple[str, str, str, str], list[str]] = {}
-        for row in hidden:
-            key = row["operator"], row["tclint"], row["event"], row["why"]
-            groups.setdefault(key, []).append(f"{row['file']}:{row['line']}")
-        table = [
-            (operator, verdict, event, why, len(places), ", ".join(places[:2]))
-            for (operator, verdict, event, why), places in groups.items()
-        ]
-        lines += results.table(["planted", "tclint", "at", "cause", "times", "such as"], table[:_SHOWN])
-    return lines
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print the section; the exit status."""
     parser = argparse.ArgumentParser(
@@ -548,23 +593,31 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folders", metavar="FOLDER", nargs="*", type=Path, default=[default_cache()])
-    parser.add_argument("--limit", type=int, help="take the first files only, and plant nothing")
-    parser.add_argument("--mutants", type=int, default=40, help="faults of each operator and folder (40)")
+    parser.add_argument("--limit", type=int, help="take the first files only")
+    parser.add_argument(
+        "--also",
+        metavar="PTXAS",
+        action="append",
+        type=Path,
+        default=[],
+        help="ask another ptxas about the errors that the first one puts in order (may be repeated)",
+    )
     parser.add_argument("--record", action="store_true", help="leave a record, and write docs/results.md")
     options = parser.parse_args(arguments)
     for folder in options.folders:
         if not folder.is_dir():
             parser.error(f"{folder} is no folder")
     try:
-        tools = Tools(ptxas.find(), sass.find())
-        versions = {"ptxas": tools.assembler.release, "nvdisasm": tools.disassembler.release}
+        tools = find()
+        versions = tools.versions
+        others = [Tools(ptxas.Ptxas(path), tools.disassembler) for path in options.also]
+        if others:
+            versions["other ptxas"] = ", ".join(other.assembler.release for other in others)
     except (ptxas.PtxasMissing, sass.NvdisasmMissing) as error:
         print(f"scoreboards are not measured: {error}", file=sys.stderr)
         return 2
     skipped: list[str] = []
-    data = measure(options.folders, tools, options.limit, skipped)
-    planted = options.limit is None and options.mutants
-    data["mutants"] = mutants(options.folders, options.mutants, tools, skipped) if planted else []
+    data = measure(options.folders, tools, others, options.limit, skipped)
     print("\n".join([*section(data), *(f"skipped: {reason}" for reason in skipped)]))
     if options.record:
         results.save("scoreboards", data, versions, skipped)
