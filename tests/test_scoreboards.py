@@ -10,8 +10,8 @@ import pytest
 from conftest import ROOT
 from support import model
 
-from benchmarks import ptxas, sass, scoreboards
-from benchmarks.scoreboards import Pair, Said, Way, follow, hardware, judged, pairs, releases
+from benchmarks import lost_waits, ptxas, sass, scoreboards
+from benchmarks.scoreboards import Listing, Pair, Said, Way, judged, outstanding, pairs, releases
 from tclint.rules import all_rules
 from tclint.source import Source
 
@@ -61,7 +61,8 @@ def code(*rows: tuple[Any, ...]) -> sass.Code:
     """Code of rows of (text, scoreboard written, scoreboards waited for, label that is branched to); line = index."""
     made = sass.Code("k")
     for at, (text, *rest) in enumerate(rows):
-        written, waits, target = (*rest, *(sass.NONE, 0, "")[len(rest) :])
+        defaults: tuple[Any, ...] = (sass.NONE, 0, "")
+        written, waits, target = (*rest, *defaults[len(rest) :])
         made.instructions.append(sass.Sass(text, at, written, sass.NONE, waits))
         if target:
             made.targets[at] = [target]
@@ -89,28 +90,30 @@ FENCE, USE = "FENCE.VIEW.ASYNC.T", "FADD R0, R4, R5"
         ([(STORE,), (ARRIVE,)], "ahead", ""),
         ([(STORE,), (FENCE, 1), (ARRIVE,)], "ahead", ""),
         ([(STORE,), (FENCE, 1), (ARRIVE, 7, 0b10)], "ordered", "the signal itself waits"),
+        ([(STORE,), (FENCE, 1), (USE, 7, 0b10), (ARRIVE,)], "ordered", "the fence is waited for"),
         ([(LOAD, 0), ("EXIT",), (ARRIVE,)], "unknown", "no way leads from one to the other"),
     ],
 )
 def test_what_stands_between_is_found(rows: list[tuple[Any, ...]], verdict: str, why: str) -> None:
-    assert follow(code(*rows), 0, frozenset({len(rows) - 1 - (rows[-1][0] == USE)})) == Way(verdict, why)
+    signal = len(rows) - 1 - (rows[-1][0] == USE)
+    load = rows[0][0] == LOAD
+    assert Listing(code(*rows)).way(range(1), range(signal, signal + 1), load) == Way(verdict, why)
 
 
 def test_one_way_without_a_wait_is_enough() -> None:
     made = code((LOAD, 0), ("@P0 BRA `(.L)", 7, 0, ".L"), (USE, 7, 0b1), (ARRIVE,))
     made.labels[".L"] = 3
-    assert follow(made, 0, frozenset({3})).verdict == "ahead"
+    assert Listing(made).way(range(1), range(3, 4), load=True).verdict == "ahead"
     made.instructions[1] = sass.Sass("@P0 BRA `(.L)", 1, 7, 7, 0b1)
-    assert follow(made, 0, frozenset({3})) == Way("ordered", "a branch waits")
+    assert Listing(made).way(range(1), range(3, 4), load=True) == Way("ordered", "a branch waits")
 
 
 def test_a_line_without_its_instruction_is_unknown() -> None:
-    made = code((LOAD, 0), (ARRIVE,))
+    made = Listing(code((LOAD, 0), (ARRIVE,)))
     here, there = range(1), range(1, 2)
-    assert hardware(made, here, there, load=True).verdict == "ahead"
-    assert hardware(made, here, there, load=False).verdict == "unknown"
-    assert hardware(made, here, here, load=True).verdict == "unknown"
-    assert hardware(None, here, there, load=True).verdict == "unknown"
+    assert made.way(here, there, load=True).verdict == "ahead"
+    assert made.way(here, there, load=False).verdict == "unknown"
+    assert made.way(here, here, load=True).verdict == "unknown"
 
 
 ACCESS = """
@@ -162,17 +165,23 @@ def test_the_page_says_where_the_two_differ() -> None:
         "operations": 4,
         "matrix": {"ld": {"error": {"ahead": 2, "ordered": 1}, "note": {"ordered": 1}}},
         "unknown": {"no LDTM": 1},
-        "differences": [row],
-        "mutants": [
-            row | {"operator": "wait deleted", "line": 7, "tclint": "low", "sass": "ahead", "why": "moved"}
-        ],
+        "differences": [row | {"also": {"12.9": "ahead"}}],
     }
     text = "\n".join(scoreboards.section(data))
     assert "4 loads and stores in 3 files" in text
     assert "| `ld`: error | 2 | 0 | 1 | 0 |" in text
     assert "| error, ordered | `ld` at mbarrier-arrive | a branch waits | 1 | 1 | k.ptx:20 |" in text
-    assert "| wait deleted | low | 1 | 0 | 0 | 0 | 0 |" in text
-    assert "| wait deleted | low | mbarrier-arrive | moved | 1 | p/k.ptx:7 |" in text
+    assert "| operations | such as | ptxas 12.9 |" in text
+    assert "| 1 | k.ptx:20 | runs ahead |" in text
+
+
+def test_the_page_says_which_lost_waits_are_not_found() -> None:
+    row = {"operator": "deleted", "file": "p/k.ptx", "line": 7, "tclint": "missed", "sass": "no release"}
+    hidden = row | {"tclint": "low", "sass": "ahead", "event": "mbarrier-arrive", "why": "moved"}
+    text = "\n".join(lost_waits.section([row, hidden, hidden]))
+    assert "| deleted | low | 2 | 0 | 0 | 0 | 0 |" in text
+    assert "| deleted | missed | 0 | 0 | 0 | 0 | 1 |" in text
+    assert "| deleted | low | mbarrier-arrive | moved | 2 | p/k.ptx:7, p/k.ptx:7 |" in text
 
 
 @pytest.fixture
@@ -188,6 +197,20 @@ def test_the_examples_of_the_rule_run_ahead_on_the_hardware(tools: scoreboards.T
     for block in rule.examples[:3]:
         found = judged(pairs(Source(block.code.encode(), "t.ptx"), tools))
         assert [(p.said.verdict, p.way.verdict) for p in found] == [("error", "ahead")], block.code
+
+
+def test_a_lost_wait_is_asked_about(tools: scoreboards.Tools, tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    block = all_rules()["TC002"].corrections[0]
+    (tmp_path / "p" / "k.ptx").write_text(block.code)
+    assert outstanding(Source(block.code.encode(), "k.ptx"))[1] == []
+    skipped: list[str] = []
+    rows = lost_waits.measure([tmp_path], tools, 1, 7, skipped)
+    assert [(row["operator"], row["tclint"], row["sass"]) for row in rows] == [
+        ("tcgen05.wait::ld deleted", "found", "ahead"),
+        ("tcgen05.wait::ld moved past the arrival", "found", "ahead"),
+    ]
+    assert not skipped
 
 
 def test_the_line_table_changes_no_instruction(tools: scoreboards.Tools, tmp_path: Path) -> None:
