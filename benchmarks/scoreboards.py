@@ -446,8 +446,6 @@ def measure(
             if pair.way.verdict == "unknown":
                 reasons[pair.way.why] += 1
             elif not agrees(pair):
-                if pair.said.verdict in ("note", "silent") and pair.way.verdict == "ordered":
-                    continue
                 rows.append(_row(name, pair))
         _ask_others(source, [row for row in rows if row["tclint"] == "error"], others)
         differences += rows
