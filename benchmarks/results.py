@@ -37,6 +37,8 @@ PARTS: dict[str, str] = {
     "agreement": "benchmarks.agreement",
     "availability": "benchmarks.availability",
     "mutation": "benchmarks.mutation",
+    "scoreboards": "benchmarks.scoreboards",
+    "lost_waits": "benchmarks.lost_waits",
 }
 """Name of each part's record, and its module, in the order of the page."""
 

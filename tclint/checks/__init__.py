@@ -54,6 +54,8 @@ class Hit:
     about: frozenset[int] = frozenset()
     """The instructions that lack something, or are wrong. A hit of another rule that is about them may follow from
     this one (:mod:`tclint.causes`)."""
+    doubt: str = ""
+    """Why the confidence is low, where the rule alone does not say."""
     before_it: bool = False
     """What is lacking is lacking before ``site``: what comes before that does not follow."""
 

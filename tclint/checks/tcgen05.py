@@ -76,14 +76,14 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             ):
                 for site, candidate in _conflicts(model, tmem, state, i, instruction):
                     candidates.setdefault(site, {}).setdefault(i, candidate)
-    found: dict[tuple[str, int, bool], tuple[_Candidate, list[tuple[int, Path]]]] = {}
+    found: dict[tuple[str, int, bool], tuple[_Candidate, str, list[tuple[int, Path]]]] = {}
     for site in sorted(candidates):
         nearest = _nearest(model, tmem, results, site, candidates[site])
         if nearest is not None:
-            candidate, path, doubtful = nearest
-            key = (candidate.rule + candidate.what, candidate.site, doubtful)
-            found.setdefault(key, (candidate, []))[1].append((site, path))
-    for (_, end, doubtful), (candidate, paths) in found.items():
+            candidate, path, doubt = nearest
+            key = (candidate.rule + candidate.what, candidate.site, bool(doubt))
+            found.setdefault(key, (candidate, doubt, []))[2].append((site, path))
+    for (_, end, _), (candidate, doubt, paths) in found.items():
         site, path = paths[0]
         role = model.who(path.threads)
         then = (
@@ -102,8 +102,9 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 ),
                 count=len(paths),
                 help=candidate.help,
-                confidence=Confidence.LOW if doubtful else model.confidence(path, site),
+                confidence=Confidence.LOW if doubt else model.confidence(path, site),
                 about=tmem.untold(paths),
+                doubt=doubt,
             ),
         )
 
@@ -114,10 +115,10 @@ def _nearest(
     results: Results[State],
     site: int,
     candidates: dict[int, _Candidate],
-) -> tuple[_Candidate, Path, bool] | None:
-    """The candidate that an operation meets first on a feasible path; a certain one before a doubtful one."""
+) -> tuple[_Candidate, Path, str] | None:
+    """The candidate that an operation meets first on a feasible path, and what is doubtful; a certain one is preferred."""
     left = dict(candidates)
-    doubtful: tuple[_Candidate, Path, bool] | None = None
+    doubtful: tuple[_Candidate, Path, str] | None = None
 
     def step(state: State, i: int, instruction: Instruction) -> State | None:
         return tmem.follow(site, state, i, instruction)
@@ -137,9 +138,10 @@ def _nearest(
         columns = tmem.range(site, "d" if candidate.what == "op" else "taddr")
         if candidate.rule != "TC002" and columns is not None and model.changes(columns.start, path, site):
             continue  # an address that a loop counts on is another one when the path comes round
-        if not _doubtful(model, tmem, candidate, site, path):
-            return candidate, path, False
-        doubtful = doubtful or (candidate, path, True)
+        doubt = _doubt(model, tmem, candidate, site, path)
+        if not doubt:
+            return candidate, path, ""
+        doubtful = doubtful or (candidate, path, doubt)
     return doubtful
 
 
@@ -198,21 +200,24 @@ def _signalled(tmem: TensorMemory, state: State, i: int) -> Iterator[tuple[int, 
             yield site, _Candidate("TC002", i, what, message, _WAIT.format(what))
 
 
-def _doubtful(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: int, path: Path) -> bool:
-    """Whether the finding rests on a guess about what the signal is for, or harms nobody."""
+def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: int, path: Path) -> str:
+    """Why the finding rests on a guess about what the signal is for, or harms nobody; empty if it does not."""
     if candidate.what == "ld":
         read = ResultLiveness if (site, USED) in path.state else LoadLiveness
-        if (site, COPIED) in path.state or not _live(model, read, site, candidate.site):
-            return True  # the move may have been a use, or nobody will read what it loads
+        if (site, COPIED) in path.state:
+            return "the move of its registers may have been a use"
+        if not _live(model, read, site, candidate.site):
+            return "nobody reads what it loads"
     if candidate.rule != "TC002":
-        return False
+        return ""
     # A barrier that protects something else makes a load late, not wrong; an arrival releases the tensor memory itself.
-    barrier = model.instruction(candidate.site).event != "mbarrier-arrive"
-    return (
-        (barrier and candidate.what == "ld")
-        or not _others_use(model, tmem, path.threads, candidate.site)
-        or _released_later(model, site, candidate.site, f"tcgen05.{candidate.what}")
-    )
+    if candidate.what == "ld" and model.instruction(candidate.site).event != "mbarrier-arrive":
+        return "the barrier may protect something else"
+    if not _others_use(model, tmem, path.threads, candidate.site):
+        return "no other thread uses tensor memory"
+    if _released_later(model, site, candidate.site, f"tcgen05.{candidate.what}"):
+        return "an arrival behind the wait may be the release"
+    return ""
 
 
 def _live(model: KernelModel, registers: type[LoadLiveness], load: int, at: int) -> bool:

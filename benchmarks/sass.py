@@ -1,0 +1,206 @@
+"""SASS as nvdisasm prints it: instructions, what they wait for, where they come from in the PTX, and where they lead.
+
+ptxas decides when an instruction may be issued, and writes it into the upper bits of the 128 of its encoding: six
+scoreboards count what is under way. An instruction may hold up one until it has written its result and another until
+it has read its operands, and waits before it is issued until all scoreboards of its mask are free. The layout is not
+documented; it is the one that has been read out of every architecture since Volta, and the tests hold it against
+pairs of instructions that must wait for each other.
+
+nvdisasm is looked for in ``$TCLINT_NVDISASM``, the ``nvidia-cuda-nvdisasm`` wheel of this Python environment, ``PATH``.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+__all__ = ["Code", "Nvdisasm", "NvdisasmMissing", "Sass", "find", "parse"]
+
+NONE = 7
+"""The number of a scoreboard where the instruction holds up none."""
+
+
+class NvdisasmMissing(RuntimeError):
+    """No nvdisasm was found, or the one named does not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sass:
+    """One instruction."""
+
+    text: str
+    """Guard, opcode and operands, without what nvdisasm adds as a comment."""
+    line: int
+    """The line of the PTX that it was made from; 0 where nothing says."""
+    written: int
+    """The scoreboard that is held up until the result is there, or :data:`NONE`."""
+    read: int
+    """The one that is held up until the operands have been read, or :data:`NONE`."""
+    waits: int
+    """The scoreboards that must be free before the instruction is issued, as a mask."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a predicate decides if it is executed. Its waits are made all the same."""
+        return self.text.startswith("@")
+
+    @property
+    def opcode(self) -> str:
+        return self.text.split()[1 if self.guarded else 0]
+
+
+@dataclass
+class Code:
+    """The instructions of one kernel, and where control goes from each."""
+
+    name: str
+    instructions: list[Sass] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+    targets: dict[int, list[str]] = field(default_factory=dict)
+    """The labels that an instruction names."""
+
+    @cached_property
+    def successors(self) -> list[tuple[int, ...]]:
+        """The instructions that may come next. A call is taken to return, an indirect jump to go where nvdisasm says."""
+        meet: dict[str, set[int]] = {}
+        for at, labels in self.targets.items():
+            instruction = self.instructions[at]
+            if instruction.opcode.startswith("BSSY"):
+                barrier = instruction.text.split("BSSY")[1].split()[1].rstrip(",")
+                meet.setdefault(barrier, set()).update(self._at(labels))
+        return [tuple(sorted(set(self._next(at, meet)))) for at in range(len(self.instructions))]
+
+    def _at(self, labels: Iterable[str]) -> Iterator[int]:
+        return (self.labels[label] for label in labels if label in self.labels)
+
+    def _next(self, at: int, meet: dict[str, set[int]]) -> Iterator[int]:
+        instruction = self.instructions[at]
+        kind = instruction.opcode.split(".")[0]
+        jumps = kind in ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU")
+        behind = at + 1 if at + 1 < len(self.instructions) else None
+        if jumps or kind == "WARPSYNC":
+            yield from self._at(self.targets.get(at, ()))
+        if kind == "BSYNC":
+            # Threads that have come together go on where the BSSY of that barrier said; mostly that is right behind.
+            places = meet.get(instruction.text.split()[-1], set())
+            if behind is not None and (behind in places or not places):
+                yield behind
+            else:
+                yield from places
+            return
+        ends = kind in ("EXIT", "RET", "KILL") or (kind == "BPT" and "TRAP" in instruction.opcode)
+        # BRA.U and the like test a uniform predicate, which is an operand and no guard.
+        conditional = instruction.guarded or bool(re.search(r"\s!?U?P[0-6]\b", instruction.text))
+        if behind is not None and (not (jumps or ends) or conditional):
+            yield behind
+
+
+_INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*/\* 0x([0-9a-f]{16}) \*/\s*$")
+_UPPER = re.compile(r"\s+/\* 0x([0-9a-f]{16}) \*/\s*$")
+_LINE = re.compile(r'\s*//## File ".nv_debug_ptx_txt[^"]*", line (\d+)')
+_SECTION = re.compile(r"\s*\.section\s+\.text\.([^\s,]+)")
+_LABEL = re.compile(r"([.$\w]+):\s*$")
+_NAMED = re.compile(r"`\(([^)\s]+)\)")
+_BRANCHES = re.compile(r"BRANCH_TARGETS ([^\"]*)")
+_DEPBAR = re.compile(r"DEPBAR\.LE SB([0-5]), 0x0\b")
+_OTHERS = re.compile(r"DEPBAR[^{]*\{([0-5, ]+)\}")
+
+
+def parse(text: str) -> list[Code]:
+    """The kernels in what ``nvdisasm -c -gp -hex`` printed."""
+    codes: list[Code] = []
+    line = 0
+    first: tuple[str, str] | None = None
+    for row in text.splitlines():
+        if first and (match := _UPPER.match(row)):
+            _add(codes[-1], first[0], line, int(match[1], 16))
+            first = None
+        elif match := _INSTRUCTION.match(row):
+            first = match[2], match[3]
+        elif match := _LINE.match(row):
+            line = int(match[1])
+        elif match := _SECTION.match(row):
+            codes.append(Code(match[1]))
+            line = 0
+        elif codes and (match := _LABEL.match(row)):
+            codes[-1].labels[match[1]] = len(codes[-1].instructions)
+    return codes
+
+
+def _add(code: Code, printed: str, line: int, upper: int) -> None:
+    text = re.sub(r"\s*\(\*.*?\*\)", "", printed).rstrip(" ;")
+    control = upper >> 41
+    waits = control >> 11 & 63
+    # The counter of a scoreboard may also be asked for by an instruction of its own.
+    if match := _DEPBAR.search(text):
+        waits |= 1 << int(match[1])
+    if match := _OTHERS.search(text):
+        waits |= sum(1 << int(number) for number in match[1].replace(" ", "").split(","))
+    labels = _NAMED.findall(printed)
+    if match := _BRANCHES.search(printed):
+        labels += [label.strip(" `()") for label in match[1].split(",")]
+    if labels:
+        code.targets[len(code.instructions)] = labels
+    code.instructions.append(Sass(text, line, control >> 5 & 7, control >> 8 & 7, waits))
+
+
+@dataclass(frozen=True)
+class Nvdisasm:
+    """One nvdisasm program."""
+
+    path: Path
+
+    @cached_property
+    def release(self) -> str:
+        """Its release, ``"13.5"``. Raises :class:`NvdisasmMissing` when it does not run."""
+        try:
+            said = subprocess.run(
+                [self.path, "--version"], check=False, capture_output=True, text=True, timeout=60
+            ).stdout
+        except OSError as error:
+            raise NvdisasmMissing(f"{self.path} does not run: {error}") from error
+        match = re.search(r"release (\d+\.\d+)", said)
+        if match is None:
+            raise NvdisasmMissing(f"{self.path} does not answer --version as nvdisasm does")
+        return match[1]
+
+    def disassemble(self, cubin: Path) -> list[Code]:
+        """The kernels of *cubin*. Raises ValueError with what nvdisasm says when it cannot read it."""
+        run = subprocess.run(
+            [self.path, "-c", "-gp", "-hex", cubin], check=False, capture_output=True, text=True, timeout=600
+        )
+        if run.returncode:
+            raise ValueError(run.stderr.strip().splitlines()[0] if run.stderr.strip() else "nvdisasm fails")
+        return parse(run.stdout)
+
+
+def _candidates() -> Iterable[str]:
+    if named := os.environ.get("TCLINT_NVDISASM"):
+        yield named
+        return
+    try:
+        files = importlib.metadata.files("nvidia-cuda-nvdisasm") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    yield from (str(f.locate()) for f in files if f.name in ("nvdisasm", "nvdisasm.exe"))
+    if on_path := shutil.which("nvdisasm"):
+        yield on_path
+
+
+def find() -> Nvdisasm:
+    """The nvdisasm to use. Raises :class:`NvdisasmMissing` with what to do about it."""
+    for path in _candidates():
+        if os.access(path, os.X_OK):
+            return Nvdisasm(Path(path))
+        if "TCLINT_NVDISASM" in os.environ:
+            raise NvdisasmMissing(f"TCLINT_NVDISASM names {path}, which is no program")
+    raise NvdisasmMissing(
+        "no nvdisasm: set TCLINT_NVDISASM to one, or pip install 'nvidia-cuda-nvdisasm>=13'"
+    )
