@@ -39,6 +39,7 @@ PARTS: dict[str, str] = {
     "mutation": "benchmarks.mutation",
     "scoreboards": "benchmarks.scoreboards",
     "lost_waits": "benchmarks.lost_waits",
+    "peers": "benchmarks.peers",
 }
 """Name of each part's record, and its module, in the order of the page."""
 
