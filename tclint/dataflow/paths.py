@@ -25,6 +25,8 @@ __all__ = ["Path", "Survey", "find_path"]
 
 EXIT = -1
 """The goal "the function is left" (also: a role returns to its dispatcher)."""
+NEVER = 1 << 62
+"""Beyond the number of any component."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Survey:
         self.views = views
         self._branches: dict[int, tuple[int, ...]] = {}
         self._guards: dict[int, tuple[int, ...]] = {}
+        self._facts: dict[int, list[int]] = {}
 
     def branch_leaves(self, block: int) -> tuple[int, ...]:
         """What the branch at the end of *block* decides by."""
@@ -135,30 +138,43 @@ class Survey:
                     ]
         return forward
 
-    def watched(self, region: Iterable[int], relevant: Sequence[Sequence[int]]) -> set[int]:
+    def watched(
+        self, region: Iterable[int], relevant: Sequence[Sequence[int]]
+    ) -> tuple[set[int], dict[int, int]]:
         """The leaves that decide more than once in *region*: only these need to be remembered.
 
         That is at more than one place, in a loop by a value that stays, or by
-        one that depends on the way taken before.
+        one that depends on the way taken before. For every leaf that decides, also the last component that it
+        decides in.
         """
-        once: set[int] = set()
         twice: set[int] = set()
+        last: dict[int, int] = {}
+        component = self.cfg.component
         cyclic, instructions = self.cfg.in_cycle, self.cfg.function.instructions
         for b in region:
+            number = component[b]
             leaves = self.branch_leaves(b)
             for site in relevant[b]:
                 if instructions[site].guard >= 0:
                     leaves += self.guard_leaves(site)
             for leaf in leaves:
-                if leaf in twice:
-                    continue
-                again = (
-                    leaf in once
+                before = last.get(leaf)
+                if before is None or number < before:
+                    last[leaf] = number
+                if (
+                    before is not None
                     or (b in cyclic and not self.values.volatile(leaf))
                     or self.values.node(leaf)[0] == "phi"
-                )
-                (twice if again else once).add(leaf)
-        return twice
+                ):
+                    twice.add(leaf)
+        return twice, last
+
+    def leaves(self, fact: int) -> list[int]:
+        """What a predicate that is known decides by."""
+        found = self._facts.get(fact)
+        if found is None:
+            found = self._facts[fact] = _leaves(self.values, fact)
+        return found
 
 
 def _leaves(values: Values, p: int) -> list[int]:
@@ -207,7 +223,7 @@ def find_path(
     trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []  # parent, edge taken, changes on the way
     seen: dict[tuple[int, int, Hashable], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
     region = survey.region(first, goals, alive, budget)
-    watched = survey.watched(region, relevant)
+    watched, latest = survey.watched({first, *region}, relevant)
     spent = 0
 
     def push(
@@ -254,10 +270,28 @@ def find_path(
         return Facts((p, v) for p, v in facts.items() if p not in stale) if stale else facts
 
     joined: dict[int, list[int]] = {}  # block -> predicates that the way into it decides
-    for leaf in watched:
+    until = NEVER
+    for leaf in latest:
         kind, *where = values.node(leaf)
         if kind == "phi" and cfg.function.registers[where[1]].type == ".pred":
-            joined.setdefault(where[0], []).append(leaf)
+            # What is known of any predicate can tell what is joined from it.
+            until = min(until, latest[leaf])
+            if leaf in watched:
+                joined.setdefault(where[0], []).append(leaf)
+
+    through: dict[int, int] = {}  # what is known -> the last component in which it decides
+
+    def needed(facts: Facts, block: int) -> Facts:
+        """Drop the facts that decide nothing from *block* on: states that differ in them only are one."""
+        here = cfg.component[block]
+        over = []
+        for p in facts if until > here else ():
+            end = through.get(p)
+            if end is None:
+                end = through[p] = min((latest.get(leaf, NEVER) for leaf in survey.leaves(p)), default=NEVER)
+            if end > here:
+                over.append(p)
+        return Facts((p, v) for p, v in facts.items() if p not in over) if over else facts
 
     def chosen(edge: Edge) -> list[tuple[int, int]]:
         """The predicates that are joined where *edge* leads, each with the one that it brings."""
@@ -275,7 +309,7 @@ def find_path(
         return p, None if truth is None else truth is not instruction.negated, taken
 
     position = next((k for k, i in enumerate(relevant[first]) if i > start), len(relevant[first]))
-    push(first, position, state, view.facts, view.threads, -1, None, ())
+    push(first, position, state, needed(view.facts, first), view.threads, -1, None, ())
     while queue and spent <= budget:
         _, _, block, at, here, facts, threads, node = heappop(queue)
         sites = relevant[block]
@@ -347,5 +381,6 @@ def find_path(
                     next_facts = forget(next_facts, edge.target, 0, 0)
                 for leaf, held in arrived:
                     next_facts = values.assume(leaf, held, next_facts)
+                next_facts = needed(next_facts, edge.target)
                 push(edge.target, 0, here, next_facts, next_threads, node, edge, tuple(marks))
     return None
