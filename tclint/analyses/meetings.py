@@ -165,8 +165,9 @@ class Meetings:
         def goal(state: Any, i: int) -> bool:
             return i in left and (i, state) not in tried
 
+        paths = model.paths(start, self.start(start), self.results, step, goal, left)
         while left and len(tried) < _TRIES:
-            path = model.path(start, self.start(start), self.results, step, goal, left)
+            path = next(paths, None)
             if path is None:
                 return
             for route in self._routes(start, operations, path):
@@ -178,6 +179,7 @@ class Meetings:
             left[path.end] -= 1
             if not left[path.end]:
                 del left[path.end]
+                paths = model.paths(start, self.start(start), self.results, step, goal, left)
 
     def _routes(self, start: int, operations: _Bundle, path: Path) -> Iterator[Route]:
         """Both addresses in terms of the values at *start*, then as they are when it is executed for the first time."""
@@ -199,9 +201,7 @@ class Meetings:
         guard = model.values.before(instruction.guard, start) if instruction.guard >= 0 else -1
         key = model.cfg.block_of[start], guard, instruction.negated
         if key not in self._leads:
-            path = model.path(
-                -1, 0, self.results, lambda state, i, ins: state, lambda state, i: i == start, (start,)
-            )
+            path = model.lead(start)
             self._leads[key] = (
                 None if path is None else (model.values.along(path.edges, frozenset()), path.edges)
             )

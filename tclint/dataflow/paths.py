@@ -21,7 +21,7 @@ from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import Instruction
 from tclint.views import View, Views
 
-__all__ = ["Path", "Survey", "find_path"]
+__all__ = ["Path", "Survey", "find_paths"]
 
 EXIT = -1
 """The goal "the function is left" (also: a role returns to its dispatcher)."""
@@ -195,7 +195,7 @@ def _leaves(values: Values, p: int) -> list[int]:
     return found
 
 
-def find_path(
+def find_paths(
     survey: Survey,
     start: int,
     view: View,
@@ -206,13 +206,14 @@ def find_path(
     goals: Iterable[int],
     alive: AbstractSet[int] | None = None,
     budget: int = 500,
-) -> Path | None:
-    """A feasible path from just after instruction *start* on which the fact lives and *goal* is met.
+) -> Iterator[Path]:
+    """The feasible paths from just after instruction *start* on which the fact lives and *goal* is met.
 
     *start* -1 is the entry of the function. *step* gives the fact's state after a relevant instruction (guard true),
     None when it ends there. *goal* is asked before every relevant instruction,
     and with ``EXIT`` where the function is left; *goals* are the blocks where
-    it can be met. Gives up, with None, after *budget* states.
+    it can be met. Gives up after *budget* states. Who asks for more than one path has *goal* say no to what was
+    met: the search goes on from there.
     """
     cfg, values, views = survey.cfg, survey.values, survey.views
     instructions = cfg.function.instructions
@@ -308,6 +309,7 @@ def find_path(
             return p, False, 0
         return p, None if truth is None else truth is not instruction.negated, taken
 
+    executes: bool | None
     position = next((k for k, i in enumerate(relevant[first]) if i > start), len(relevant[first]))
     push(first, position, state, needed(view.facts, first), view.threads, -1, None, ())
     while queue and spent <= budget:
@@ -325,11 +327,11 @@ def find_path(
             cursor = i
             instruction = instructions[i]
             if goal(here, i):
-                if instruction.guard < 0:
-                    return result(node, i, threads, here, marks)
-                _, executes, taken = condition(i, threads, facts)
+                executes, taken = None, threads
+                if instruction.guard >= 0:
+                    _, executes, taken = condition(i, threads, facts)
                 if executes is not False:
-                    return result(node, i, taken, here, marks)
+                    yield result(node, i, taken, here, marks)
             after = step(here, i, instruction)
             if after == here:
                 continue
@@ -360,7 +362,7 @@ def find_path(
                     _, decided, taken = condition(last, threads, facts)
                     executes = decided is not False
                 if executes:
-                    return result(node, EXIT, taken, here, marks)
+                    yield result(node, EXIT, taken, here, marks)
             if ends:
                 continue
             for edge in cfg.successors[block]:
@@ -383,4 +385,3 @@ def find_path(
                     next_facts = values.assume(leaf, held, next_facts)
                 next_facts = needed(next_facts, edge.target)
                 push(edge.target, 0, here, next_facts, next_threads, node, edge, tuple(marks))
-    return None
