@@ -7,6 +7,7 @@ their block; the analyses deal with guards.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -244,7 +245,18 @@ class CFG:
     @cached_property
     def in_cycle(self) -> frozenset[int]:
         """Blocks that can be executed more than once."""
-        found: set[int] = set()
+        component = self.component
+        size = Counter(component.values())
+        return frozenset(
+            b
+            for b, number in component.items()
+            if size[number] > 1 or any(e.target == b for e in self.successors[b])
+        )
+
+    @cached_property
+    def component(self) -> dict[int, int]:
+        """For every reachable block, the number of its strongly connected component: no edge leads to a larger one."""
+        found: dict[int, int] = {}
         index: dict[int, int] = {}
         low: dict[int, int] = {}
         on: set[int] = set()
@@ -274,16 +286,14 @@ class CFG:
                         parent = work[-1][0]
                         low[parent] = min(low[parent], low[node])
                     if low[node] == index[node]:
-                        component = []
+                        number = len(found)
                         while True:
                             member = path.pop()
                             on.discard(member)
-                            component.append(member)
+                            found[member] = number
                             if member == node:
                                 break
-                        if len(component) > 1 or any(e.target == node for e in self.successors[node]):
-                            found.update(component)
-        return frozenset(found)
+        return found
 
     def controllers(self, block: int) -> list[Edge]:
         """The branch edges that decide whether *block* runs (control dependence, transitive)."""

@@ -174,7 +174,6 @@ def check(
     from tclint.pool import reports
     from tclint.progress import shown_on
     from tclint.report import Context, present, statistics_of, timings_of
-    from tclint.select import enabled_rules
 
     if statistics and output_format not in ("text", "concise"):
         raise click.UsageError(f"--statistics is text; {output_format} has these numbers in its summary.")
@@ -200,9 +199,7 @@ def check(
     _refuse_unmatched(config, [item.report for item in checked])
     shown, summary = fold(*present([item.report for item in checked], config))
     summary = replace(summary, excluded=len(left_out.paths))
-    context = Context(
-        summary, locate=Locator.of(locate, shown), fail_on=config.failing, rules=enabled_rules(config)
-    )
+    context = Context(summary, locate=Locator.of(locate, shown), fail_on=config.failing, rules=config.rules)
     try:
         refuse_inputs(files, [report.path for report in shown])
         write({path: renderer(name)(shown, context) for path, name in files.items()})

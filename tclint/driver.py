@@ -83,7 +83,8 @@ def _without_collector() -> Iterator[None]:
 
 
 def _check(source: Source, config: Config, clock: Callable[[str, float], None] | None) -> FileReport:
-    rules = {id: rule for id, rule in all_rules().items() if config.rules is None or id in config.rules}
+    rules = all_rules()
+    on = frozenset(rules) if config.rules is None else config.rules
     began = perf_counter()
 
     def tick(stage: str) -> None:
@@ -98,11 +99,11 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
     found: list[tuple[Rule, Function | None, Hit]] = []
     if module.functions or module.version is not None:
         for names, module_check in module_checks():
-            if rules.keys().isdisjoint(names):
+            if on.isdisjoint(names):
                 continue
             for rule, hit in module_check(module, config):
                 about = hit.function
-                if rule in rules and (about is None or _wanted(about, config)):
+                if rule in on and (about is None or _wanted(about, config)):
                     found.append((rules[rule], about, hit))
             tick("check " + names[0])
     for function in module.functions:
@@ -116,11 +117,11 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
         hits: list[tuple[Rule, Hit]] = []
         roots = {use.opcode.partition(".")[0] for use in model.function.uses}
         for names, kernel_check, needs in kernel_checks():
-            if (needs and needs not in roots) or rules.keys().isdisjoint(names):
+            if (needs and needs not in roots) or on.isdisjoint(names):
                 continue
             try:
                 for rule, hit in kernel_check(model):
-                    if rule in rules:
+                    if rule in on:
                         hits.append((rules[rule], hit))
             except LimitExceeded as error:
                 problems.append(Problem(source.position(function.start).line, str(error)))

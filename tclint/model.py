@@ -8,7 +8,7 @@ of them looks for events or solves an analysis by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +19,7 @@ from tclint.analyses.shared_memory import SharedMemory
 from tclint.analyses.values import Values
 from tclint.cfg import CFG, Edge
 from tclint.config import Config
-from tclint.dataflow import Analysis, Path, Results, Survey, find_path, solve
+from tclint.dataflow import Analysis, Path, Results, Survey, find_paths, solve
 from tclint.finding import Confidence
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand
 from tclint.views import Views
@@ -148,7 +148,20 @@ class KernelModel:
         to: Iterable[int],
         closed: AbstractSet[Edge] = frozenset(),
     ) -> Path | None:
-        """A path from *start* on which the fact lives until *goal*, taken by the threads that execute *start*.
+        """The first of :meth:`paths`, None when there is none."""
+        return next(self.paths(start, state, results, step, goal, to, closed), None)
+
+    def paths(
+        self,
+        start: int,
+        state: Hashable,
+        results: Results[Any],
+        step: Callable[[Any, int, Instruction], Hashable],
+        goal: Callable[[Any, int], bool],
+        to: Iterable[int],
+        closed: AbstractSet[Edge] = frozenset(),
+    ) -> Iterator[Path]:
+        """Paths from *start* on which the fact lives until *goal*, taken by the threads that execute *start*.
 
         *to* are the instructions at which *goal* can be met; none: where the
         function is left. No edge of *closed* is taken.
@@ -162,9 +175,26 @@ class KernelModel:
                 relevant = merged = merged or list(relevant)
                 merged[block] = sorted({*merged[block], site})
         alive = results.carrying(start) if start >= 0 else None
-        return find_path(
+        return find_paths(
             self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive, closed
         )
+
+    def lead(self, site: int) -> Path | None:
+        """A path from the entry of the function to the instruction *site*."""
+        block = self.cfg.block_of[site]
+        relevant: list[Sequence[int]] = [()] * len(self.cfg.blocks)
+        relevant[block] = (site,)
+        found = find_paths(
+            self.survey,
+            -1,
+            self.views.at(-1),
+            True,
+            relevant,
+            lambda state, i, ins: state,
+            lambda state, i: True,
+            (block,),
+        )
+        return next(found, None)
 
     def changes(self, value: int, path: Path, start: int) -> bool:
         """Whether *value* may have become another one on *path*, which begins at *start*."""

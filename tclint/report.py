@@ -10,7 +10,7 @@ from tclint import __version__, select
 from tclint.config import Config
 from tclint.finding import Confidence, FileReport, Finding, Severity, Span
 from tclint.locate import Locator
-from tclint.rules import Rule, all_rules
+from tclint.rules import all_rules
 from tclint.source import Position
 
 
@@ -56,8 +56,8 @@ class Context:
     locate: Locator = field(default_factory=Locator)
     fail_on: Severity | None = Severity.WARNING
     """The lowest severity that fails the run."""
-    rules: tuple[Rule, ...] | None = None
-    """The rules that were enabled; None: all."""
+    rules: frozenset[str] | None = None
+    """The ids of the rules that were enabled; None: all."""
 
 
 def present(reports: Iterable[FileReport], config: Config) -> tuple[list[FileReport], Summary]:

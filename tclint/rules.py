@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tclint._data import data
@@ -89,22 +88,43 @@ class Rule:
         return find, (self.id,)
 
 
+class _Pages(Mapping[str, Rule]):
+    """The rules of a folder by id; a page is read when its rule is asked for: a run needs those that find something."""
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = {path.stem: path for path in sorted(folder.glob("*.md"))}
+        self._read: dict[str, Rule] = {}
+
+    def __getitem__(self, id: str) -> Rule:
+        rule = self._read.get(id)
+        if rule is None:
+            rule = self._read[id] = parse_page(id, self._paths[id].read_text(encoding="utf-8"))
+        return rule
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._paths
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
 @cache
 def all_rules() -> Mapping[str, Rule]:
-    """All rules by id, in the order of their ids. Raises RuleError for a page that is not as it must be."""
-    return load_rules(data("rules"))
+    """All rules by id, in the order of their ids. Asking for one raises RuleError if its page is not as it must be."""
+    return _Pages(data("rules"))
 
 
 def load_rules(folder: Path) -> Mapping[str, Rule]:
-    """The rules of the pages in ``folder``. Raises RuleError."""
-    rules: dict[str, Rule] = {}
+    """The rules of the pages in ``folder``, all of them read. Raises RuleError."""
+    rules = _Pages(folder)
     names: dict[str, str] = {}
-    for path in sorted(folder.glob("*.md")):
-        rule = parse_page(path.stem, path.read_text(encoding="utf-8"))
+    for rule in rules.values():
         if (other := names.setdefault(rule.name, rule.id)) != rule.id:
-            raise RuleError(f"{path.name}:1: {other} has the name {rule.name} already")
-        rules[rule.id] = rule
-    return MappingProxyType(rules)
+            raise RuleError(f"{rule.id}.md:1: {other} has the name {rule.name} already")
+    return rules
 
 
 def page(rule: Rule) -> Path:

@@ -14,9 +14,9 @@ from functools import lru_cache
 
 from tclint.config import Config, Selection
 from tclint.finding import FileReport, Finding
-from tclint.rules import Rule, UnknownRule, all_rules, nearest
+from tclint.rules import UnknownRule, all_rules, nearest
 
-__all__ = ["SUPPRESSED", "enabled", "enabled_rules", "excluded", "hidden", "meant", "wants_entry"]
+__all__ = ["SUPPRESSED", "enabled", "excluded", "hidden", "meant", "wants_entry"]
 
 ALL = "ALL"
 _EXACT = 99
@@ -69,11 +69,6 @@ def enabled(selections: Iterable[Selection]) -> frozenset[str]:
             id for id, vote in decided.items() if not vote
         }
     return on
-
-
-def enabled_rules(config: Config) -> tuple[Rule, ...]:
-    """The rules that are on, in the order of their ids."""
-    return tuple(rule for id, rule in all_rules().items() if config.rules is None or id in config.rules)
 
 
 def wants_entry(config: Config, name: str) -> bool:

@@ -538,16 +538,17 @@ def test_starting_imports_nothing_heavy(run_tclint: Process) -> None:
 
 
 def test_a_clean_small_file_imports_nothing_that_it_does_not_need() -> None:
-    """Linting one stays near 0.15 s only while this holds, and while families of instructions are read as needed."""
+    """Linting one stays below 0.15 s only while this holds, and while instructions and rules are read as needed."""
     file = str(ROOT / "fixtures" / "wgmma_waited.ptx")
     code = (
         "import sys; from tclint.cli import main\n"
         f"try: main(['check', '--isolated', {file!r}])\n"
         "except SystemExit: print(*sys.modules)\n"
-        "from tclint.isa.table import table; print(*(path.stem for path in table()._unread))"
+        "from tclint.isa.table import table; print(*(form.family for form in table()._forms.values()))\n"
+        "from tclint.rules import all_rules; print(len(all_rules()._read), len(table()._forms), len(table().forms))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    _, modules, unread = done.stdout.splitlines()
+    _, modules, families, numbers = done.stdout.splitlines()
     heavy = {
         "networkx",
         "hashlib",
@@ -561,4 +562,7 @@ def test_a_clean_small_file_imports_nothing_that_it_does_not_need() -> None:
         "subprocess",
     }
     assert not heavy & set(modules.split())
-    assert {"tcgen05", "texture", "matrix"} <= set(unread.split())
+    assert not {"tcgen05", "texture", "matrix"} & set(families.split())
+    rules, forms, every = map(int, numbers.split())
+    assert rules == 0
+    assert 0 < forms < every / 4

@@ -28,7 +28,7 @@ from tclint.analyses.tensor_memory import Outstanding, Tcgen05, TensorMemory
 from tclint.analyses.thread_sync import ThreadSync
 from tclint.cfg import CFG, Edge
 from tclint.dataflow import Analysis, solve
-from tclint.dataflow import find_path as find_path_of_the_engine
+from tclint.dataflow import find_paths as find_paths_of_the_engine
 from tclint.dataflow.engine import LimitExceeded
 from tclint.ir import Instruction
 from tclint.model import KernelModel
@@ -481,7 +481,7 @@ def calls(text: str) -> int:
 
 def test_work_grows_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     transfers = searched = 0
-    real = find_path_of_the_engine
+    real = find_paths_of_the_engine
 
     def counted(cls: type[Groups | TensorMemory]) -> None:
         transfer = cls.transfer
@@ -493,7 +493,7 @@ def test_work_grows_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(cls, "transfer", count)
 
-    def find_path(
+    def find_paths(
         survey: Any, start: Any, view: Any, state: Any, relevant: Any, step: Any, goal: Any, *rest: Any
     ) -> Any:
         def asked(here: Any, i: int) -> bool:
@@ -505,7 +505,7 @@ def test_work_grows_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
     counted(Groups)
     counted(TensorMemory)
-    monkeypatch.setattr(tclint.model, "find_path", find_path)
+    monkeypatch.setattr(tclint.model, "find_paths", find_paths)
     lint(repeated(1))  # fills the caches
     work = []
     for times in (1, 2, 4, 8):

@@ -182,8 +182,13 @@ class Meetings:
         def goal(state: Any, i: int) -> bool:
             return i in left and state[1] >= min(rounds, 1) and (i, state) not in tried
 
+        paths: Iterator[Path] | None = None
         for _ in range(_TRIES):
-            path = self.model.path(start, (self.start(start), 0), self.results, step, goal, left, closed)
+            if paths is None:
+                paths = self.model.paths(
+                    start, (self.start(start), 0), self.results, step, goal, left, closed
+                )
+            path = next(paths, None)
             if path is not None:
                 reached = path.end, path.state
                 path = replace(path, state=path.state[0])
@@ -192,12 +197,15 @@ class Meetings:
                     return found
                 if wrong is not None:
                     closed.add(wrong)
+                    paths = None
                     continue
             elif not closed:
                 break
-            closed.clear()
             tried.add(reached)
             left[reached[0]] -= 1
+            if closed or not left[reached[0]]:
+                paths = None
+            closed.clear()
             if not left[reached[0]]:
                 del left[reached[0]]
                 if not left:
@@ -238,9 +246,7 @@ class Meetings:
         guard = model.values.before(instruction.guard, start) if instruction.guard >= 0 else -1
         key = model.cfg.block_of[start], guard, instruction.negated
         if key not in self._leads:
-            path = model.path(
-                -1, 0, self.results, lambda state, i, ins: state, lambda state, i: i == start, (start,)
-            )
+            path = model.lead(start)
             self._leads[key] = (
                 None if path is None else (model.values.along(path.edges, frozenset()), path.edges)
             )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Facts, Level
-from tclint.dataflow import EXIT, Path, find_path
+from tclint.dataflow import EXIT, Path, find_paths
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 from tclint.views import View
@@ -135,7 +135,7 @@ def way(
     def goal(state: object, i: int) -> bool:
         return i in to if to else i == EXIT
 
-    return find_path(model.survey, start, view, True, relevant, step, goal, blocks)
+    return next(find_paths(model.survey, start, view, True, relevant, step, goal, blocks), None)
 
 
 def last(

@@ -21,10 +21,12 @@ from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import Instruction
 from tclint.views import View, Views
 
-__all__ = ["Path", "Survey", "find_path"]
+__all__ = ["Path", "Survey", "find_paths"]
 
 EXIT = -1
 """The goal "the function is left" (also: a role returns to its dispatcher)."""
+NEVER = 1 << 62
+"""Beyond the number of any component."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Survey:
         self.views = views
         self._branches: dict[int, tuple[int, ...]] = {}
         self._guards: dict[int, tuple[int, ...]] = {}
+        self._facts: dict[int, list[int]] = {}
 
     def branch_leaves(self, block: int) -> tuple[int, ...]:
         """What the branch at the end of *block* decides by."""
@@ -135,30 +138,43 @@ class Survey:
                     ]
         return forward
 
-    def watched(self, region: Iterable[int], relevant: Sequence[Sequence[int]]) -> set[int]:
+    def watched(
+        self, region: Iterable[int], relevant: Sequence[Sequence[int]]
+    ) -> tuple[set[int], dict[int, int]]:
         """The leaves that decide more than once in *region*: only these need to be remembered.
 
         That is at more than one place, in a loop by a value that stays, or by
-        one that depends on the way taken before.
+        one that depends on the way taken before. For every leaf that decides, also the last component that it
+        decides in.
         """
-        once: set[int] = set()
         twice: set[int] = set()
+        last: dict[int, int] = {}
+        component = self.cfg.component
         cyclic, instructions = self.cfg.in_cycle, self.cfg.function.instructions
         for b in region:
+            number = component[b]
             leaves = self.branch_leaves(b)
             for site in relevant[b]:
                 if instructions[site].guard >= 0:
                     leaves += self.guard_leaves(site)
             for leaf in leaves:
-                if leaf in twice:
-                    continue
-                again = (
-                    leaf in once
+                before = last.get(leaf)
+                if before is None or number < before:
+                    last[leaf] = number
+                if (
+                    before is not None
                     or (b in cyclic and not self.values.volatile(leaf))
                     or self.values.node(leaf)[0] == "phi"
-                )
-                (twice if again else once).add(leaf)
-        return twice
+                ):
+                    twice.add(leaf)
+        return twice, last
+
+    def leaves(self, fact: int) -> list[int]:
+        """What a predicate that is known decides by."""
+        found = self._facts.get(fact)
+        if found is None:
+            found = self._facts[fact] = _leaves(self.values, fact)
+        return found
 
 
 def _leaves(values: Values, p: int) -> list[int]:
@@ -179,7 +195,7 @@ def _leaves(values: Values, p: int) -> list[int]:
     return found
 
 
-def find_path(
+def find_paths(
     survey: Survey,
     start: int,
     view: View,
@@ -191,13 +207,14 @@ def find_path(
     alive: AbstractSet[int] | None = None,
     closed: AbstractSet[Edge] = frozenset(),
     budget: int = 500,
-) -> Path | None:
-    """A feasible path from just after instruction *start* on which the fact lives and *goal* is met.
+) -> Iterator[Path]:
+    """The feasible paths from just after instruction *start* on which the fact lives and *goal* is met.
 
     *start* -1 is the entry of the function. *step* gives the fact's state after a relevant instruction (guard true),
     None when it ends there. *goal* is asked before every relevant instruction,
     and with ``EXIT`` where the function is left; *goals* are the blocks where
-    it can be met. No edge of *closed* is taken. Gives up, with None, after *budget* states.
+    it can be met. No edge of *closed* is taken. Gives up after *budget* states. Who asks for more than one path has
+    *goal* say no to what was met: the search goes on from there.
     """
     cfg, values, views = survey.cfg, survey.values, survey.views
     instructions = cfg.function.instructions
@@ -208,7 +225,7 @@ def find_path(
     trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []  # parent, edge taken, changes on the way
     seen: dict[tuple[int, int, Hashable], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
     region = survey.region(first, goals, alive, budget)
-    watched = survey.watched(region, relevant)
+    watched, latest = survey.watched({first, *region}, relevant)
     spent = 0
 
     def push(
@@ -255,10 +272,28 @@ def find_path(
         return Facts((p, v) for p, v in facts.items() if p not in stale) if stale else facts
 
     joined: dict[int, list[int]] = {}  # block -> predicates that the way into it decides
-    for leaf in watched:
+    until = NEVER
+    for leaf in latest:
         kind, *where = values.node(leaf)
         if kind == "phi" and cfg.function.registers[where[1]].type == ".pred":
-            joined.setdefault(where[0], []).append(leaf)
+            # What is known of any predicate can tell what is joined from it.
+            until = min(until, latest[leaf])
+            if leaf in watched:
+                joined.setdefault(where[0], []).append(leaf)
+
+    through: dict[int, int] = {}  # what is known -> the last component in which it decides
+
+    def needed(facts: Facts, block: int) -> Facts:
+        """Drop the facts that decide nothing from *block* on: states that differ in them only are one."""
+        here = cfg.component[block]
+        over = []
+        for p in facts if until > here else ():
+            end = through.get(p)
+            if end is None:
+                end = through[p] = min((latest.get(leaf, NEVER) for leaf in survey.leaves(p)), default=NEVER)
+            if end > here:
+                over.append(p)
+        return Facts((p, v) for p, v in facts.items() if p not in over) if over else facts
 
     def chosen(edge: Edge) -> list[tuple[int, int]]:
         """The predicates that are joined where *edge* leads, each with the one that it brings."""
@@ -275,8 +310,9 @@ def find_path(
             return p, False, 0
         return p, None if truth is None else truth is not instruction.negated, taken
 
+    executes: bool | None
     position = next((k for k, i in enumerate(relevant[first]) if i > start), len(relevant[first]))
-    push(first, position, state, view.facts, view.threads, -1, None, ())
+    push(first, position, state, needed(view.facts, first), view.threads, -1, None, ())
     while queue and spent <= budget:
         _, _, block, at, here, facts, threads, node = heappop(queue)
         sites = relevant[block]
@@ -292,11 +328,11 @@ def find_path(
             cursor = i
             instruction = instructions[i]
             if goal(here, i):
-                if instruction.guard < 0:
-                    return result(node, i, threads, here, marks)
-                _, executes, taken = condition(i, threads, facts)
+                executes, taken = None, threads
+                if instruction.guard >= 0:
+                    _, executes, taken = condition(i, threads, facts)
                 if executes is not False:
-                    return result(node, i, taken, here, marks)
+                    yield result(node, i, taken, here, marks)
             after = step(here, i, instruction)
             if after == here:
                 continue
@@ -327,7 +363,7 @@ def find_path(
                     _, decided, taken = condition(last, threads, facts)
                     executes = decided is not False
                 if executes:
-                    return result(node, EXIT, taken, here, marks)
+                    yield result(node, EXIT, taken, here, marks)
             if ends:
                 continue
             for edge in cfg.successors[block]:
@@ -348,5 +384,5 @@ def find_path(
                     next_facts = forget(next_facts, edge.target, 0, 0)
                 for leaf, held in arrived:
                     next_facts = values.assume(leaf, held, next_facts)
+                next_facts = needed(next_facts, edge.target)
                 push(edge.target, 0, here, next_facts, next_threads, node, edge, tuple(marks))
-    return None

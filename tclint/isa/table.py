@@ -83,6 +83,8 @@ class Form:
 
     name: str
     family: str
+    place: tuple[str, int]
+    """Where it stands: its family, and its number there."""
     syntax: tuple[Syntax, ...]
     available: Availability
     requires: tuple[Requirement, ...]
@@ -250,14 +252,14 @@ _KINDS = {
 class Table:
     """All forms, indexed by the first word of the opcode.
 
-    The forms of *unread* files are made when one of their opcodes is asked for: most kernels use few of the families.
+    The forms of *unread* files are made when one of their opcodes is asked for: most kernels use few of them.
     """
 
     def __init__(self, forms: Iterable[Form], unread: Iterable[Path] = ()) -> None:
         self._forms: dict[str, Form] = {}
         self._roots: dict[str, list[tuple[Form, Syntax]]] = {}
-        self._unread = {path: frozenset(_QUOTED.findall(path.read_text("utf-8"))) for path in unread}
-        """Each file with every word that starts a text in it, those of syntax lines among them."""
+        self._unread = [_Unread(path) for path in unread]
+        self._asked: set[str] = set()
         self._add(forms)
         self._candidates: dict[str, list[tuple[Form, Syntax, dict[str, str]]]] = {}
         self._matches: dict[tuple[str, tuple[str, ...]], Match | None] = {}
@@ -265,19 +267,19 @@ class Table:
     @property
     def forms(self) -> Mapping[str, Form]:
         """All forms by name, in the order of their families."""
-        self._read(list(self._unread))
+        self._read()
         return self._forms
 
     @property
     def roots(self) -> Mapping[str, list[tuple[Form, Syntax]]]:
         """The forms and their syntax lines by the first word of the opcode."""
-        self._read(list(self._unread))
+        self._read()
         return self._roots
 
-    def _read(self, paths: Iterable[Path]) -> None:
-        for path in paths:
-            del self._unread[path]
-            self._add(_forms_of(path))
+    def _read(self, root: str = "") -> None:
+        if root not in self._asked:
+            self._asked.add(root)
+            self._add([form for file in self._unread for form in file.take(root)])
 
     def _add(self, forms: Iterable[Form]) -> None:
         """Takes in forms; the order of those that are there does not depend on when they came."""
@@ -287,16 +289,16 @@ class Table:
             self._forms[form.name] = form
             for syntax in form.syntax:
                 self._roots.setdefault(syntax.root, []).append((form, syntax))
-        self._forms = dict(sorted(self._forms.items(), key=lambda item: item[1].family))
+        self._forms = dict(sorted(self._forms.items(), key=lambda item: item[1].place))
         for lines in self._roots.values():
-            lines.sort(key=lambda line: line[0].family)
+            lines.sort(key=lambda line: line[0].place)
 
     def candidates(self, opcode: str) -> list[tuple[Form, Syntax, dict[str, str]]]:
         """The forms whose modifiers fit *opcode*, each with the modifiers it bound."""
         found = self._candidates.get(opcode)
         if found is None:
             root, modifiers = split_opcode(opcode)
-            self._read([path for path, words in self._unread.items() if root in words])
+            self._read(root)
             found = self._candidates[opcode] = []
             for form, syntax in self._roots.get(root, ()):
                 binding = syntax.bind(modifiers)
@@ -414,7 +416,7 @@ _FORM_KEYS = frozenset(
     """name syntax where since targets requires optimized combinations operands numbers manual examples summary event group
     flow compute scope scope_when issued_by completion proxy space memory async roles align""".split()
 )
-_QUOTED = re.compile(r"""["']\s*([A-Za-z_]\w*)""")
+_FORM = re.compile(r"^\[\[form\]\]", re.MULTILINE)
 _SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
 _SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn", "sink": "_"}
 
@@ -461,7 +463,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _form(raw: Mapping[str, Any], family: str, shared: Mapping[str, str]) -> Form:
+def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str, str]) -> Form:
     name = raw.get("name", "")
     if not name:
         raise TableError(f"{family}.toml: a form without a name: {raw.get('syntax')}")
@@ -501,7 +503,7 @@ def _form(raw: Mapping[str, Any], family: str, shared: Mapping[str, str]) -> For
         (m.partition(" ")[0], m.partition(" ")[2].lstrip("*")) for m in _texts(raw.get("memory", ()))
     )
     return Form(
-        name=name, family=family, syntax=syntax, available=available,
+        name=name, family=family, place=(family, number), syntax=syntax, available=available,
         requires=requires, optimized=optimized, combinations=combinations, operands=operands, numbers=raw.get("numbers", {}),
         manual=raw.get("manual", ""), examples=_texts(raw.get("examples", ())), summary=raw.get("summary", ""),
         event=event, group=group, flow=flow, compute=raw.get("compute", ""), scope=scope,
@@ -543,6 +545,10 @@ def _alternatives(text: str) -> list[list[str]]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The document in *path*. Raises :class:`TableError`."""
+    return _document(path.read_text("utf-8"), path)
+
+
+def _document(text: str, path: Path) -> dict[str, Any]:
     import sys
 
     if sys.version_info >= (3, 11):
@@ -551,7 +557,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         import tomli as tomllib
 
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TableError(f"{path.name}: {error}") from error
 
@@ -559,7 +565,29 @@ def read_toml(path: Path) -> dict[str, Any]:
 def _forms_of(path: Path) -> list[Form]:
     document = read_toml(path)
     shared = document.get("where", {})
-    return [_form(raw, path.stem, shared) for raw in document.get("form", ())]
+    return [_form(raw, path.stem, number, shared) for number, raw in enumerate(document.get("form", ()))]
+
+
+class _Unread:
+    """A file of which only those forms are read whose opcodes are asked for: reading TOML is slow."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._head, *forms = _FORM.split(path.read_text("utf-8"))
+        self._forms = dict(enumerate(forms))
+
+    @cached_property
+    def _shared(self) -> dict[str, str]:
+        shared: dict[str, str] = _document(self._head, self._path).get("where", {})
+        return shared
+
+    def take(self, root: str) -> Iterator[Form]:
+        """The forms in which a text begins with the word *root*, or all, as far as they were not taken before."""
+        for number, text in list(self._forms.items()):
+            if f'"{root}' in text or f"'{root}" in text:
+                del self._forms[number]
+                (raw,) = _document(f"[[form]]{text}", self._path)["form"]
+                yield _form(raw, self._path.stem, number, self._shared)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -55,7 +55,8 @@ _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
     """The whole run as one log."""
-    rules = {rule.id: rule for rule in (all_rules().values() if context.rules is None else context.rules)}
+    on = all_rules().keys() if context.rules is None else context.rules
+    rules = {id: rule for id, rule in all_rules().items() if id in on}
     for report in reports:
         for finding in report.findings:
             rules.setdefault(finding.rule.id, finding.rule)
