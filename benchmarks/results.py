@@ -25,13 +25,13 @@ from typing import Any, Protocol
 
 from tclint import __version__ as tclint_version
 
-__all__ = ["PARTS", "RECORDS", "Part", "main", "page", "processor", "save", "table"]
+__all__ = ["PARTS", "RECORDS", "Part", "commit", "main", "page", "processor", "save", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
 PAGE = ROOT / "docs" / "results.md"
 
-PARTS: dict[str, str] = {}
+PARTS: dict[str, str] = {"fuzz": "benchmarks.fuzz.__main__"}
 """Name of each part's record, and its module, in the order of the page."""
 
 Record = Mapping[str, Any]
@@ -57,7 +57,7 @@ def processor() -> str:
     return f"{match[1] if match else platform.processor() or platform.machine()}, {cores} cores"
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit that is checked out, with a ``+`` when the linter or the benchmarks differ from it."""
     git = ["git", "-C", str(ROOT)]
     try:
@@ -83,7 +83,7 @@ def save(
         "date": datetime.now(timezone.utc).date().isoformat(),
         "processor": processor(),
         "versions": {
-            "tclint": " ".join(filter(None, (tclint_version, _commit()))),
+            "tclint": " ".join(filter(None, (tclint_version, commit()))),
             "CPython": platform.python_version(),
             **(versions or {}),
         },
