@@ -106,12 +106,16 @@ def _end(report: FileReport) -> str:
     return "findings" if grave else "notes"
 
 
+_LOCATOR = Locator("source")
+_FORMATS = formats()
+
+
 def _shown(report: FileReport) -> tuple[Sequence[FileReport], Context]:
     shown, summary = fold(*present([report], Config(pedantic=True)))
     found = {finding.rule.id: finding.rule for finding in report.findings}
     # Not the pages of all rules in each report: they take longer to write than the kernel to lint.
     rules = tuple(found.values())
-    return shown, Context(summary, color=True, links=True, locate=Locator("source"), rules=rules)
+    return shown, Context(summary, color=True, links=True, locate=_LOCATOR, rules=rules)
 
 
 def _json(text: str) -> None:
@@ -142,10 +146,9 @@ def _dump(stage: str, source: Source) -> None:
 
 def extras(rng: random.Random, number: int) -> tuple[Sequence[str], Sequence[str]]:
     """The formats and stages that run *number* tries: one format, all of every 16th, a dump every 128th."""
-    names = formats()
     stages = [f"{stage}{graph}" for stage in ("tree", "ir", "cfg", "states") for graph in ("", " --dot")]
     return (
-        names if number % 16 == 0 else [rng.choice(names)],
+        _FORMATS if number % 16 == 0 else [rng.choice(_FORMATS)],
         [rng.choice(stages)] if number % 128 == 1 else [],
     )
 

@@ -29,6 +29,8 @@ STRATEGIES = {
 }
 """What a run does to its kernel; the later ones keep more of it PTX, the last one breaks what they made."""
 _WEIGHTS = (2, 3, 8, 3)
+LEAST = 1000
+"""Kernels of fewer bytes are as frequent as those of so many."""
 ASKED = 100
 """Every so many runs, ptxas is asked too."""
 CHUNK = 2000
@@ -95,7 +97,10 @@ def _name(change: Callable[..., object]) -> str:
 def made(kernels: Sequence[Kernel], seed: int, number: int) -> tuple[Kernel, str, list[str], bytes]:
     """The kernel of a run, its strategy, the changes, and the input: by *seed* and *number* alone."""
     rng = random.Random(f"{seed}:{number}")
+    # As much time for the small ones as for the large ones: more runs for the same time.
     kernel = rng.choice(kernels)
+    while rng.random() * len(kernel.data) > LEAST:
+        kernel = rng.choice(kernels)
     strategy = rng.choices(list(STRATEGIES), _WEIGHTS)[0]
     data, names = kernel.data, []
     if strategy in ("structure", "mixed"):
