@@ -56,6 +56,11 @@ FAILED_ONCE = {
     "vectors in vectors": f"mov.b64 %rd1, {'{' * 5000}%r1{'}' * 5000};",
     "lists in lists": f"call k, {'(1,' * 5000}1{')' * 5000};",
     "pairs of pairs": f"setp.eq.s32 {'%p1|' * 5000}%p2, %r1, 0;",
+    "an allocation that is jumped over": """bra.uni L;
+mov.u32 %r1, bar;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 512;
+L: ld.shared.b32 %r3, [%r1];
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 512;""",
     "comments for tclint without end": "// tclint: ignore[WG001] x\n" * 2500,
     "copies in flight without end": "cp.async.ca.shared.global [%r1], [%rd1], 16;\ncp.async.commit_group;\n" * 150
     + "ld.shared.u32 %r2, [%r1];",

@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from benchmarks.fuzz.kernels import Kernel
 from benchmarks.fuzz.runs import made
 from benchmarks.fuzz.text import BYTES
 from tclint.output import formats
-from tclint.source import Source, SourceError
+from tclint.source import GZIP, Source, SourceError
 from tclint.syntax import parse
 
 __all__ = ["EXTREMES", "Case", "cases", "extreme", "failure"]
@@ -281,10 +282,12 @@ def cases(kernels: Sequence[Kernel], seed: int, count: int) -> Iterator[Case]:
 
 
 def _broken(data: bytes) -> bool:
-    """Whether the grammar refuses a text."""
+    """Whether the grammar refuses a text, packed or not."""
     try:
+        if data.startswith(GZIP):
+            data = gzip.decompress(data)
         return parse(Source.from_bytes(data, "").data).root_node.has_error
-    except SourceError:
+    except (SourceError, OSError, EOFError, zlib.error):
         return True
 
 
