@@ -40,6 +40,7 @@ PARTS: dict[str, str] = {
     "scoreboards": "benchmarks.scoreboards",
     "lost_waits": "benchmarks.lost_waits",
     "peers": "benchmarks.peers",
+    "fuzz": "benchmarks.fuzz.__main__",
 }
 """Name of each part's record, and its module, in the order of the page."""
 
@@ -67,7 +68,7 @@ def processor() -> str:
     return f"{match[1] if match else platform.processor() or platform.machine()}, {cores} cores"
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit that is checked out, with a ``+`` when the linter or the benchmarks differ from it."""
     git = ["git", "-C", str(ROOT)]
     try:
@@ -93,7 +94,7 @@ def save(
         "date": datetime.now(timezone.utc).date().isoformat(),
         "processor": processor(),
         "versions": {
-            "tclint": " ".join(filter(None, (tclint_version, _commit()))),
+            "tclint": " ".join(filter(None, (tclint_version, commit()))),
             "CPython": platform.python_version(),
             **(versions or {}),
         },

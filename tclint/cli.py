@@ -248,7 +248,7 @@ def _as_in_a_file(value: Any) -> Any:
     """What a file would have for the value of an option."""
     if isinstance(value, tuple):
         return [word.strip() for text in value for word in text.split(",") if word.strip()]
-    return int(value) if isinstance(value, str) and value.isdecimal() else value
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value
 
 
 def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:

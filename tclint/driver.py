@@ -45,6 +45,7 @@ def analyse(source: Source) -> tuple[Module, list[Problem]]:
     for name in module.targets:
         if Target.parse(name) is None and name not in _TARGET_OPTIONS:
             found.append(Problem(source.position(module.target_span[0]).line, f"unknown target {name}"))
+    found += [Problem(source.position(t.start).line, t.message) for t in module.troubles]
     for function in module.functions:
         for trouble in function.troubles:
             line = source.position(function.start + trouble.start).line

@@ -167,13 +167,15 @@ class KernelModel:
         function is left. No edge of *closed* is taken.
         """
         relevant: Sequence[Sequence[int]] = results.relevant
-        goals = {self.cfg.block_of[site] for site in to} or self.cfg.exits | self.views.dispatchers
+        sites: dict[int, set[int]] = {}
+        for site in to:
+            sites.setdefault(self.cfg.block_of[site], set()).add(site)
+        goals = set(sites) or self.cfg.exits | self.views.dispatchers
         merged: list[Sequence[int]] | None = None
-        for site in to:  # goal is asked there although the analysis does not change
-            block = self.cfg.block_of[site]
-            if site not in relevant[block]:
+        for block, inside in sites.items():  # goal is asked there although the analysis does not change
+            if not inside.issubset(relevant[block]):
                 relevant = merged = merged or list(relevant)
-                merged[block] = sorted({*merged[block], site})
+                merged[block] = sorted(inside.union(merged[block]))
         alive = results.carrying(start) if start >= 0 else None
         return find_paths(
             self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive, closed

@@ -77,6 +77,8 @@ class _Audit:
         self.on = frozenset(all_rules()) if config.rules is None else config.rules
         self.functions = sorted(module.functions, key=lambda function: function.start)
         self.code = _LEXICAL.sub(_without_comment, source.data)
+        self.code_after: dict[int, int] = {}
+        """For lines without code, by their starts: the start of the next one with code."""
         self.prints = Fingerprints()
         self.copies: dict[tuple[str, ...], set[str]] = {}
         self.wrong: list[Finding] = []
@@ -156,11 +158,15 @@ class _Audit:
     def _line(self, comment: Span) -> int:
         """The line of the code that a comment stands beside, or of the next code."""
         start = self.code.rfind(b"\n", 0, comment.start) + 1
-        while start < len(self.code):
+        passed = []
+        while start < len(self.code) and start not in self.code_after:
             end = self.code.find(b"\n", start) + 1 or len(self.code)
             if not _NO_STATEMENT.fullmatch(self.code, start, end):
                 break
+            passed.append(start)
             start = end
+        start = self.code_after.get(start, start)
+        self.code_after.update(dict.fromkeys(passed, start))
         return self.source.position(start).line
 
     def _function(self, offset: int) -> Function | None:

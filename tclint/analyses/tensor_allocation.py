@@ -67,7 +67,11 @@ class TensorAllocation(FactSet[tuple[int, int]]):
         if len(terms) != 1 or terms[0][1] != 1:
             return None
         node = values.node(terms[0][0])
-        return (values.find(node[1]), distance) if node[0] == "allocated" else None
+        if node[0] != "allocated":
+            return None
+        word = values.find(node[1])
+        # In code that nothing reaches, the word may not be the one that was taken for it.
+        return (word, distance) if word in self.words else None
 
     def frees(self, site: int) -> frozenset[int]:
         """The allocations that the deallocation at *site* may be about."""

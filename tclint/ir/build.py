@@ -33,7 +33,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.ir.operands import HEAD, clean, integer, parse_operand, shape, split_operands
+from tclint.ir.operands import HEAD, LARGEST, clean, integer, parse_operand, shape, split_operands
 from tclint.isa.table import Table, table
 from tclint.isa.target import Target, parse_version
 
@@ -48,13 +48,13 @@ _DECLARATION = re.compile(
     re.DOTALL,
 )
 _DECLARATOR = re.compile(r"([\w$%]+)\s*(?:<\s*(\d+)\s*>)?\s*((?:\[[^\]]*\]\s*)*)")
-_ALIGN = re.compile(r"\.align\s+(\d+)")
+_ALIGN = re.compile(r"\.align\s+(0[xX][0-9a-fA-F]+|\d+)")
 _TYPE = re.compile(r"\.([busf]|f16x|bf|e\dm)(\d+)(?:x\d+)?\b|\.pred\b|\.(?:tex|sampler|surf)ref\b|\.b128\b")
 _VECTOR = re.compile(r"\.v([248])\b")
 _LOC = re.compile(
-    r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:\s*,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?"
+    r"\.loc\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})(?:\s*,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18}))?"
 )
-_FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"')
+_FILE = re.compile(r'\.file\s+(\d{1,18})\s+"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
 _RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
 
@@ -137,9 +137,12 @@ class _Builder:
 
     def declare(self, text: str, start: int, end: int, module: Module | None = None) -> None:
         """Take a variable declaration: registers into the scope, everything else into the function."""
+        if message := _misaligned(text):
+            self.trouble("alignment", start, end, message)
         for space, kind, name, count, variable in _declared(text):
             if space in ("reg", "sreg"):
                 if count:
+                    self.claim(f"{name}<", start, end)
                     self.scope.ranges[name] = (count, kind)
                     self.scope.absent.clear()
                     if count <= self.plenty:
@@ -160,7 +163,16 @@ class _Builder:
                     self.scope.known[name] = len(self.function.registers)
                     self.function.registers.append(Register(name, kind))
             else:
+                if name != "_" and ".extern" not in text:
+                    self.claim(name, start, end)
                 self.function.variables.setdefault(name, variable)
+
+    def claim(self, name: str, start: int, end: int) -> None:
+        """Note that the present scope declares *name*, which it can do once (5.4.1)."""
+        if name in self.scope.variables:
+            message = f"{_quoted(name.rstrip('<'))} is declared twice in one scope"
+            self.trouble("duplicate-name", start, end, message)
+        self.scope.variables.add(name)
 
     def fill(self, prefix: str, count: int, kind: str) -> None:
         """Make every register of a range: cheaper than one by one when first met, as compilers use all they declare."""
@@ -211,11 +223,18 @@ class _Builder:
                 match = _TABLE.match(clean(self.text[child.start_byte : child.end_byte]))
                 if match:
                     names: list[str] = []
+                    most = (
+                        self.text.count(":", self.base) + 1
+                    )  # no more labels can be there, and one that is not
                     for name, count in _RANGED.findall(match[2]):
-                        names.extend(f"{name}{i}" for i in range(int(count))) if count else names.append(name)
+                        names.extend(
+                            f"{name}{i}" for i in range(min(integer(count), most))
+                        ) if count else names.append(name)
                     self.scope.tables[match[1]] = names
             elif kind in ("ERROR", "unclosed"):
                 self.function.damaged = True
+            elif kind == "directive":
+                self.unknown_directive(child)
 
     def close(self) -> None:
         """Leave the present scope: resolve what its labels resolve and pass the rest outwards."""
@@ -242,6 +261,10 @@ class _Builder:
         missing = ((*where, name) for name, waiting in scope.pending.items() for where in waiting)
         for index, _, name in sorted(missing):
             self.report("undefined-label", instructions[index], f"label {_quoted(name)} is not defined")
+
+    def unknown_directive(self, node: Node) -> None:
+        if message := _unknown_directive(self.text[node.start_byte : node.end_byte]):
+            self.trouble("misplaced", node.start_byte, node.end_byte, message)
 
     def report(self, kind: str, instruction: Instruction, message: str) -> None:
         self.function.troubles.append(Trouble(kind, instruction.start, instruction.end, message))
@@ -281,7 +304,7 @@ class _Builder:
             parts = []
         else:
             parts = text[:-1].replace(",", " ").split()
-            if parts and parts[0][0] == "@" and len(parts) > 1:
+            if len(parts) > 1 and parts[0][0] == "@" and len(parts[0]) > 1:
                 guard_name = parts[0][1:]
                 del parts[0]
             # Sums and addresses must have come out whole: as many operands as commas allow.
@@ -293,8 +316,9 @@ class _Builder:
             del parts[0]
         else:
             head = HEAD.match(text)
-            if head is None:
+            if head is None:  # the name of a register in the place of an opcode
                 self.function.damaged = True
+                self.trouble("unreadable", start, end, f"there is no instruction in {_quoted(text)}")
                 return
             bang, name, opcode = head.groups()
             guard_name = f"{bang}{name}" if name else ""
@@ -370,7 +394,9 @@ class _Builder:
         elif first == "[":
             base, _, offset = text[1:-1].partition("+")
             register = self.scope.known.get(base)
-            if register is not None and (not offset or (offset.isdigit() and offset[0] != "0")):
+            if register is not None and (
+                not offset or (offset.isdigit() and offset[0] != "0" and len(offset) < 19)
+            ):
                 return Memory(register, int(offset) if offset else 0), "m,"
         elif first == "{" and text[-1] == "}":
             items: list[Any] = [self.scope.known.get(name.strip()) for name in text[1:-1].split(",")]
@@ -450,6 +476,8 @@ class _Builder:
 
     def symbols(self, instruction: Instruction) -> None:
         """Note the names that nothing declares; branch targets are resolved elsewhere."""
+        if instruction.flow == "call" and instruction.callee:
+            self.calls.append((len(self.function.instructions) - 1, instruction.callee))
         if instruction.flow in ("branch", "branch-table", "call"):
             return
         for symbol in _symbols(instruction.operands):
@@ -464,6 +492,22 @@ class _Builder:
 def _quoted(name: str) -> str:
     """*name* as a message shows it."""
     return name if len(name) <= 60 else name[:60] + "…"
+
+
+def _misaligned(text: str) -> str:
+    """What is wrong with the alignments in a declaration, or ""."""
+    for digits in _ALIGN.findall(text):
+        align = integer(digits)
+        if align.bit_count() != 1:
+            return f"an alignment of {align} is no power of two"
+    return ""
+
+
+def _unknown_directive(text: str) -> str:
+    """Why a directive that the grammar has no rule for cannot stand; "" for the lines of DWARF data."""
+    return (
+        "" if text.startswith("@@") else f"there is no directive {_quoted(text.split()[0].rstrip(';'))} here"
+    )
 
 
 def _split(ranges: dict[str, tuple[int, str]], name: str, first: int) -> tuple[int, str] | None:
@@ -506,7 +550,7 @@ def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
     vector = _VECTOR.search(attributes)
     width *= int(vector[1]) if vector else 1
     aligned = _ALIGN.search(attributes)
-    align = int(aligned[1]) if aligned else width or 1
+    align = integer(aligned[1]) if aligned else width or 1
     for part in split_operands(names):
         declarator = _DECLARATOR.match(part)
         if not declarator:
@@ -515,8 +559,44 @@ def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
         size = width
         for dimension in re.findall(r"\[([^\]]*)\]", dimensions):
             digits = dimension.strip()
-            size *= int(digits, 0) if re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9]\d*|0", digits) else 0
-        yield space, type_name, name, int(count or 0), Variable(name, "." + space, align, size)
+            size *= integer(digits) if re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9]\d*|0", digits) else 0
+        yield (
+            space,
+            type_name,
+            name,
+            integer(count or "0"),
+            Variable(name, "." + space, align, min(size, LARGEST)),
+        )
+
+
+class _Header:
+    """Sees that a module begins as it must (11.1), and that nothing in it is defined twice."""
+
+    _EXTRAS = frozenset(("comment", "unterminated_comment", "preprocessor"))
+    _ORDER = ("version_directive", "target_directive", "address_size_directive")
+    _PLACES = ("at the start of the module", "right after .version", "right after .target")
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.items = 0
+        self.defined: set[str] = set()
+
+    def take(self, kind: str, start: int, end: int) -> None:
+        """The next item of the module."""
+        if kind in self._EXTRAS:
+            return
+        if kind in self._ORDER and (place := self._ORDER.index(kind)) != self.items:
+            name = kind.removesuffix("_directive")
+            message = f".{name} must stand once, {self._PLACES[place]}"
+            self.module.troubles.append(Trouble("misplaced", start, end, message))
+        self.items += 1
+
+    def define(self, name: str, start: int, end: int) -> None:
+        """The next function with a body, or variable that is not external."""
+        if name in self.defined:
+            message = f"{_quoted(name)} is defined twice"
+            self.module.troubles.append(Trouble("duplicate-name", start, end, message))
+        self.defined.add(name)
 
 
 def build(tree: Tree, data: bytes, isa: Table | None = None) -> Module:
@@ -531,17 +611,33 @@ def build(tree: Tree, data: bytes, isa: Table | None = None) -> Module:
     text = data.decode("latin-1")
     module = Module()
     pending: list[tuple[_Builder, Function]] = []
+    header = _Header(module)
+    first: dict[str, int] = {}
+    """Where each function and variable is declared first."""
     for node in tree.root_node.named_children:
         kind = node.type
         start, end = node.start_byte, node.end_byte
+        header.take(kind, start, end)
         if kind == "function":
             function, builder = _function(node, text, module, isa)
+            if not function.declared_only:
+                header.define(function.name, start, end)
+            first.setdefault(function.name, start)
             module.functions.append(function)
             if builder is not None:
                 pending.append((builder, function))
         elif kind == "variable_declaration":
-            for _, _, name, _, variable in _declared(text[start:end]):
+            declaration = text[start:end]
+            if message := _misaligned(declaration):
+                module.troubles.append(Trouble("alignment", start, end, message))
+            for _, _, name, _, variable in _declared(declaration):
+                if ".extern" not in declaration:
+                    header.define(name, start, end)
+                first.setdefault(name, start)
                 module.variables[name] = variable
+        elif kind == "directive":
+            if message := _unknown_directive(text[start:end]):
+                module.troubles.append(Trouble("misplaced", start, end, message))
         elif kind == "version_directive":
             try:
                 module.version = parse_version(clean(text[start:end]).split()[1])
@@ -554,7 +650,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None) -> Module:
             module.target_span = (start, end)
         elif kind == "address_size_directive":
             digits = re.search(r"\d+", text[start:end])
-            module.address_size = int(digits[0]) if digits else 0
+            module.address_size = integer(digits[0]) if digits else 0
         elif kind == "file_directive":
             match = _FILE.match(text, start, end)
             if match:
@@ -565,10 +661,16 @@ def build(tree: Tree, data: bytes, isa: Table | None = None) -> Module:
         seen: set[str] = set()
         labels = set(function.labels.values())
         for index, name in builder.calls:
-            if name in own or name in names or name in seen or name in labels:
+            if name in own or name in seen or name in labels:
+                continue
+            ins = function.instructions[index]
+            if name in names:
+                if first.get(name, 0) > function.start + ins.start:
+                    seen.add(name)
+                    message = f"{_quoted(name)} is declared only after its first use"
+                    function.troubles.append(Trouble("undefined-register", ins.start, ins.end, message))
                 continue
             seen.add(name)
-            ins = function.instructions[index]
             if name and (name[0].isalpha() or name[0] in "%_$"):
                 word = "register" if name.startswith("%") else "name"
                 function.troubles.append(

@@ -293,11 +293,16 @@ class Directive(NamedTuple):
     end: int
 
 
+MOST_THREADS = 1024
+"""Of a CTA on every target there is (11.4.2)."""
+
+
 class Trouble(NamedTuple):
-    """Something in a function that the assembler would refuse, found while building it."""
+    """Something in a function or module that the assembler would refuse, found while building it."""
 
     kind: str
-    """``undefined-register``, ``undefined-guard``, ``undefined-label``, ``duplicate-label``, ``duplicate-register``"""
+    """``undefined-register``, ``undefined-guard``, ``undefined-label``, ``duplicate-label``, ``duplicate-register``,
+    ``duplicate-name``, ``unreadable``, ``misplaced``, ``alignment``"""
     start: int
     end: int
     message: str
@@ -336,15 +341,18 @@ class Function:
 
     @property
     def threads(self) -> int | None:
-        """Threads of a CTA when ``.reqntid`` fixes them (11.4.4)."""
-        exact = self.directives.get(".reqntid")
-        return prod(exact) if exact else None
+        """Threads of a CTA when ``.reqntid`` fixes them (11.4.4); None for more than any CTA can have."""
+        return self._product(".reqntid")
 
     @property
     def most_threads(self) -> int | None:
-        """Threads of a CTA at most, when ``.reqntid`` or ``.maxntid`` says so (11.4.2, 11.4.3)."""
-        bound = self.directives.get(".reqntid") or self.directives.get(".maxntid")
-        return prod(bound) if bound else None
+        """Threads of a CTA at most, when ``.reqntid`` or ``.maxntid`` says so (11.4.2, 11.4.3); None as above."""
+        return self._product(".reqntid" if self.directives.get(".reqntid") else ".maxntid")
+
+    def _product(self, directive: str) -> int | None:
+        numbers = self.directives.get(directive)
+        product = prod(numbers) if numbers else -1
+        return product if 0 <= product <= MOST_THREADS else None
 
     def location(self, index: int) -> Location | None:
         """The source position of the instruction at *index*."""
@@ -366,6 +374,8 @@ class Module:
     functions: list[Function] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
+    troubles: list[Trouble] = field(default_factory=list)
+    """Those outside its functions."""
 
     def function(self, name: str) -> Function | None:
         """The function called *name*, its definition before its declaration."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from tclint.ir.nodes import SINK, Immediate, Memory, Not, Operand, Pair, Special, Symbol, Vector
 
-__all__ = ["HEAD", "clean", "integer", "parse_operand", "shape", "split_operands"]
+__all__ = ["HEAD", "LARGEST", "clean", "integer", "parse_operand", "shape", "split_operands"]
 
 HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:\s*(?:\.|::)\w+)*)\s*")
 """Guard and opcode of an instruction."""
@@ -25,6 +25,7 @@ _INTEGER = re.compile(r"[-+~]?\s*(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _FLOAT = re.compile(r"[-+]?\s*(?:\d+\.\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)$")
 _BITS = re.compile(r"(-?)\s*0([fFdD])([0-9a-fA-F]+)$")
 _SUM = re.compile(rf"({_NAME}(?:\.\w+)?)\s*((?:[-+]\s*[\w]+\s*)*)$")
+_EXPRESSION = re.compile(rf"({_NAME})\s*([-+].*\(.*)$")
 _TERM = re.compile(r"([-+])\s*(\w+)")
 _SPECIAL = re.compile(
     r"%(?:tid|ntid|ctaid|nctaid|cluster_ctaid|cluster_nctaid|clusterid|nclusterid|laneid|warpid|nwarpid|smid|nsmid|gridid"
@@ -73,24 +74,27 @@ def _split_nested(text: str) -> list[str]:
     return parts
 
 
+LARGEST = (1 << 64) - 1
+"""Integer constants have 64 bits (4.5.1); ptxas takes larger ones in instructions, as this one."""
+
+
 def integer(text: str) -> int:
-    """The integer constant that *text* spells (4.5.1)."""
+    """The integer constant that *text* spells (4.5.1); one of more than 64 bits is the largest there is."""
     text = text.replace(" ", "").rstrip("U")
     sign, digits = (text[0], text[1:]) if text[0] in "-+~" else ("", text)
+    base = 10
     if digits[:2] in ("0x", "0X"):
-        value = int(digits, 16)
+        base = 16
     elif digits[:2] in ("0b", "0B"):
-        value = int(digits, 2)
-    elif (
-        len(digits) > 1 and digits[0] == "0" and digits.isdigit() and "8" not in digits and "9" not in digits
-    ):
-        value = int(digits, 8)
-    else:
-        value = int(digits)
+        base = 2
+    elif digits[0] == "0" and "8" not in digits and "9" not in digits:
+        base = 8
+    # Python does not read decimal numbers of thousands of digits.
+    value = LARGEST if len(digits) > 99 and base == 10 else min(int(digits, base), LARGEST)
     return -value if sign == "-" else ~value if sign == "~" else value
 
 
-_PLAIN_ADDRESS = re.compile(rf"\[\s*({_NAME})\s*(?:\+\s*(-?\d+)\s*)?\]$")
+_PLAIN_ADDRESS = re.compile(rf"\[\s*({_NAME})\s*(?:\+\s*(-?\d{{1,18}})\s*)?\]$")
 
 
 @lru_cache(maxsize=8192)
@@ -122,13 +126,17 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
         plain = _PLAIN_ADDRESS.match(text)
         if plain:
             register = lookup(plain[1])
-            base: Operand = register if register is not None else Symbol(plain[1])
+            name: Operand = Special(plain[1]) if _SPECIAL.match(plain[1]) else Symbol(plain[1])
+            base = register if register is not None else name
             return Memory(base, int(plain[2] or 0))
         parts = split_operands(text[1:-1].strip())
         base, offset = _address(parts[0], lookup) if parts else (Symbol(""), 0)
         return Memory(base, offset, tuple(parse_operand(part, lookup) for part in parts[1:]))
-    elif first == "{" or (first == "(" and _encloses(text)):
-        return Vector(tuple(parse_operand(part, lookup) for part in split_operands(text[1:-1].strip())))
+    elif first == "{":
+        return _list(text, lookup)
+    elif first == "(" and _encloses(text):
+        value = _constant(text)
+        return _list(text, lookup) if value is None else Immediate(value)
     register = lookup(text)
     if register is not None:
         return register
@@ -139,7 +147,7 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
     if first == "!":
         inner = lookup(text[1:].strip())
         return Not(inner) if inner is not None else Symbol(text[1:].strip())
-    if "|" in text and "||" not in text:
+    if text.count("|") == 1:
         left, _, right = text.partition("|")
         if not left.strip().isdigit():
             return Pair(parse_operand(left.strip(), lookup), parse_operand(right.strip(), lookup))
@@ -161,6 +169,18 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
     return Immediate(value) if value is not None else base
 
 
+def _list(text: str, lookup: Callable[[str], int | None]) -> Vector:
+    """A vector, or the arguments of a call: neither holds a list."""
+    items: list[Operand] = []
+    for part in split_operands(text[1:-1].strip()):
+        if part[:1] in ("(", "{"):
+            value = _constant(part)
+            items.append(Symbol(part) if value is None else Immediate(value))
+        else:
+            items.append(parse_operand(part, lookup))
+    return Vector(tuple(items))
+
+
 def _encloses(text: str) -> bool:
     """Whether the parenthesis that *text* starts with ends at its end: a list, not the start of a constant expression."""
     depth = 0
@@ -178,7 +198,13 @@ def _address(text: str, lookup: Callable[[str], int | None]) -> tuple[Operand, i
         return register, 0
     if _INTEGER.match(text):
         return Immediate(0), integer(text)
-    match = _SUM.match(re.sub(r"\+\s*-", "-", text))
+    match = _SUM.match(re.sub(r"\+\s*-", "-", text)) or _EXPRESSION.match(text)
+    if match and "(" in match[2]:
+        added = _constant(match[2])
+        register = lookup(match[1])
+        if added is None:
+            return Symbol(text), 0
+        return (register if register is not None else Symbol(match[1])), added
     if match:
         offset = 0
         for sign, term in _TERM.findall(match[2]):

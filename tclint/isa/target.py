@@ -63,7 +63,7 @@ As the release history in section 13 has it; those from 12.0 on (but 12.7, of
 which there is no package) as ptxas itself says, asked for one that is too new.
 """
 
-_TARGET = re.compile(r"(?:sm|compute)_(\d+)([af]?)$")
+_TARGET = re.compile(r"(?:sm|compute)_(\d{1,9})([af]?)$")
 
 
 def parse_version(text: str) -> Version:

@@ -42,7 +42,7 @@ module.exports = grammar({
 
   externals: $ => [$.unclosed],
 
-  inline: $ => [$._variable, $._operands],
+  inline: $ => [$._variable, $._operands, $._part],
 
   rules: {
     module: $ => repeat($._item),
@@ -263,9 +263,12 @@ module.exports = grammar({
 
     cast: _ => token(seq('(', /\s*/, /\.[su]64/, /\s*/, ')')),
 
-    address: $ => seq('[', $._operands, ']'),
+    // What is between brackets or braces holds no address, and a vector no vector: neither nests.
+    address: $ => seq('[', $._part, repeat(seq($._separator, $._part)), ']'),
 
-    vector: $ => seq('{', optional($._operands), '}'),
+    _part: $ => choice($._scalar, $.vector),
+
+    vector: $ => seq('{', optional(seq($._scalar, repeat(seq($._separator, $._scalar)))), '}'),
 
     // Argument lists of `call` and parenthesised constant expressions.
     group: $ => seq('(', optional($._operands), ')'),
