@@ -583,8 +583,9 @@ class _Unread:
 
     def take(self, root: str) -> Iterator[Form]:
         """The forms in which a text begins with the word *root*, or all, as far as they were not taken before."""
+        begins = re.compile(rf"""["']{re.escape(root)}\b""" if root else "").search
         for number, text in list(self._forms.items()):
-            if f'"{root}' in text or f"'{root}" in text:
+            if begins(text):
                 del self._forms[number]
                 (raw,) = _document(f"[[form]]{text}", self._path)["form"]
                 yield _form(raw, self._path.stem, number, self._shared)
