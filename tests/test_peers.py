@@ -234,29 +234,33 @@ def test_what_is_missing_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "| tclint | 1 | 1 |" in "\n".join(section(data))
 
 
-def fault(operator: str, **found: bool) -> dict[str, Any]:
+def fault(operator: str, result: str, **found: bool) -> dict[str, Any]:
     about: dict[str, Any] = {name: {"found": yes, "new": []} for name, yes in found.items()}
     about["tclint"]["verdict"] = "found" if found["tclint"] else "low"
-    about["sentryward"]["result"] = "potential_race" if found["sentryward"] else "unsupported"
+    defect = result in SentryWard.DEFECTS
+    reason = f"{result}_code: in words"
+    passed = {"found": result != "race_free", "defect": defect, "result": result, "reason": reason}
+    about["sentryward"] = passed
     return {"group": "described", "operator": operator, "file": "kernels/a.sm_100a.ptx", **about}
 
 
 def test_the_tables_count_what_was_found() -> None:
     mutants = [
-        fault("wgmma.fence deleted", tclint=True, ptxas=False, sentryward=False),
-        fault("tcgen05.alloc deleted", tclint=False, ptxas=False, sentryward=True),
-        fault("tcgen05.alloc deleted", tclint=True, ptxas=True, sentryward=True),
+        fault("wgmma.fence deleted", "race_free", tclint=True, ptxas=False),
+        fault("tcgen05.alloc deleted", "potential_race", tclint=False, ptxas=False),
+        fault("tcgen05.alloc deleted", "unsupported", tclint=True, ptxas=True),
     ]
     text = "\n".join(section({"files": [], "launches": [], "mutants": mutants, "each": 2}))
-    assert "| family | planted | tclint | ptxas | SentryWard | SentryWard, no verdict |" in text
+    assert "| family | planted | tclint | ptxas | SentryWard | SentryWard, as a defect |" in text
     assert (
-        "| wgmma | 1 | 1 | 0 | 0 | 1 |\n| tcgen05 | 2 | 1 | 1 | 2 | 0 |\n| all | 3 | 2 | 1 | 2 | 1 |" in text
+        "| wgmma | 1 | 1 | 0 | 0 | 0 |\n| tcgen05 | 2 | 1 | 1 | 2 | 1 |\n| all | 3 | 2 | 1 | 2 | 1 |" in text
     )
     assert "Found by tclint and not by SentryWard: 1: wgmma.fence deleted (1)." in text
     assert "Found by SentryWard and not by tclint: 1: tcgen05.alloc deleted (1)." in text
     assert "Found by neither: none." in text
     assert "tclint would have at least 2" in text
-    assert "SentryWard's results: potential race 2, unsupported 1." in text
+    assert "Its results: race free 1, potential race 1, unsupported 1." in text
+    assert "name the fault: unsupported code (1)." in text
 
 
 def test_refusals_of_one_kind_are_one() -> None:

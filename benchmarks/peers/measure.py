@@ -81,7 +81,7 @@ def measure(
         passed = {
             (str(launch.file), launch.entry): launch
             for launch, about in described
-            if about["respelled"]["result"] == "race_free"
+            if about["respelled"]["result"] == SentryWard.PASSED
         }
         # Many are drawn because few of them lie in kernels that SentryWard can be asked about.
         wide = planted(
@@ -216,8 +216,13 @@ def _ward(record: Data, ward: SentryWard, launch: Launch, launcher: Launcher, sc
     changed = apply(launch.file.read_bytes(), _edits(record))
     mutant.write_text(respelled(changed.decode()))
     said = ward.verdict(launcher, mutant, launch.input)
-    found = said["result"] in (*ward.FOUND, *ward.REFUSED)
-    return {"found": found, "result": said["result"], "reason": said["reason"][:160], "cpu": said["cpu"]}
+    return {
+        "found": said["result"] not in (ward.PASSED, *ward.SILENT),
+        "defect": said["result"] in ward.DEFECTS,
+        "result": said["result"],
+        "reason": said["reason"].replace(str(scratch), "")[:160],
+        "cpu": said["cpu"],
+    }
 
 
 def _edits(record: Data) -> tuple[Edit, ...]:

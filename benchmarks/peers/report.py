@@ -113,7 +113,7 @@ def _refusals(files: Sequence[Data]) -> list[str]:
             if about["refused"]:
                 why[name][reason(about["refused"])] += 1
             else:
-                says[name].update({reason(e) for e in about["examples"]})
+                says[name].update(sorted({reason(e) for e in about["examples"]}))
     lines = []
     for name in names:
         if why[name]:
@@ -186,7 +186,7 @@ def _faults(mutants: Sequence[Data], each: int) -> list[str]:
     for family in [*families, ""]:
         some = [m for m in mutants if family in ("", OPERATORS[m["operator"]].family)]
         row: list[object] = [family or "all", len(some), *(_found(some, n) for n in names)]
-        rows.append([*row, sum(_undecided(m) for m in some)] if "sentryward" in names else row)
+        rows.append([*row, sum(m["sentryward"]["defect"] for m in some)] if "sentryward" in names else row)
     files = len({m["file"] for m in mutants})
     head = ["family", "planted", *(NAMES[n] for n in names)]
     lines = [
@@ -195,7 +195,7 @@ def _faults(mutants: Sequence[Data], each: int) -> list[str]:
         f"that they did not say of the original; by that measure tclint would have at least {sum(map(_says, mutants))}. Not every",
         "change is a fault that shows: a second wait may do the work of the one that was deleted.",
         "",
-        *table([*head, "SentryWard, no verdict"] if "sentryward" in names else head, rows),
+        *table([*head, "SentryWard, as a defect"] if "sentryward" in names else head, rows),
     ]
     return lines + (_against(mutants) if "sentryward" in names else [])
 
@@ -210,14 +210,19 @@ def _says(mutant: Data) -> bool:
     return about["found"] or about["verdict"] == "refused" or any("/low line" not in s for s in about["new"])
 
 
-def _undecided(mutant: Data) -> bool:
-    return not mutant["sentryward"]["found"] and mutant["sentryward"]["result"] != "race_free"
-
-
 def _against(mutants: Sequence[Data]) -> list[str]:
     """tclint beside SentryWard: who found what the other did not."""
     results: Counter[str] = Counter(m["sentryward"]["result"].replace("_", " ") for m in mutants)
-    lines = ["SentryWard's results: " + ", ".join(f"{k} {n}" for k, n in results.most_common()) + ".", ""]
+    undecided = [m for m in mutants if m["sentryward"]["found"] and not m["sentryward"]["defect"]]
+    reasons: Counter[str] = Counter(_code(m["sentryward"]["reason"]) for m in undecided)
+    lines = [
+        "SentryWard passes each of these kernels without the fault, so any other result counts as found. Its results: "
+        + ", ".join(f"{k} {n}" for k, n in results.most_common())
+        + ". “As a defect” leaves out those that do not call the kernel wrong, though many of them name the fault: "
+        + ", ".join(f"{k} ({n})" for k, n in reasons.most_common(SHOWN))
+        + (", and others." if len(reasons) > SHOWN else "."),
+        "",
+    ]
     for one, other in (("tclint", "sentryward"), ("sentryward", "tclint")):
         alone = [m for m in mutants if m[one]["found"] and not m[other]["found"]]
         lines.append(f"- Found by {NAMES[one]} and not by {NAMES[other]}: {_operators(alone)}.")

@@ -165,10 +165,11 @@ class SentryWard(_FromPyPI):
     name = "sentryward"
     packages = ("sentryward==0.1.1",)
 
-    FOUND = ("not_wellsynced", "potential_race", "invalid_lifecycle")
-    """Results that name a defect of the kernel."""
-    REFUSED = ("invalid_input",)
-    """It could not make sense of the PTX."""
+    PASSED = "race_free"
+    DEFECTS = ("not_wellsynced", "potential_race", "invalid_lifecycle", "invalid_input")
+    """Results that call the kernel wrong."""
+    SILENT = ("timeout", "memory_budget_exceeded", "analysis_budget_exceeded", "allocation_failed")
+    """Results that say nothing about the kernel."""
 
     def command(self, path: Path, launch: Path | None = None) -> list[str]:
         assert launch is not None
