@@ -42,6 +42,7 @@ PARTS: dict[str, str] = {
     "peers": "benchmarks.peers",
     "fuzz": "benchmarks.fuzz.__main__",
 }
+PARTS: dict[str, str] = {"speed": "benchmarks.speed"}
 """Name of each part's record, and its module, in the order of the page."""
 
 Record = Mapping[str, Any]

@@ -1,59 +1,76 @@
 """How much time and memory tclint needs, and how both grow with the input.
 
-    python -m benchmarks.speed FOLDER [--ptxas] [--growth] [--gc] [--largest 10] [--output docs/performance.md]
+    python -m benchmarks.speed FOLDER [--ptxas] [--growth] [--gc] [--jobs] [--largest 10] [--record]
 
 Everything is measured on one core and in CPU seconds, which other work on the machine changes least; wall seconds
-stand beside them. All PTX below FOLDER is linted in this one process; what grows is measured in a fresh process for
-each size. The report is Markdown. README.md in this folder says what each of its tables means.
+stand beside them. All PTX below FOLDER is linted in this one process; whole runs of the command, and what grows, are
+measured in a fresh process each. README.md in this folder says what each of the tables means.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import json
 import os
-import platform
 import re
 import resource
 import subprocess
 import sys
-import sysconfig
-import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib import metadata
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any
 from unittest import mock
 
+from benchmarks import grow, results
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
+from tclint import driver, model, syntax
+from tclint.checks import kernel_checks, module_checks
+from tclint.config import Config
+from tclint.dataflow import find_paths
+from tclint.finding import FileReport
+from tclint.fold import fold
+from tclint.output import renderer
+from tclint.pool import cores
+from tclint.report import Context, present
+from tclint.source import Source
 
-__all__ = ["Measured", "Stopwatch", "concatenated", "lint", "measure", "repeated"]
+__all__ = ["ABOUT", "COMMAND", "TITLE", "Measured", "Stopwatch", "lint", "measure", "section"]
 
-ROOT = Path(__file__).resolve().parent.parent
+TITLE = "Speed"
+COMMAND = "python -m benchmarks.speed FOLDER --ptxas --growth --gc --jobs --record"
+ABOUT = """\
+How long tclint takes and how much memory it needs, by file, by stage and by process, how both grow with the input, and
+how long ptxas takes for the same files. CPU seconds of one core, unless it says wall. Goals stand in the heads of the
+columns."""
 
 PER_100K = 1.5
 """Goal: CPU seconds per 100,000 instructions."""
 AGAINST_PTXAS = 0.2
-"""Goal: CPU seconds of ``tclint check`` for each one of ptxas."""
+"""Goal: CPU seconds of tclint for each one of ptxas."""
 PER_DOUBLING = 2.4
 """Goal: by what the time may grow when the input doubles; 2 is linear."""
 BASE_MEMORY, MEMORY_PER_BYTE = 40e6, 60
 """Goal: peak memory in bytes, and in bytes for each byte of the file."""
-VERSION_SECONDS = 0.15
-"""Goal: wall seconds of ``tclint --version``."""
+START = 0.15
+"""Goal: wall seconds of ``tclint --version``, and of ``tclint check`` of a small file."""
 
 SMALLEST, DOUBLINGS = 100_000, 7
 """Concatenated kernels: bytes of the smallest module (the largest has 12.8 MB)."""
 REPETITIONS = (1, 2, 4, 8, 16)
-FAMILIES = {"wgmma": b"wgmma.", "tcgen05": b"tcgen05.", "cp.async": b"cp.async.c", "mbarrier": b"mbarrier."}
-"""Each has analyses of its own, so a large function of each is repeated inside itself: name, and what it contains."""
+"""How often a function is repeated inside itself."""
+FORMATS = ("text", "json", "sarif")
+"""The reports whose writing is measured."""
 
 
 # ------------------------------------------------------------ one process
@@ -97,14 +114,30 @@ class Stopwatch:
 class Measured:
     """What linting one file took: CPU and wall seconds, and its size in bytes and instructions."""
 
-    path: Path
+    path: str
     size: int
     instructions: int
     cpu: float
     wall: float
-    status: str
     ptxas: float | None = None
     """CPU seconds of ptxas, None when it was not asked or refused the file."""
+
+
+STAGES = {
+    "read": "bytes and lines of the file",
+    "parse": "tree-sitter",
+    "syntax problems": "words for what is no PTX",
+    "IR": "instructions, operands, names, the ISA table",
+    "parse and build": "everything else about the module",
+    "inline": "calls of functions with bodies",
+    "CFG": "blocks, edges, dominators, loops",
+    "values": "set up; values are made when asked for, in the stage that asks",
+    "views": "the threads that reach each block",
+    "survey of paths": "what all searches share",
+    "witness paths": "the search for a path to each candidate",
+    "findings": "spans, source lines, fingerprints, suppressions",
+}
+"""Stages that are neither an analysis nor a rule, in the order of the pipeline."""
 
 
 @contextmanager
@@ -114,78 +147,92 @@ def _split(watch: Stopwatch, modules: list[Any]) -> Iterator[None]:
     They are replaced where the driver and the model look them up, so what is measured is the program as it is. A
     name that is no longer there is an AttributeError, not a stage that silently vanished.
     """
-    from tclint import driver, model, syntax
 
     def timed(function: Callable[..., Any], stage: str) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             name = f"analysis {type(arguments[0]).__name__}" if stage == "analysis" else stage
             with watch.stage(name):
                 result = function(*arguments, **options)
-            if stage == "build":
+            if stage == "IR":
                 modules.append(result)
             return result
 
         return call
 
+    def searched(*arguments: Any) -> Iterator[Any]:
+        paths = find_paths(*arguments)  # which searches only when it is asked
+        while True:
+            with watch.stage("witness paths"):
+                path = next(paths, None)
+            if path is None:
+                return
+            yield path
+
     parts: list[tuple[object, str, str]] = [
         (syntax, "parse", "parse"),
         (syntax, "problems", "syntax problems"),
-        (driver, "build", "build"),
+        (driver, "build", "IR"),
         (driver, "inline", "inline"),
-        (model, "CFG", "graph"),
+        (model, "CFG", "CFG"),
         (model, "Values", "values"),
         (model, "Views", "views"),
         (model, "Survey", "survey of paths"),
-        (model, "find_path", "witness paths"),
         (model, "solve", "analysis"),
     ]
     with ExitStack() as stack:
         for owner, attribute, stage in parts:
             stack.enter_context(mock.patch.object(owner, attribute, timed(getattr(owner, attribute), stage)))
+        stack.enter_context(mock.patch.object(model, "find_paths", searched))
         yield
 
 
-def lint(path: Path, watch: Stopwatch) -> Measured:
+def lint(path: Path, watch: Stopwatch) -> tuple[Measured, FileReport]:
     """Lint one file, from its bytes to its findings. Raises SourceError when it cannot be read."""
-    from tclint.driver import check_source
-    from tclint.source import Source
-
     modules: list[Any] = []
     with _split(watch, modules):
         wall, cpu = perf_counter(), process_time()
         with watch.stage("read"):
             source = Source.read(path)
         watch.start()
-        report = check_source(source, clock=watch.clock)
+        report = driver.check_source(source, clock=watch.clock)
         cpu, wall = process_time() - cpu, perf_counter() - wall
     instructions = sum(len(f.instructions) for module in modules for f in module.functions)
-    return Measured(path, len(source.data), instructions, cpu, wall, report.status)
+    return Measured(path.name, len(source.data), instructions, cpu, wall), report
 
 
-def measure(paths: Iterable[Path]) -> tuple[list[Measured], Stopwatch, list[str]]:
-    """Lint *paths* one after the other; also CPU seconds by stage, and what could not be read.
+def measure(
+    paths: Iterable[Path], folder: Path, notes: list[str]
+) -> tuple[list[Measured], dict[str, float], dict[str, float]]:
+    """Lint *paths* one after the other: each of them, and CPU seconds by stage and by output format.
 
-    What is paid once, imports and the ISA table, is the stage "start".
+    *notes* is told what could not be read, or not analysed as a whole.
     """
-    watch, measured, troubles = Stopwatch(), [], []
-    with watch.stage("start"):
-        _start()
+    watch, measured, reports = Stopwatch(), [], []
+    _start()
     for path in paths:
         _progress(f"tclint {path.name}")
         try:
-            measured.append(lint(path, watch))
+            one, report = lint(path, watch)
         except Exception as error:  # noqa: BLE001  (one file must not cost the measurement of all others)
-            troubles.append(f"{path.name} is left out: {type(error).__name__}: {error}")
-    return measured, watch, troubles
+            notes.append(f"{path.name} is left out: {type(error).__name__}: {error}")
+            continue
+        measured.append(replace(one, path=str(path.relative_to(folder))))
+        # As `tclint check` does: without findings nothing is shown of the text.
+        reports.append(report if report.findings else replace(report, source=None))
+    partial = Counter(report.status for report in reports if report.status != "analysed")
+    notes += [f"{count} files are {status}, not analysed as a whole." for status, count in partial.items()]
+    output = Stopwatch()
+    shown, summary = fold(*present(reports, Config()))
+    for name in FORMATS:
+        with output.stage(name):
+            renderer(name)(shown, Context(summary))
+    return measured, dict(watch.seconds), dict(output.seconds)
 
 
 def _start() -> None:
-    """Everything that is paid once: imports, the ISA table, the rules."""
-    from tclint.driver import check_source
-    from tclint.source import Source
-
+    """Everything that is paid once: the rules, the ISA table, what is imported when it is needed."""
     text = b".version 8.0\n.target sm_80\n.visible .entry k() { ret; }\n"
-    check_source(Source.from_bytes(text, "start.ptx"))
+    driver.check_source(Source.from_bytes(text, "start.ptx"))
 
 
 def _peak() -> int:
@@ -208,13 +255,14 @@ def _peak() -> int:
 class Run:
     """Files linted one after the other in a fresh process: CPU seconds, instructions, peak memory in bytes.
 
-    ``stages`` are the CPU seconds of each stage.
+    ``stages`` are the CPU seconds of each stage; ``start`` is what the process took before it read the first file.
     """
 
     cpu: float
     instructions: int
     peak: int
     stages: dict[str, float] = field(default_factory=dict)
+    start: float = 0.0
 
 
 def worker() -> None:
@@ -224,7 +272,7 @@ def worker() -> None:
     if mode == "freeze":
         gc.collect()
         gc.freeze()
-    run = Run(0.0, 0, 0)
+    run = Run(0.0, 0, 0, start=process_time())
     for file in files:
         best = float("inf")
         stages: dict[str, float] = {}
@@ -232,7 +280,7 @@ def worker() -> None:
             if mode == "disable":
                 gc.disable()
             began, watch = process_time(), Stopwatch()
-            done = lint(Path(file), watch)
+            done, _ = lint(Path(file), watch)
             if mode == "disable":
                 gc.enable()
                 gc.collect()  # the price of what was put off counts
@@ -253,23 +301,66 @@ def fresh(files: Sequence[Path], mode: str = "default", repeat: int = 1) -> Run:
     code = "from benchmarks.speed import worker; worker()"
     names = [str(file.resolve()) for file in files]
     command = [sys.executable, "-c", code, mode, str(repeat), *names]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=results.ROOT)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise RuntimeError(last)
     return Run(**json.loads(done.stdout))
 
 
-def version_seconds(runs: int = 15) -> float:
-    """Median of the wall seconds of ``tclint --version``."""
-    script = Path(sysconfig.get_path("scripts"), "tclint")
-    command = [str(script)] if script.exists() else [sys.executable, "-m", "tclint"]
-    times = []
-    for _ in range(runs):
-        began = perf_counter()
-        subprocess.run([*command, "--version"], check=True, capture_output=True, cwd=ROOT)
-        times.append(perf_counter() - began)
-    return median(times)
+_AROUND = """
+import json, resource, subprocess, sys, time
+began = time.perf_counter()
+done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+wall, used = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+said = done.stdout.decode(errors="replace")[:2000] if done.returncode else ""
+print(json.dumps([wall, used.ru_utime + used.ru_stime, peak, done.returncode, said]))
+"""
+"""A small process around the one that is measured, which would begin with the memory of this large one otherwise."""
+
+
+@dataclass
+class Process:
+    """A command from its start to its end: wall and CPU seconds, peak memory in bytes, and how it ended.
+
+    ``said`` is the beginning of what it printed when its status is not 0.
+    """
+
+    wall: float
+    cpu: float
+    peak: int
+    status: int
+    said: str
+
+
+@cache
+def _environment() -> dict[str, str]:
+    """Compiled modules are kept, as those of an installed package are, but not in the checkout."""
+    folder = TemporaryDirectory(prefix="tclint-speed-")
+    atexit.register(folder.cleanup)
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": folder.name, "PYTHONPATH": str(results.ROOT)}
+
+
+def process(command: Sequence[str | Path]) -> Process:
+    """Run *command*. Raises ValueError after ten minutes."""
+    around = [sys.executable, "-S", "-c", _AROUND, *map(str, command)]
+    try:
+        done = subprocess.run(
+            around, check=True, stdout=subprocess.PIPE, text=True, env=_environment(), timeout=600
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError("it takes more than ten minutes") from None
+    return Process(*json.loads(done.stdout))
+
+
+def _tclint(*arguments: str | Path) -> list[str | Path]:
+    return [sys.executable, "-m", "tclint", *arguments]
+
+
+def _check(*arguments: str | Path) -> list[str | Path]:
+    return _tclint("check", "--isolated", "--fail-on", "never", *arguments)
 
 
 def ptxas_seconds(ptxas: Ptxas, path: Path) -> float:
@@ -280,142 +371,61 @@ def ptxas_seconds(ptxas: Ptxas, path: Path) -> float:
     return done.seconds
 
 
-# ------------------------------------------------------------ inputs that grow
-
-_WORD = re.compile(r"(?<![\w$%.:])[A-Za-z_$%][\w$%]*")
-_LOC = re.compile(r"^[ \t]*\.loc\b[^\n]*\n", re.MULTILINE)
-_REGISTERS = re.compile(r"\.reg\s+(?:\.\w+\s+)+([^;]*);")
-_LABEL = re.compile(r"(?:^|[;{}])\s*([A-Za-z_$%][\w$]*)\s*:(?!:)", re.MULTILINE)
-_LEAVE = re.compile(r"\b(?:ret(?:\.uni)?|exit)\s*;")
-_DIGITS = "0123456789"
-
-
-def _functions_and_variables(data: bytes) -> tuple[list[str], frozenset[str]] | None:
-    """The functions and variables of a module without line information, and the names that they define.
-
-    None when there is more in the module than these can stand for: declarations of other modules' functions,
-    aliases, something that tclint takes exception to.
-    """
-    from tclint.ir import build
-    from tclint.syntax import parse
-
-    tree = parse(data)
-    module = build(tree, data)
-    if tree.root_node.has_error or any(f.declared_only or f.troubles for f in module.functions):
-        return None
-    if any(node.type == "alias_directive" for node in tree.root_node.named_children):
-        return None
-    kept = [n for n in tree.root_node.named_children if n.type in ("function", "variable_declaration")]
-    parts = [_LOC.sub("", data[n.start_byte : n.end_byte].decode() + "\n") for n in kept]
-    return parts, frozenset({f.name for f in module.functions} | set(module.variables))
-
-
-def concatenated(sources: Sequence[bytes], size: int, header: str) -> str:
-    """One module of at least *size* bytes behind *header*: *sources* over and over, each time under new names.
-
-    The same kernels at every size, so that only the size changes. Raises ValueError when a source cannot be used.
-    """
-    modules = []
-    for data in sources:
-        found = _functions_and_variables(data)
-        if found is None:
-            raise ValueError("a module that cannot be repeated")
-        modules.append(found)
-    if not modules:
-        raise ValueError("no module to repeat")
-    text, length, copy = [header], len(header), 0
-    while length < size:
-        parts, names = modules[copy % len(modules)]
-
-        def rename(match: re.Match[str], names: frozenset[str] = names, copy: int = copy) -> str:
-            return f"{match[0]}_{copy}" if match[0] in names else match[0]
-
-        for part in parts:
-            text.append(_WORD.sub(rename, part))
-            length += len(text[-1])
-        copy += 1
-    return "".join(text)
-
-
-def repeated(data: bytes, times: int) -> str:
-    """The module *data* with the body of its only function *times* over, each time with new registers and labels.
-
-    Leaving the function becomes a branch to the next copy. Raises ValueError when the module has another number of
-    functions, or cannot be repeated.
-    """
-    from tclint.ir import build
-    from tclint.syntax import parse
-
-    tree = parse(data)
-    module = build(tree, data)
-    nodes = [n for n in tree.root_node.named_children if n.type == "function"]
-    if _functions_and_variables(data) is None or len(nodes) != 1:
-        raise ValueError("not a module of one function that can be repeated")
-    node, function = nodes[0], module.functions[0]
-    block = node.child_by_field_name("body")
-    assert block is not None
-    body = _LOC.sub("", data[block.start_byte + 1 : block.end_byte - 1].decode())
-    declared = [d.strip() for found in _REGISTERS.findall(body) for d in found.split(",")]
-    stems = {d.partition("<")[0].strip() for d in declared if "<" in d}
-    plain = {d for d in declared if "<" not in d} | set(_LABEL.findall(body))
-    plain |= function.variables.keys() - {p.name for p in function.parameters}
-
-    copies = []
-    for copy in range(times):
-
-        def rename(match: re.Match[str], copy: int = copy) -> str:
-            name = match[0]
-            stem = name.rstrip(_DIGITS)
-            if name in plain:
-                return f"{name}_c{copy}"
-            return f"{stem}c{copy}_{name[len(stem) :]}" if stem in stems else name
-
-        text = _WORD.sub(rename, body)
-        copies.append(_LEAVE.sub(f"bra $next_copy_{copy};", text) + f"$next_copy_{copy}:\n")
-    before = data[node.start_byte : block.start_byte].decode()
-    variables = [
-        data[n.start_byte : n.end_byte].decode() + "\n"
-        for n in tree.root_node.named_children
-        if n.type == "variable_declaration"
-    ]
-    return f"{_header(data)}{''.join(variables)}{before}{{\n{''.join(copies)}\tret;\n}}\n"
-
-
-def _header(data: bytes, version: str = "") -> str:
-    """The three directives that a module begins with (PTX ISA 11.1), as *data* has them."""
+def commands(paths: Sequence[Path], folder: Path, runs: int = 5) -> list[dict[str, Any]]:
+    """``tclint check`` of a small, the middle and the largest of *paths*, in each format, in a process of its own."""
+    by_size = sorted(paths, key=lambda p: p.stat().st_size)
     found = []
-    for directive in ("version", "target", "address_size"):
-        match = re.search(rf"^\s*\.{directive}\s+([^\n/]+)".encode(), data, re.MULTILINE)
-        value = version if directive == "version" and version else match[1].decode().strip() if match else ""
-        if value:
-            found.append(f".{directive} {value}\n")
-    return "".join(found)
+    for path in dict.fromkeys((by_size[len(by_size) // 20], by_size[len(by_size) // 2], by_size[-1])):
+        for name in FORMATS:
+            _progress(f"tclint check {path.name} as {name}")
+            done = [process(_check("--output-format", name, path.resolve())) for _ in range(runs)]
+            found.append(
+                {
+                    "path": str(path.relative_to(folder)),
+                    "size": path.stat().st_size,
+                    "format": name,
+                    "wall": median(d.wall for d in done),
+                    "cpu": median(d.cpu for d in done),
+                    "peak": max(d.peak for d in done),
+                }
+            )
+    return found
 
 
-def _base(paths: Sequence[Path]) -> tuple[list[bytes], str]:
-    """Kernels of about 100 kB together and of one target, the commonest, and the header of their module."""
-    by_target: dict[str, list[Path]] = {}
-    for path in paths:
-        if 4_000 <= path.stat().st_size <= SMALLEST // 2:
-            match = re.search(r"\.target (.*)", _header(path.read_bytes()))
-            if match:
-                by_target.setdefault(match[1], []).append(path)
-    if not by_target:
-        raise ValueError("no file of 4 to 50 kB to concatenate")
-    candidates = max(by_target.values(), key=len)
-    step = max(1, len(candidates) // 8)
-    # Evenly spaced through the folders, which hold one compiler each; then the ones between.
-    chosen: list[bytes] = []
-    versions = []
-    for path in [path for start in range(step) for path in candidates[start::step]]:
-        data = path.read_bytes()
-        if _functions_and_variables(data) is not None:
-            chosen.append(data)
-            versions.append(tuple(int(n) for n in re.findall(r"\d+", _header(data).splitlines()[0])))
-        if sum(map(len, chosen)) >= SMALLEST:
-            break
-    major, minor = max(versions)
-    return chosen, _header(chosen[0], f"{major}.{minor}")
+def scaling(folder: Path) -> list[dict[str, Any]]:
+    """``tclint check FOLDER`` by 1, 2, 4 ... processes, up to one for each core."""
+    counts = sorted({min(1 << n, cores()) for n in range(cores().bit_length() + 1)})
+    found = []
+    for jobs in counts:
+        _progress(f"--jobs {jobs}")
+        done = process(_check("--jobs", str(jobs), folder.resolve()))
+        found.append({"jobs": jobs, "wall": done.wall, "cpu": done.cpu})
+    return found
+
+
+COLLECTOR = {
+    "default": "as Python sets it",
+    "freeze": "`gc.freeze()` once everything is imported",
+    "disable": "`gc.disable()` during a file, `gc.collect()` after it",
+}
+"""Settings of the cyclic garbage collector."""
+
+
+def collector(files: Sequence[Path], notes: list[str]) -> list[dict[str, Any]]:
+    """The largest files under each setting of the cyclic garbage collector."""
+    found = []
+    for mode in COLLECTOR:
+        _progress(f"garbage collector: {mode}")
+        try:
+            run = fresh(files, mode)
+        except RuntimeError as error:
+            notes.append(f"Garbage collector, {mode}: {error}")
+            continue
+        found.append({"mode": mode, "cpu": run.cpu, "peak": run.peak})
+    return found
+
+
+# ------------------------------------------------------------ growth
 
 
 @dataclass
@@ -428,11 +438,8 @@ class Growth:
 
     @property
     def ratios(self) -> list[float]:
-        """By what the time grew at each doubling."""
-        return [
-            b.cpu / a.cpu * 2 * size_a / size_b
-            for (size_a, a), (size_b, b) in zip(self.rows, self.rows[1:], strict=False)
-        ]
+        """By what the time grew at each doubling, scaled to an exact one."""
+        return [b.cpu / a.cpu * 2 * before / size for (before, a), (size, b) in pairwise(self.rows)]
 
 
 def _grow(title: str, texts: Iterable[str], notes: list[str]) -> Growth:
@@ -440,7 +447,7 @@ def _grow(title: str, texts: Iterable[str], notes: list[str]) -> Growth:
     for text in texts:
         data = text.encode()
         _progress(f"{title}: {len(data) / 1e6:.1f} MB")
-        with tempfile.TemporaryDirectory() as folder:
+        with TemporaryDirectory() as folder:
             path = Path(folder, "grown.ptx")
             path.write_bytes(data)
             try:
@@ -449,7 +456,8 @@ def _grow(title: str, texts: Iterable[str], notes: list[str]) -> Growth:
             except RuntimeError as error:
                 notes.append(f"{title}: stopped at {len(data)} bytes: {error}")
                 break
-        growth.rows.append((len(data), run))
+        most = sorted(run.stages.items(), key=lambda item: -item[1])[:8]
+        growth.rows.append((len(data), replace(run, stages=dict(most))))
     return growth
 
 
@@ -457,223 +465,277 @@ def grown(paths: Sequence[Path], notes: list[str]) -> list[Growth]:
     """Both ways to grow: more kernels in a module, and more code in a function."""
     found = []
     try:
-        sources, header = _base(paths)
-        texts = (concatenated(sources, SMALLEST << step, header) for step in range(DOUBLINGS + 1))
-        title = f"Concatenated kernels ({len(sources)} of them, again and again)"
-        found.append(_grow(title, texts, notes))
+        sources, header = grow.alike(paths, SMALLEST)
+        texts = (grow.concatenated(sources, SMALLEST << step, header) for step in range(DOUBLINGS + 1))
+        found.append(_grow(f"{len(sources)} kernels, again and again in one module", texts, notes))
     except ValueError as error:
         notes.append(f"Concatenated kernels: {error}.")
-    sizes = sorted((p for p in paths if p.stat().st_size <= 250_000), key=lambda p: -p.stat().st_size)
-    used = set()
-    for family, words in FAMILIES.items():
-        for path in sizes:
-            data = path.read_bytes()
-            if path in used or words not in data:
-                continue
-            try:
-                repeated(data, 1)
-            except ValueError:
-                continue
-            used.add(path)
-            title = f"One function repeated inside itself: `{family}`, {path.name}"
-            found.append(_grow(title, (repeated(data, times) for times in REPETITIONS), notes))
-            break
-        else:
-            notes.append(f"No function with `{family}` and less than 250 kB to repeat inside itself.")
+    missing = set(grow.FAMILIES)
+    for family, path in grow.repeatable(paths):
+        missing.discard(family)
+        title = f"One function inside itself: `{family}`, {path.name}"
+        data = path.read_bytes()
+        found.append(_grow(title, (grow.repeated(data, times) for times in REPETITIONS), notes))
+    notes += [f"No function with `{f}` is small enough to repeat inside itself." for f in sorted(missing)]
     return found
 
 
-# ------------------------------------------------------------ report
+# ------------------------------------------------------------ measuring
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table whose first column is text and whose others are numbers."""
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' + '---:|' * (len(head) - 1)}"]
-    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text[:100]}", end="", file=sys.stderr, flush=True)
+
+
+def _compile(ptxas: Ptxas, measured: Sequence[Measured], folder: Path, notes: list[str]) -> None:
+    """Note for each file how long *ptxas* takes."""
+    refused: defaultdict[str, list[str]] = defaultdict(list)
+    for one in measured:
+        _progress(f"ptxas {one.path}")
+        try:
+            one.ptxas = ptxas_seconds(ptxas, folder / one.path)
+        except ValueError as error:
+            refused[str(error)].append(one.path)
+    for reason, left_out in refused.items():
+        others = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        notes.append(f"ptxas does not compile {left_out[0]}{others}: {reason}")
+
+
+def _sum(measured: Sequence[Measured], start: float) -> dict[str, float | None]:
+    """*measured* together, with what is paid once; ``ptxas`` is None when it did not compile all of them."""
+    return {
+        "files": len(measured),
+        "size": sum(m.size for m in measured),
+        "instructions": sum(m.instructions for m in measured),
+        "cpu": sum(m.cpu for m in measured) + start,
+        "wall": sum(m.wall for m in measured) + start,
+        "ptxas": None if any(m.ptxas is None for m in measured) else sum(m.ptxas or 0.0 for m in measured),
+    }
+
+
+def speed(
+    folder: Path, notes: list[str], *, ptxas: Ptxas | None, growth: bool, gc: bool, jobs: bool, largest: int
+) -> dict[str, Any]:
+    """Measure, as :func:`section` reads it. *notes* is told what was left out.
+
+    Raises ValueError when there is no PTX below *folder*.
+    """
+    paths = sorted(folder.rglob("*.ptx"))
+    if not paths:
+        raise ValueError(f"there is no .ptx file below {folder}")
+    version = median(process(_tclint("--version")).wall for _ in range(15))
+    start = fresh([]).start
+    whole = commands(paths, folder)
+    measured, stages, output = measure(paths, folder, notes)
+    if ptxas is not None:
+        _compile(ptxas, measured, folder, notes)
+    compiled = [m for m in measured if m.ptxas is not None]
+    most = sorted(measured, key=lambda m: -m.size)[:largest]
+    together = [*(names for names, *_ in kernel_checks()), *(names for names, _ in module_checks())]
+    return {
+        "all": _sum(measured, start),
+        "compiled": _sum(compiled, start) if compiled else None,
+        "largest": [asdict(m) for m in most],
+        "stages": stages,
+        "rules": {names[0]: names for names in together},
+        "output": output,
+        "version": version,
+        "start": start,
+        "commands": whole,
+        "growth": [asdict(g) | {"ratios": g.ratios} for g in (grown(paths, notes) if growth else ())],
+        "collector": collector([folder / m.path for m in most], notes) if gc else [],
+        "jobs": scaling(folder) if jobs else [],
+    }
+
+
+# ------------------------------------------------------------ the page
 
 
 def _verdict(met: bool) -> str:
     return "met" if met else "**missed**"
 
 
-def _per(seconds: float, instructions: int) -> float:
+def _per(seconds: float, instructions: float) -> float:
     """Seconds per 100,000 instructions."""
     return seconds / max(instructions, 1) * 1e5
 
 
-def _machine(ptxas: Ptxas | None) -> list[str]:
-    try:
-        match = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
-    except OSError:
-        match = None
-    processor = match[1] if match else platform.processor() or platform.machine()
-    today = datetime.now(timezone.utc).date().isoformat()
-    tools = [
-        f"tclint {_version('tclint-ptx')}",
-        f"{platform.python_implementation()} {platform.python_version()}",
-        *(f"{name} {_version(name)}" for name in ("tree-sitter", "networkx", "click")),
-        *([f"ptxas {ptxas.release}"] if ptxas else []),
-    ]
-    load = f"{os.getloadavg()[0]:.1f} at the end, with this measurement" if hasattr(os, "getloadavg") else "?"
-    cores = os.cpu_count() or 1
+def section(data: Mapping[str, Any]) -> list[str]:
+    """What :func:`speed` measured, in Markdown."""
+    stages: dict[str, float] = data["stages"]
     return [
-        f"{today}; {', '.join(tools)}; {processor}, {cores} cores, of which one is used; load {load}.",
+        *_files(data),
+        *_stages(data, sum(stages.values())),
+        "### Whole processes",
+        "",
+        f"`tclint --version`: {data['version']:.3f} s wall (≤ {START}: {_verdict(data['version'] <= START)}).",
+        "",
+        *results.table(
+            ["`tclint check FILE`", "MB", "format", "wall s", "CPU s", "peak MB"],
+            (
+                [
+                    run["path"],
+                    f"{run['size'] / 1e6:.3f}",
+                    run["format"],
+                    *(f"{run[unit]:.3f}" for unit in ("wall", "cpu")),
+                    f"{run['peak'] / 1e6:.0f}",
+                ]
+                for run in data["commands"]
+            ),
+        ),
+        *_jobs(data["jobs"]),
+        *chain.from_iterable(_growth(growth) for growth in data["growth"]),
+        *_collector(data["collector"], len(data["largest"])),
+    ]
+
+
+def _files(data: Mapping[str, Any]) -> list[str]:
+    sums = [(f"all {data['all']['files']} files", data["all"])]
+    if data["compiled"]:
+        sums.append((f"the {data['compiled']['files']} that ptxas compiles", data["compiled"]))
+    rows = [
+        [
+            name,
+            f"{one['size'] / 1e6:.1f}",
+            f"{one['instructions']:,}",
+            f"{one['cpu']:.2f}",
+            f"{one['wall']:.2f}",
+            f"{_per(one['cpu'], one['instructions']):.2f}",
+            _verdict(_per(one["cpu"], one["instructions"]) <= PER_100K),
+            *_against(one),
+        ]
+        for name, one in sums
+    ]
+    head = ["MB", "instructions", "CPU s", "wall s", "s per 100,000 instructions", f"≤ {PER_100K}"]
+    lines = results.table(["in one process", *head, "ptxas s", "ratio", f"≤ {AGAINST_PTXAS}"], rows)
+    rows = [
+        [
+            one["path"],
+            f"{one['size'] / 1e6:.2f}",
+            f"{one['instructions']:,}",
+            f"{one['cpu']:.2f}",
+            f"{_per(one['cpu'], one['instructions']):.2f}",
+            *_against(one)[:2],
+        ]
+        for one in data["largest"]
+    ]
+    head = ["the largest files", "MB", "instructions", "CPU s", "s per 100,000", "ptxas s", "ratio"]
+    return lines + results.table(head, rows)
+
+
+def _against(one: Mapping[str, Any]) -> list[str]:
+    """Seconds of ptxas, the ratio to them, and whether it is good; empty for what ptxas did not compile."""
+    if not one["ptxas"]:
+        return ["", "", ""]
+    ratio = one["cpu"] / one["ptxas"]
+    return [f"{one['ptxas']:.2f}", f"{ratio:.3f}", _verdict(ratio <= AGAINST_PTXAS)]
+
+
+def _stages(data: Mapping[str, Any], total: float) -> list[str]:
+    stages: dict[str, float] = data["stages"]
+    analyses = {n.removeprefix("analysis "): s for n, s in stages.items() if n.startswith("analysis ")}
+    rules = {n.removeprefix("check "): s for n, s in stages.items() if n.startswith("check ")}
+    rows = [(name, about, stages[name]) for name, about in STAGES.items() if name in stages]
+    rows.insert(-1, ("analyses", "the solver, all of them", sum(analyses.values())))
+    rows.insert(-1, ("rules", "without what they ask for first", sum(rules.values())))
+    count = data["all"]["instructions"]
+    head = ["stage", "", "CPU s", "share", "s per 100,000 instructions"]
+    return [
+        "### Stages",
+        "",
+        f"Of {total:.1f} s CPU for all files; a stage does not count the stages inside it.",
+        "",
+        *results.table(
+            head,
+            (
+                [name, about, f"{s:.2f}", f"{s / total:.1%}", f"{_per(s, count):.3f}"]
+                for name, about, s in rows
+            ),
+        ),
+        f"Output, all findings at once: {_each(data['output'])}.",
+        "",
+        f"Each analysis: {_each(analyses)}.",
+        "",
+        "Each rule, those that one check decides together: "
+        + _each(
+            {", ".join(data["rules"].get(name, [name])): seconds for name, seconds in rules.items()}, "; "
+        )
+        + ".",
         "",
     ]
 
 
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        import tclint
-
-        return tclint.__version__ if distribution == "tclint-ptx" else "(unknown)"
-
-
-def _files_report(measured: list[Measured], start: float, largest: int, root: Path) -> list[str]:
-    chosen = sorted(measured, key=lambda m: -m.size)[:largest]
-    rows = []
-    for name, some, extra in (
-        (f"all {len(measured)} files", measured, start),
-        (f"the {len(chosen)} largest", chosen, 0.0),
-    ):
-        count, cpu = sum(m.instructions for m in some), sum(m.cpu for m in some) + extra
-        wall = sum(m.wall for m in some) + extra
-        rows.append(
-            [
-                name,
-                f"{sum(m.size for m in some) / 1e6:.1f}",
-                f"{count:,}",
-                f"{cpu:.2f}",
-                f"{wall:.2f}",
-                f"{_per(cpu, count):.2f}",
-                _verdict(_per(cpu, count) <= PER_100K),
-            ]
-        )
-    head = ["", "MB", "instructions", "CPU s", "wall s", "s per 100,000 instructions", f"≤ {PER_100K}"]
-    lines = ["## All files in one process", "", *_table(head, rows)]
-    lines += [f"## The {len(chosen)} largest files", ""]
-    single = [
-        [
-            str(m.path.relative_to(root)),
-            f"{m.size / 1e6:.2f}",
-            f"{m.instructions:,}",
-            f"{m.cpu:.2f}",
-            f"{_per(m.cpu, m.instructions):.2f}",
-            "" if m.ptxas is None else f"{m.ptxas:.2f}",
-            "" if m.ptxas is None else f"{m.cpu / m.ptxas:.2f}",
-        ]
-        for m in chosen
-    ]
-    return lines + _table(
-        ["file", "MB", "instructions", "CPU s", "s per 100,000", "ptxas s", "ratio"], single
-    )
+def _each(seconds: Mapping[str, float], between: str = ", ") -> str:
+    """``Fences 0.22 s`` of each, the longest first; what takes less than a hundredth of a second is named together."""
+    ordered = sorted(seconds.items(), key=lambda item: -item[1])
+    told = [f"{name} {took:.2f} s" for name, took in ordered if took >= 0.01]
+    rest = [name for name, took in ordered if took < 0.01]
+    return between.join([*told, *([f"less than 0.01 s each {between.join(rest)}"] if rest else [])]) or "none"
 
 
-def _stages_report(watch: Stopwatch, instructions: int) -> list[str]:
-    total = sum(watch.seconds.values())
-    rows = [
-        [name, f"{seconds:.2f}", f"{seconds / max(total, 1e-9):.1%}", f"{_per(seconds, instructions):.3f}"]
-        for name, seconds in sorted(watch.seconds.items(), key=lambda item: -item[1])
-        if seconds >= 0.001 * total
-    ]
-    head = ["stage", "CPU s", "share", "s per 100,000 instructions"]
-    about = "Each without the stages inside it; below a thousandth of the whole left out."
-    return ["## By stage", "", about, "", *_table(head, rows)]
-
-
-def _ptxas_report(measured: list[Measured], start: float, largest: int) -> list[str]:
-    rows = []
-    chosen = sorted(measured, key=lambda m: -m.size)[:largest]
-    for name, some, extra in (("all files", measured, start), (f"the {len(chosen)} largest", chosen, 0.0)):
-        both = [m for m in some if m.ptxas is not None]
-        ours, theirs = sum(m.cpu for m in both) + extra, sum(m.ptxas or 0.0 for m in both)
-        if not theirs:
-            continue
-        count = sum(m.instructions for m in both)
-        rows.append(
-            [
-                f"{name}: {len(both)} of {len(some)}",
-                f"{ours:.2f}",
-                f"{theirs:.2f}",
-                f"{_per(ours, count):.2f}",
-                f"{_per(theirs, count):.2f}",
-                f"{ours / theirs:.3f}",
-                _verdict(ours / theirs <= AGAINST_PTXAS),
-            ]
-        )
-    head = [
-        "compiled by ptxas",
-        "tclint s",
-        "ptxas s",
-        "tclint s per 100,000",
-        "ptxas s per 100,000",
-        "ratio",
-    ]
-    return ["## Against ptxas", "", *_table([*head, f"≤ {AGAINST_PTXAS}"], rows)]
-
-
-def _growth_report(found: list[Growth]) -> list[str]:
-    lines = ["## Growth", "", "The ratio is that of the times, scaled to an exact doubling of the size.", ""]
-    head = ["MB", "instructions", "CPU s", "s per 100,000", "ratio", f"≤ {PER_DOUBLING}"]
-    for growth in found:
-        rows = []
-        for (size, run), ratio in zip(growth.rows, [None, *growth.ratios], strict=False):
-            allowed = BASE_MEMORY + MEMORY_PER_BYTE * size
-            rows.append(
-                [
-                    f"{size / 1e6:.2f}",
-                    f"{run.instructions:,}",
-                    f"{run.cpu:.2f}",
-                    f"{_per(run.cpu, run.instructions):.2f}",
-                    "" if ratio is None else f"{ratio:.2f}",
-                    "" if ratio is None else _verdict(ratio <= PER_DOUBLING),
-                    f"{run.peak / 1e6:.0f}",
-                    f"{allowed / 1e6:.0f}",
-                    _verdict(run.peak <= allowed),
-                ]
-            )
-        lines += [f"### {growth.title}", ""]
-        lines += _table([*head, "peak MB", "allowed MB", "memory"], rows)
-        lines += _steepest(growth)
-    return lines
-
-
-def _steepest(growth: Growth, shown: int = 4) -> list[str]:
-    """The stages that took most of the largest input, each with its growth over the last doubling."""
-    if len(growth.rows) < 2:
+def _jobs(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not runs:
         return []
-    (_, before), (_, last) = growth.rows[-2:]
+    one = runs[0]["wall"]
+    rows = (
+        [
+            str(run["jobs"]),
+            f"{run['wall']:.2f}",
+            f"{run['cpu']:.2f}",
+            f"{one / run['wall']:.2f}",
+            f"{one / run['wall'] / run['jobs']:.0%}",
+        ]
+        for run in runs
+    )
+    head = ["`tclint check --jobs`", "wall s", "CPU s", "times as fast", "efficiency"]
+    return ["### Several processes", "", *results.table(head, rows)]
+
+
+def _growth(growth: Mapping[str, Any]) -> list[str]:
+    rows = []
+    for (size, run), ratio in zip(growth["rows"], [None, *growth["ratios"]], strict=True):
+        allowed = BASE_MEMORY + MEMORY_PER_BYTE * size
+        rows.append(
+            [
+                f"{size / 1e6:.2f}",
+                f"{run['instructions']:,}",
+                f"{run['cpu']:.2f}",
+                f"{_per(run['cpu'], run['instructions']):.2f}",
+                "" if ratio is None else f"{ratio:.2f}",
+                "" if ratio is None else _verdict(ratio <= PER_DOUBLING),
+                f"{run['peak'] / 1e6:.0f}",
+                f"{allowed / 1e6:.0f}",
+                _verdict(run["peak"] <= allowed),
+            ]
+        )
+    head = ["MB", "instructions", "CPU s", "s per 100,000", "per doubling", f"≤ {PER_DOUBLING}"]
+    return [
+        f"### Growth: {growth['title']}",
+        "",
+        *results.table([*head, "peak MB", "allowed MB", "memory"], rows),
+        *_steepest(growth["rows"]),
+    ]
+
+
+def _steepest(rows: Sequence[tuple[int, Mapping[str, Any]]], shown: int = 4) -> list[str]:
+    """The stages that took most of the largest input, each with its growth over the last doubling."""
+    if len(rows) < 2:
+        return []
+    (_, before), (_, last) = rows[-2:]
     parts = []
-    for name, seconds in sorted(last.stages.items(), key=lambda item: -item[1])[:shown]:
-        earlier = before.stages.get(name, 0.0)
+    for name, seconds in list(last["stages"].items())[:shown]:
+        earlier = before["stages"].get(name, 0.0)
         parts.append(f"{name} {seconds:.2f} s" + (f" ({seconds / earlier:.1f} times)" if earlier else ""))
     return [f"Most of the largest, with the growth over the last doubling: {', '.join(parts)}.", ""]
 
 
-def _collector_report(files: Sequence[Path], notes: list[str]) -> list[str]:
-    """The largest files under three settings of the cyclic garbage collector."""
-    rows = []
-    for mode, meaning in (
-        ("default", "as Python sets it"),
-        ("freeze", "`gc.freeze()` once everything is imported"),
-        ("disable", "`gc.disable()` during a file, `gc.collect()` after it"),
-    ):
-        _progress(f"garbage collector: {mode}")
-        try:
-            run = fresh(files, mode)
-        except RuntimeError as error:
-            notes.append(f"Garbage collector, {mode}: {error}")
-            continue
-        rows.append([meaning, f"{run.cpu:.2f}", f"{run.peak / 1e6:.0f}"])
-    about = f"The {len(files)} largest files in one fresh process for each setting."
-    return ["## Garbage collector", "", about, "", *_table(["setting", "CPU s", "peak MB"], rows)]
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text[:100]}", end="", file=sys.stderr, flush=True)
+def _collector(runs: Sequence[Mapping[str, Any]], files: int) -> list[str]:
+    if not runs:
+        return []
+    rows = ([COLLECTOR[run["mode"]], f"{run['cpu']:.2f}", f"{run['peak'] / 1e6:.0f}"] for run in runs)
+    head = [f"the {files} largest files in a fresh process", "CPU s", "peak MB"]
+    return ["### Garbage collector", "", *results.table(head, rows)]
 
 
 def _oracle(wanted: bool, notes: list[str]) -> Ptxas | None:
@@ -689,81 +751,45 @@ def _oracle(wanted: bool, notes: list[str]) -> Ptxas | None:
     return ptxas
 
 
-def report(folder: Path, *, ptxas: bool, growth: bool, collector: bool, largest: int) -> str:
-    """Measure and write the report as Markdown. Raises ValueError when there is no PTX below *folder*."""
-    paths = sorted(folder.rglob("*.ptx"))
-    if not paths:
-        raise ValueError(f"there is no .ptx file below {folder}")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.speed",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, help="a folder with .ptx files")
+    parser.add_argument("--ptxas", action="store_true", help="compare with ptxas (slow)")
+    parser.add_argument("--growth", action="store_true", help="measure how time and memory grow")
+    parser.add_argument("--gc", action="store_true", help="compare settings of the garbage collector")
+    parser.add_argument("--jobs", action="store_true", help="measure what more processes are worth")
+    parser.add_argument("--largest", type=int, default=10, metavar="N", help="files shown one by one")
+    parser.add_argument("--record", action="store_true", help="write the record and docs/results.md")
+    options = parser.parse_args(arguments)
     notes: list[str] = []
-    oracle = _oracle(ptxas, notes)
-    version = version_seconds()
-    measured, watch, troubles = measure(paths)
-    notes += troubles
-    start = watch.seconds["start"]
-    if oracle is not None:
-        refused: dict[str, list[Path]] = {}
-        for one in measured:
-            _progress(f"ptxas {one.path.name}")
-            try:
-                one.ptxas = ptxas_seconds(oracle, one.path)
-            except ValueError as error:
-                refused.setdefault(str(error), []).append(one.path)
-        for reason, left_out in refused.items():
-            others = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
-            notes.append(f"ptxas does not compile {left_out[0].relative_to(folder)}{others}: {reason}")
-    lines = _files_report(measured, start, largest, folder)
-    lines += _stages_report(watch, sum(m.instructions for m in measured))
-    lines += _ptxas_report(measured, start, largest) if oracle is not None else []
-    lines += ["## Start", ""]
-    lines += [f"`tclint --version`: {version:.3f} s wall, median of 15 (≤ {VERSION_SECONDS}: "]
-    lines[-1] += (
-        f"{_verdict(version <= VERSION_SECONDS)}). Imports, ISA table and rules: {start:.2f} s CPU.\n"
-    )
-    if growth:
-        lines += _growth_report(grown(paths, notes))
-    else:
-        notes.append("Growth and memory were not measured (`--growth`).")
-    if collector:
-        lines += _collector_report(sorted(paths, key=lambda p: -p.stat().st_size)[:largest], notes)
-    else:
-        notes.append("The garbage collector's settings were not compared (`--gc`).")
-    partial = Counter(m.status for m in measured if m.status != "analysed")
-    notes += [f"{count} files are {status}, not analysed as a whole." for status, count in partial.items()]
-    head = ["# Performance", "", "Written by `python -m benchmarks.speed`; do not edit.", ""]
-    lines = [*head, *_machine(oracle), *lines]
-    lines += ["## Skipped", "", *(f"- {note}" for note in notes), ""] if notes else []
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
-
-
-def main() -> None:
-    """The command line."""
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("folder", type=Path, help="a folder with .ptx files")
-    arguments.add_argument("--ptxas", action="store_true", help="compare with ptxas (slow)")
-    arguments.add_argument("--growth", action="store_true", help="measure how time and memory grow")
-    arguments.add_argument("--gc", action="store_true", help="compare settings of the garbage collector")
-    arguments.add_argument("--largest", type=int, default=10, metavar="N", help="files shown one by one")
-    arguments.add_argument("--output", type=Path, metavar="FILE", help="default: standard output")
-    options = arguments.parse_args()
+    for option, about in (
+        ("growth", "Growth and memory were not measured"),
+        ("gc", "The settings of the garbage collector were not compared"),
+        ("jobs", "Several processes were not compared"),
+    ):
+        if not getattr(options, option):
+            notes.append(f"{about} (`--{option}`).")
     try:
-        text = report(
-            options.folder,
-            ptxas=options.ptxas,
-            growth=options.growth,
-            collector=options.gc,
-            largest=options.largest,
-        )
-        _progress("")
-        if options.output:
-            options.output.parent.mkdir(parents=True, exist_ok=True)
-            options.output.write_text(text, "utf-8")
-        else:
-            print(text)
+        ptxas = _oracle(options.ptxas, notes)
+        wanted = {name: getattr(options, name) for name in ("growth", "gc", "jobs", "largest")}
+        data = speed(options.folder, notes, ptxas=ptxas, **wanted)
     except (OSError, ValueError) as error:
-        sys.exit(f"Error: {error}")
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    finally:
+        _progress("")
+    if options.record:
+        versions = {name: metadata.version(name) for name in ("tree-sitter", "click")}
+        results.save("speed", data, versions | ({"ptxas": ptxas.release} if ptxas else {}), notes)
+    else:
+        print("\n".join([*section(data), *(f"- {note}" for note in notes)]))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

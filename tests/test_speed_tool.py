@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
-import subprocess
+import re
 import sys
 from pathlib import Path
 from time import process_time
 
 import pytest
-from conftest import ROOT
 from support import HEADER, built, function, kernel, lint, module
 
 pytest.importorskip("resource", reason="the benchmark measures processes as Unix does")
 
-from benchmarks import speed
+from benchmarks import grow, results, speed
 from benchmarks.ptxas import Ptxas
 
 BODY = """\
@@ -54,16 +54,16 @@ def test_a_stage_does_not_count_what_is_inside_another() -> None:
 
 def test_the_stages_of_a_file_add_up(tmp_path: Path) -> None:
     path = tmp_path / "k.ptx"
-    path.write_text(speed.repeated(DATA, 50))
+    path.write_text(grow.repeated(DATA, 50))
     shares = []
     for _ in range(4):  # the first one imports; a collection or a page fault may hit any one
         watch = speed.Stopwatch()
-        measured = speed.lint(path, watch)
+        measured, report = speed.lint(path, watch)
         shares.append(sum(watch.seconds.values()) / measured.cpu)
-    assert {"read", "parse", "build", "graph", "values"} <= watch.seconds.keys()
+    assert {"read", "parse", "IR", "CFG", "values"} <= watch.seconds.keys()
     assert any(share == pytest.approx(1, rel=0.2) for share in shares), shares
     assert measured.instructions == len(built(path.read_text()).functions[0].instructions)
-    assert measured.status == "analysed"
+    assert report.status == "analysed"
 
 
 def test_what_is_timed_is_put_back() -> None:
@@ -78,7 +78,7 @@ def test_what_is_timed_is_put_back() -> None:
 
 def test_a_repeated_function_has_fresh_registers_and_labels() -> None:
     once = function(TEXT)
-    text = speed.repeated(DATA, 4)
+    text = grow.repeated(DATA, 4)
     grown = function(text)
     assert lint(text).status == "analysed"
     assert len(grown.instructions) == 4 * len(once.instructions) + 1
@@ -91,7 +91,7 @@ def test_a_repeated_function_has_fresh_registers_and_labels() -> None:
 
 def test_concatenated_kernels_are_one_sound_module() -> None:
     other = module(kernel("ret;", name="l")).encode()
-    text = speed.concatenated([DATA, other], 6 * len(DATA), HEADER)
+    text = grow.concatenated([DATA, other], 6 * len(DATA), HEADER)
     made = built(text)
     names = [f.name for f in made.functions]
     assert len(set(names)) == len(names) > 6
@@ -108,9 +108,9 @@ def test_concatenated_kernels_are_one_sound_module() -> None:
 )
 def test_modules_that_cannot_be_repeated_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="repeated"):
-        speed.concatenated([text.encode()], 1000, HEADER)
+        grow.concatenated([text.encode()], 1000, HEADER)
     with pytest.raises(ValueError, match="repeated"):
-        speed.repeated(text.encode(), 2)
+        grow.repeated(text.encode(), 2)
 
 
 def test_ratios_are_scaled_to_a_doubling() -> None:
@@ -118,19 +118,41 @@ def test_ratios_are_scaled_to_a_doubling() -> None:
     assert growth.ratios == [2.0]
 
 
-def test_the_report_says_what_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "good.ptx").write_text(TEXT)
-    (tmp_path / "binary.ptx").write_bytes(b"\x7fELF\0\0")
-    output = tmp_path / "docs" / "performance.md"
-    monkeypatch.setattr(sys, "argv", ["speed", str(tmp_path), "--ptxas", "--output", str(output)])
-    monkeypatch.setattr(speed, "version_seconds", lambda: 0.5)
+def test_what_is_measured_is_recorded_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "good.ptx").write_text(TEXT)
+    (folder / "binary.ptx").write_bytes(b"\x7fELF\0\0")
+    run = speed.Run(0.2, 10, 10**7, {"IR": 0.1}, 0.1)
+    monkeypatch.setattr(speed, "process", lambda command: speed.Process(0.5, 0.4, 10**7, 0, ""))
+    monkeypatch.setattr(speed, "fresh", lambda files, mode="default", repeat=1: run)
+    monkeypatch.setattr(results, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
     monkeypatch.setenv("TCLINT_PTXAS", str(tmp_path / "none"))
-    speed.main()
-    text = output.read_text()
-    assert "| the 1 largest |" in text
+    assert speed.main([str(folder), "--ptxas", "--growth", "--gc", "--jobs", "--record"]) == 0
+    text = results.PAGE.read_text()
+    assert "| all 1 files |" in text
+    assert "| good.ptx |" in text
+    assert "`tclint --version`: 0.500 s wall (≤ 0.15: **missed**)." in text
+    assert "| good.ptx | 0.001 | sarif | 0.500 | 0.400 | 10 |" in text
+    assert "| 1 | 0.50 | 0.40 | 1.00 | 100% |" in text
+    assert re.search(r"Output, all findings at once: .*\bjson\b", text)
+    assert re.search(r"Each rule.*\bPX001, PX002\b", text)
+    assert re.search(r"Each analysis: \w", text)
     assert "- binary.ptx is left out: SourceError: no PTX in it: it is an ELF file" in text
     assert "- ptxas is skipped: TCLINT_PTXAS names" in text
-    assert "`tclint --version`: 0.500 s wall, median of 15 (≤ 0.15: **missed**)" in text
+    assert "- No function with `wgmma` is small enough to repeat inside itself." in text
+
+
+def test_growth_and_ptxas_are_shown_where_they_were_measured() -> None:
+    small, large = (speed.Run(s, 100, 10**9, {"IR": s}) for s in (1.0, 3.0))
+    growth = speed.Growth("kernels", [(100, small), (200, large)])
+    lines = speed._growth(json.loads(json.dumps(speed.asdict(growth) | {"ratios": growth.ratios})))
+    assert "| 0.00 | 100 | 3.00 | 3000.00 | 3.00 | **missed** | 1000 | 40 | **missed** |" in lines
+    assert "Most of the largest, with the growth over the last doubling: IR 3.00 s (3.0 times)." in lines
+    one = speed.Measured("k.ptx", 100, 10, 1.0, 1.0, ptxas=4.0)
+    assert speed._against(speed.asdict(one)) == ["4.00", "0.250", "**missed**"]
+    assert speed._sum([one, speed.Measured("l.ptx", 100, 10, 1.0, 1.0)], 0.0)["ptxas"] is None
 
 
 def test_a_fresh_process_measures_its_own_memory(tmp_path: Path) -> None:
@@ -140,6 +162,7 @@ def test_a_fresh_process_measures_its_own_memory(tmp_path: Path) -> None:
     run = speed.fresh([path])
     assert len(kept) > run.peak > 10_000_000
     assert 0 < run.cpu < 2
+    assert run.start > 0.01
     assert run.instructions == len(function(TEXT).instructions)
     assert sum(run.stages.values()) <= run.cpu
     with pytest.raises(RuntimeError, match="no such file"):
@@ -159,8 +182,14 @@ def test_ptxas_is_asked_for_the_target_of_the_file(tmp_path: Path) -> None:
         speed.ptxas_seconds(Ptxas(program), path)
 
 
-def test_a_folder_without_ptx_is_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.speed", str(tmp_path)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 1
-    assert done.stderr.startswith("Error: there is no .ptx file below")
+def test_a_process_is_measured_by_itself() -> None:
+    kept = bytearray(os.urandom(1)) * 150_000_000
+    done = speed.process([sys.executable, "-c", "print('x' * 9); raise SystemExit(3)"])
+    assert (done.status, done.said.strip()) == (3, "xxxxxxxxx")
+    assert 0 < done.cpu < 2
+    assert len(kept) > done.peak > 1_000_000
+
+
+def test_a_folder_without_ptx_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert speed.main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("Error: there is no .ptx file below")
