@@ -40,9 +40,9 @@ PARTS: dict[str, str] = {
     "scoreboards": "benchmarks.scoreboards",
     "lost_waits": "benchmarks.lost_waits",
     "peers": "benchmarks.peers",
+    "speed": "benchmarks.speed",
     "fuzz": "benchmarks.fuzz.__main__",
 }
-PARTS: dict[str, str] = {"speed": "benchmarks.speed"}
 """Name of each part's record, and its module, in the order of the page."""
 
 Record = Mapping[str, Any]
