@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
 PAGE = ROOT / "docs" / "results.md"
 
-PARTS: dict[str, str] = {"mutation": "benchmarks.mutation"}
+PARTS: dict[str, str] = {"mutation": "benchmarks.mutation", "hardware": "benchmarks.hardware"}
 """Name of each part's record, and its module, in the order of the page."""
 
 Record = Mapping[str, Any]
