@@ -10,8 +10,8 @@ from benchmarks import results
 
 __all__ = ["ABOUT", "COMMAND", "TITLE", "convicted", "section"]
 
-TITLE = "Mutants on an H200"
-COMMAND = "python -m benchmarks.hardware"
+TITLE = "Mutants on a GPU"
+COMMAND = "python -m benchmarks.hardware collect FOLDER --record"
 ABOUT = (
     "Faults were planted in our own kernels for sm_90, whose right results are known, and each mutant was launched "
     "beside its original, in a process of its own. A mutant that gives a wrong result, hangs or faults is convicted: "
