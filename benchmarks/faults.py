@@ -111,8 +111,14 @@ class Kernel:
         return (self.blank(site), Edit(Span(end, end), f" {text}")) if text else None
 
     def move_up(self, site: int, before: int) -> tuple[Edit, ...] | None:
-        """Take an instruction away and put it in front of another one."""
+        """Take an instruction away and put it in front of another one; not out of the scope of its own registers."""
         text, start = self.flat(site), self.span(before).start
+        depth = least = 0
+        for brace in re.findall(rb"[{}]", self.data[start : self.span(site).start]):
+            depth += 1 if brace == b"{" else -1
+            least = min(least, depth)
+        if depth > least:
+            return None
         return (self.blank(site), Edit(Span(start, start), f"{text} ")) if text else None
 
     def operand(self, site: int, role: str, new: str, prologue: str = "") -> Edit | None:
@@ -278,7 +284,7 @@ operator("mbarrier wait loop dropped", "mbarrier", "TC001 TC012")(_waits_once(ke
 operator("mbarrier wait asked once", "mbarrier", "")(_waits_once(keep=True))
 
 
-def _alters(event: str, role: str, delta: int, rules_at: str = "mbarrier") -> Plant:
+def _alters(event: str, role: str, delta: int) -> Plant:
     """Another number of bytes or arrivals: *delta* more, in a register too. A count stays positive."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
@@ -292,7 +298,7 @@ def _alters(event: str, role: str, delta: int, rules_at: str = "mbarrier") -> Pl
                 add = f".reg .b32 %tclint_r; add.s32 %tclint_r, {{}}, {delta};"
                 edit = kernel.operand(site, role, "%tclint_r", add)
             if edit:
-                places = kernel.of_events(rules_at) | kernel.of_group("mbarrier") | {site}
+                places = kernel.of_events("mbarrier") | kernel.of_group("mbarrier") | {site}
                 yield Fault((edit,), places, f"{kernel.text(site)[:90]} {role} {delta:+}")
 
     return plant
@@ -347,20 +353,20 @@ operator("mbarrier wait relaxed", "mbarrier", "")(_relaxes("mbarrier-wait"))
 operator("mbarrier arrive relaxed", "mbarrier", "")(_relaxes("mbarrier-arrive"))
 
 
-def _repeated(event: str, rules_at: str) -> Plant:
+def _doubles(event: str, about: str) -> Plant:
     """The same instruction a second time."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
         for site in kernel.sites(event):
             end, text = kernel.span(site).end, kernel.flat(site)
             if text:
-                yield Fault((Edit(Span(end, end), f" {text}"),), kernel.of_events(rules_at), text[:90])
+                yield Fault((Edit(Span(end, end), f" {text}"),), kernel.of_events(about), text[:90])
 
     return plant
 
 
-operator("mbarrier arrive doubled", "mbarrier", "")(_repeated("mbarrier-arrive", "mbarrier"))
-operator("tcgen05.dealloc doubled", "tcgen05", "TM003")(_repeated("tmem-dealloc", "tmem-"))
+operator("mbarrier arrive doubled", "mbarrier", "")(_doubles("mbarrier-arrive", "mbarrier"))
+operator("tcgen05.dealloc doubled", "tcgen05", "TM003")(_doubles("tmem-dealloc", "tmem-"))
 
 
 @operator("proxy fence narrowed", "proxy", "")

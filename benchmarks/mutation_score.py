@@ -37,16 +37,15 @@ NO_FAULT = ("equivalent", "accepted")
 """Causes that say that a change is none."""
 
 
-def _scores(counts: Counts, column: int, rules: bool) -> list[list[object]]:
+def _scores(counts: Counts, column: int) -> list[list[object]]:
     """A row for each operator (column 0) or producer (1): planted, no fault, verdicts, share found."""
     rows: dict[str, Counter[str]] = {}
     for count in counts:
-        operator, _, result, why, n = count
-        if bool(OPERATORS[operator].rules) == rules:
-            row = rows.setdefault(str(count[column]), Counter())
-            row["planted"] += n
-            row["same code"] += n * (why == "same code")
-            row["no fault" if why in NO_FAULT and result != "found" else result] += n
+        _, _, result, why, n = count
+        row = rows.setdefault(str(count[column]), Counter())
+        row["planted"] += n
+        row["same code"] += n * (why == "same code")
+        row["no fault" if why in NO_FAULT and result != "found" else result] += n
     table = []
     for name, row in rows.items():
         faults = row["planted"] - row["no fault"]
@@ -61,12 +60,18 @@ _HEAD = (
 )  # fmt: skip
 
 
+def _split(counts: Counts, bare: Iterable[str]) -> tuple[Counts, Counts]:
+    """The counts of operators with a rule, and those of the *bare* ones."""
+    without = set(bare)
+    return [c for c in counts if c[0] not in without], [c for c in counts if c[0] in without]
+
+
 def table(records: Iterable[dict[str, Any]]) -> str:
     """The score by operator, as Markdown."""
-    counts = counted(records)
-    lines = results.table(("operator", *_HEAD), _scores(counts, 0, True))
-    if bare := _scores(counts, 0, False):
-        lines += results.table(("operator without a rule", *_HEAD), bare)
+    ruled, bare = _split(counted(records), {name for name, o in OPERATORS.items() if not o.rules})
+    lines = results.table(("operator", *_HEAD), _scores(ruled, 0))
+    if bare:
+        lines += results.table(("operator without a rule", *_HEAD), _scores(bare, 0))
     return "\n".join(lines)
 
 
@@ -92,6 +97,7 @@ def summary(records: list[dict[str, Any]], **about: Any) -> dict[str, Any]:
     return {
         **about,
         "files": len({r["file"] for r in records}),
+        "without_rule": [name for name, o in OPERATORS.items() if not o.rules],
         "counts": counted(records),
         "contradictions": [
             {k: r[k] for k in (*keys[:5], "equivalent", "new")}
@@ -105,17 +111,16 @@ def summary(records: list[dict[str, Any]], **about: Any) -> dict[str, Any]:
 def section(data: Mapping[str, Any]) -> list[str]:
     """The score by producer and by operator, and what was missed."""
     counts: Counts = [tuple(count) for count in data["counts"]]
-    ruled = [c for c in counts if OPERATORS[c[0]].rules]
-    planted = sum(c[4] for c in counts)
-    faults = sum(c[4] for c in ruled if c[2] == "found" or c[3] not in NO_FAULT)
+    ruled, bare = _split(counts, data["without_rule"])
+    planted, asked, unasked = (sum(c[4] for c in some) for some in (counts, ruled, bare))
+    none = sum(c[4] for c in ruled if c[2] != "found" and c[3] in NO_FAULT)
     found = sum(c[4] for c in ruled if c[2] == "found")
-    none = sum(c[4] for c in counts if c[2] != "found" and c[3] in NO_FAULT)
-    bare = sum(c[4] for c in counts if not OPERATORS[c[0]].rules)
+    faults = asked - none
     lines = [
         (
             f"{planted:,} changes by {len({c[0] for c in counts})} operators in {data['files']} files of "
             f"{len({c[1] for c in counts})} producers, at most {data['each']} of an operator, drawn with seed {data['seed']}. "
-            f"{none} are proven to be no fault, and {bare} are of operators for which there is no rule yet. Of the other "
+            f"{unasked} are of operators for which there is no rule yet, and {none} are proven to be no fault. Of the other "
             f"{faults:,}, tclint finds {found:,}: {100 * found / max(faults, 1):.1f}%."
         ),
         "",
@@ -125,16 +130,21 @@ def section(data: Mapping[str, Any]) -> list[str]:
             f"found, how many {data['assembler'] or 'ptxas (not asked)'} makes the same machine code of; they count as missed."
         ),
         "",
-        *results.table(("producer", *_HEAD), _scores(counts, 1, True)),
+        "By producer, without the operators for which there is no rule:",
+        "",
+        *results.table(("producer", *_HEAD), _scores(ruled, 1)),
     ]
-    rows = _scores(counts, 0, True)
+    rows, bare_rows = _scores(ruled, 0), _scores(bare, 0)
     whole = [f"{row[0]} ({row[3]})" for row in rows if row[-1] == "100%"]
+    lines += ["By operator, those of which some faults were not found:", ""]
     lines += results.table(("operator", *_HEAD), [row for row in rows if row[-1] != "100%"])
     lines += [f"All found: {', '.join(whole) or 'of no operator'}.", ""]
     lines += [
         "No rule yet: "
         + (
-            "; ".join(f"{row[0]} ({row[1]}, {row[2]} no fault)" for row in _scores(counts, 0, False))
+            ", ".join(
+                f"{row[0]} ({row[1]}" + (f", {row[2]} no fault)" if row[2] else ")") for row in bare_rows
+            )
             or "none"
         )
         + ".",
