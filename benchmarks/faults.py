@@ -111,8 +111,14 @@ class Kernel:
         return (self.blank(site), Edit(Span(end, end), f" {text}")) if text else None
 
     def move_up(self, site: int, before: int) -> tuple[Edit, ...] | None:
-        """Take an instruction away and put it in front of another one."""
+        """Take an instruction away and put it in front of another one; not out of the scope of its own registers."""
         text, start = self.flat(site), self.span(before).start
+        depth = least = 0
+        for brace in re.findall(rb"[{}]", self.data[start : self.span(site).start]):
+            depth += 1 if brace == b"{" else -1
+            least = min(least, depth)
+        if depth > least:
+            return None
         return (self.blank(site), Edit(Span(start, start), f"{text} ")) if text else None
 
     def operand(self, site: int, role: str, new: str, prologue: str = "") -> Edit | None:

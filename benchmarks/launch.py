@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import reduce
 from pathlib import Path
@@ -50,6 +50,9 @@ POISON = 0xFF
 FIRST_MUTANT = 1000
 """Number of the first launch of a mutant; its inputs are drawn from the number."""
 ORIGINALS = 5
+"""Launches of an original in front of those of its mutant."""
+START = 60
+"""Seconds that a process may take until it has a context."""
 
 
 def _numpy() -> Any:
@@ -299,34 +302,33 @@ def attend(folder: Path, name: str, launches: int, limit: float) -> dict[str, An
     """Run a job in a process, and end the process when it stands still."""
     command = [sys.executable, __file__, str(folder), "--job", name, "--launches", str(launches)]
     alone = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=alone)
     events: list[dict[str, Any]] = []
     noises: list[str] = []
     moved = [time.monotonic()]
 
-    def listen() -> None:
-        assert child.stdout is not None
-        for line in child.stdout:
+    def listen(stream: Iterable[str]) -> None:
+        for line in stream:
             events.append(json.loads(line))
             moved[0] = time.monotonic()
 
-    def hear() -> None:
-        assert child.stderr is not None
-        noises.extend(child.stderr)
-
-    listeners = [threading.Thread(target=listen), threading.Thread(target=hear)]
-    for listener in listeners:
-        listener.start()
     hung = False
-    while child.poll() is None:
-        time.sleep(0.02)
-        if time.monotonic() - moved[0] > (limit if events else 60 + limit):
-            hung = True
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=alone
+    ) as child:
+        listeners = [
+            threading.Thread(target=listen, args=(child.stdout,)),
+            threading.Thread(target=noises.extend, args=(child.stderr,)),
+        ]
+        for listener in listeners:
+            listener.start()
+        while not hung and child.poll() is None:
+            time.sleep(0.02)
+            hung = time.monotonic() - moved[0] > (limit if events else START + limit)
+        if hung:
             child.kill()
-            break
-    status = child.wait()
-    for listener in listeners:
-        listener.join()
+        status = child.wait()
+        for listener in listeners:
+            listener.join()
     said = summary(events, hung, status)
     if not said:
         said = {"trouble": "".join(noises)[-500:] or f"exit status {status}"}

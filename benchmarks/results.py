@@ -39,6 +39,7 @@ PARTS: dict[str, str] = {
     "mutation": "benchmarks.mutation",
     "scoreboards": "benchmarks.scoreboards",
     "lost_waits": "benchmarks.lost_waits",
+    "hardware": "benchmarks.hardware",
     "peers": "benchmarks.peers",
     "speed": "benchmarks.speed",
     "fuzz": "benchmarks.fuzz.__main__",

@@ -20,7 +20,7 @@ SOURCES = ROOT / "benchmarks" / "kernels"
 
 KERNELS = {
     "nvcc": (
-        "bulk_ring.sm_90", "bulk_ring.sm_100a", "cluster.sm_90a", "grids.sm_90", "hopper.sm_90a",
+        "bulk_ring.sm_90", "bulk_ring.sm_100a", "bulk_warp.sm_90a", "cluster.sm_90a", "grids.sm_90", "hopper.sm_90a",
         "mma_gemm.sm_80", "mma_gemm.sm_90a", "mma_gemm.sm_120a", "pipeline.sm_90a", "plain.sm_75",
         "plain-lineinfo.sm_90", "stream.sm_80", "stream.sm_90a", "stream-lineinfo.sm_120a",
         "tcgen05_gemm.sm_100a", "tcgen05_gemm.sm_103a", "twice.sm_90a", "wgmma_gemm.sm_90a",

@@ -36,6 +36,7 @@ _SOURCES = {
     "wgmma_gemm": "sm_90a",
     "hopper": "sm_90a",
     "twice": "sm_90a",
+    "bulk_warp": "sm_90a",
     "tcgen05_gemm": "sm_100a sm_103a",
     "cluster": _CLUSTERS,
     "grids": _CLUSTERS,

@@ -1,0 +1,341 @@
+"""Launch mutants of real kernels on a GPU beside their originals, and hold what happens against what tclint says.
+
+    python -m benchmarks.hardware prepare FOLDER [--each 8] [--seed 7]
+    python FOLDER/run.py FOLDER                     # on a machine with an H100 or H200
+    python -m benchmarks.hardware collect FOLDER [--record]
+    python -m benchmarks.hardware judge [--record]
+
+*prepare* plants faults in the kernels of ``fixtures/kernels`` that ``benchmarks/launches`` has launches for, compiles
+them with ptxas and puts all that a launch needs into FOLDER; *run* needs no more than that folder, numpy and
+cuda-bindings. *collect* reads what came out and asks tclint about each mutant; *judge* asks it again about the mutants
+of the record, which takes no GPU.
+
+A GPU can prove a mutant wrong and no mutant right: what the ISA leaves undefined may come out right on one chip.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks import launch, mutation, ptxas, results
+from benchmarks.corpus.fixtures import FOLDER as KERNELS
+from benchmarks.equivalence import equivalent
+from benchmarks.faults import OPERATORS, Fault, Kernel, apply
+from benchmarks.hardware_page import ABOUT, COMMAND, TITLE, section
+from tclint.finding import Edit, FileReport, Span
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["ABOUT", "COMMAND", "LAUNCHES", "TITLE", "WANTED", "launches", "main", "section"]
+
+LAUNCHES = Path(__file__).resolve().parent / "launches"
+ARCH = "sm_90a"
+SAME, EQUIVALENT, REFUSED, TRIES = 2, 3, 2, 80
+"""Of each operator: mutants with the same machine code, those proven to be equivalent, those that ptxas refuses, and
+places to try."""
+
+_EXPECT = "mbarrier-expect-tx-mismatch"
+_COUNT = "mbarrier-arrive-count-mismatch"
+_SOURCE = "bulk-store-source-overwrite"
+_RACE = "shared-memory-race"
+_LOAD = "bulk-load-unwaited-read"
+_PROXY = "generic-smem-write-no-proxy-fence"
+WANTED = {
+    "CTA barrier deleted": _RACE,
+    "arrive.expect_tx too few bytes": _EXPECT,
+    "arrive.expect_tx too many bytes": _EXPECT,
+    "bulk commit_group behind the wait": _SOURCE,
+    "bulk commit_group deleted": _SOURCE,
+    "bulk wait_group N to N+1": _SOURCE,
+    "bulk wait_group behind the use": _SOURCE,
+    "bulk wait_group deleted": _SOURCE,
+    "bulk wait_group to .read": "bulk-read-wait-then-global-read",
+    "cluster barrier deleted": "cluster-barrier-pairing",
+    "expect_tx deleted": "mbarrier-missing-expect-tx",
+    "expect_tx too few bytes": _EXPECT,
+    "expect_tx too many bytes": _EXPECT,
+    "griddepcontrol.wait deleted": "griddepcontrol-read-before-wait",
+    "mbarrier arrive count raised": _COUNT,
+    "mbarrier arrive deleted": _COUNT,
+    "mbarrier arrive doubled": _COUNT,
+    "mbarrier arrive relaxed": "mbarrier-relaxed-without-fence",
+    "mbarrier wait asked once": "mbarrier-wait-result-unused",
+    "mbarrier wait behind the use": _LOAD,
+    "mbarrier wait loop dropped": _LOAD,
+    "mbarrier wait parity flipped": _LOAD,
+    "mbarrier wait relaxed": "mbarrier-relaxed-without-fence",
+    "mbarrier.init count lowered": _COUNT,
+    "mbarrier.init count raised": _COUNT,
+    "mbarrier.init deleted": "mbarrier-object-misuse",
+    "memory fence deleted": "mbarrier-init-not-published",
+    "proxy fence behind the operation": _PROXY,
+    "proxy fence deleted": _PROXY,
+    "proxy fence narrowed": _PROXY,
+}
+"""The rule that would find an operator's fault, where tclint has none that is about it on sm_90."""
+
+Record = dict[str, Any]
+
+
+def launches() -> dict[str, launch.Spec]:
+    """Every launch file, by the name of its kernel."""
+    return {
+        path.name.partition(".")[0]: tomllib.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(LAUNCHES.glob("*.launch.toml"))
+    }
+
+
+@cache
+def kernels(ptx: str) -> dict[str, Kernel]:
+    """The functions of a file of ``fixtures/kernels``."""
+    return {kernel.function.name: kernel for kernel in mutation.kernels(KERNELS / ptx)}
+
+
+@cache
+def original(ptx: str) -> FileReport:
+    path = KERNELS / ptx
+    return mutation.lint(path, path.read_bytes())
+
+
+def fault_of(record: Mapping[str, Any]) -> tuple[Kernel, Fault]:
+    """A recorded fault and the kernel that it is planted in."""
+    kernel = kernels(record["ptx"])[record["entry"]]
+    edits = tuple(Edit(Span(start, end), text) for start, end, text in record["edits"])
+    return kernel, Fault(edits, frozenset(), record["note"])
+
+
+# ---------------------------------------------------------------- prepare
+
+
+def assemble(tool: ptxas.Ptxas, data: bytes) -> tuple[bytes, str]:
+    """The cubin of a module and the numbers of ptxas' remarks, ``"C7517"``; or no cubin and what is wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_bytes(data)
+        command: list[str | Path] = [tool.path, "-arch", ARCH, source, "-o", cubin]
+        run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+        said = (run.stdout + run.stderr).replace(folder + "/", "")
+        if run.returncode == 0:
+            return cubin.read_bytes(), " ".join(sorted(set(re.findall(r"\((C\d+)\)", said))))
+    wrong = (line for line in said.splitlines() if re.search("error|fatal", line))
+    return b"", next(wrong, f"exit status {run.returncode}")
+
+
+def planted(specs: Mapping[str, launch.Spec], operator: str) -> dict[str, list[Record]]:
+    """Every place of an operator in the kernels that are launched, by launch."""
+    found: dict[str, list[Record]] = defaultdict(list)
+    for name, spec in specs.items():
+        for entry in dict.fromkeys(step["entry"] for step in spec["launches"]):
+            kernel = kernels(spec["ptx"])[entry]
+            for fault in OPERATORS[operator].plant(kernel):
+                edits = [(e.span.start, e.span.end, e.text) for e in fault.edits]
+                first = min(start for start, _, _ in edits)
+                record = {
+                    "launch": name,
+                    "ptx": spec["ptx"],
+                    "entry": entry,
+                    "operator": operator,
+                    "line": kernel.line(first),
+                    "note": " ".join(fault.note.split()),
+                    "places": sorted({kernel.line(kernel.span(i).start) for i in fault.places}),
+                    "edits": edits,
+                }
+                if all(edits != other["edits"] for other in found[name]):
+                    found[name].append(record)
+    return found
+
+
+def in_turn(places: Mapping[str, list[Record]], rng: random.Random) -> Iterator[Record]:
+    """One place of each kernel, then a second one of each, and so on."""
+    left = [rng.sample(records, len(records)) for _, records in sorted(places.items()) if records]
+    rng.shuffle(left)
+    while left:
+        for records in left:
+            yield records.pop()
+        left = [records for records in left if records]
+
+
+def prepare(folder: Path, tool: ptxas.Ptxas, each: int, seed: int) -> Record:
+    """Compile originals and mutants into *folder*, with the list of jobs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    specs = launches()
+    codes: dict[str, bytes] = {}
+    for ptx in sorted({spec["ptx"] for spec in specs.values()}):
+        codes[ptx], said = assemble(tool, (KERNELS / ptx).read_bytes())
+        assert codes[ptx], f"{ptx}: {said}"
+        (folder / ptx).with_suffix(".cubin").write_bytes(codes[ptx])
+    jobs: dict[str, Record] = {
+        name: {"launch": name, "cubins": {"original": Path(spec["ptx"]).with_suffix(".cubin").name}}
+        for name, spec in specs.items()
+    }
+    refused: list[Record] = []
+    absent: list[str] = []
+    for operator in OPERATORS:
+        rng = random.Random(f"{seed} {operator}")
+        places = planted(specs, operator)
+        if not any(places.values()):
+            absent.append(operator)
+            continue
+        taken: Counter[str] = Counter()
+        limits = {"changed": each, "same": SAME, "equivalent": EQUIVALENT, "refused": REFUSED}
+        for record in islice(in_turn(places, rng), TRIES):
+            kernel, fault = fault_of(record)
+            kind = "equivalent" if equivalent(kernel, fault) else ""
+            if taken[kind or "changed"] >= limits[kind or "changed"]:
+                continue
+            mutant = apply(kernel.data, fault.edits)
+            record["sha256"] = hashlib.sha256(mutant).hexdigest()
+            cubin, said = assemble(tool, mutant)
+            record |= {"said": said, "same_code": cubin == codes[record["ptx"]]}
+            kind = kind if cubin else "refused"
+            kind = kind or ("same" if record["same_code"] else "changed")
+            if taken[kind] >= limits[kind]:
+                continue
+            taken[kind] += 1
+            if kind == "refused":
+                refused.append(record)
+                continue
+            name = f"m{len(jobs):04}"
+            (folder / f"{name}.cubin").write_bytes(cubin)
+            cubins = {**jobs[record["launch"]]["cubins"], "mutant": f"{name}.cubin"}
+            jobs[name] = record | {"cubins": cubins}
+        print(f"{operator}: {dict(taken)}", flush=True)
+    plan = {
+        "ptxas": tool.release,
+        "seed": seed,
+        "launches": specs,
+        "jobs": jobs,
+        "refused": refused,
+        "absent": absent,
+    }
+    (folder / "jobs.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+    shutil.copyfile(launch.__file__, folder / "run.py")
+    return plan
+
+
+# ---------------------------------------------------------------- collect and judge
+
+
+def collect(folder: Path) -> tuple[Record, list[str]]:
+    """What was launched and came out, without what tclint says; and what is missing."""
+    plan = json.loads((folder / "jobs.json").read_text(encoding="utf-8"))
+    lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    machine, *said = map(json.loads, lines)
+    outcomes = {result.pop("job"): result for result in said}
+    data: Record = {
+        **{key: value for key, value in machine.items() if key != "cuda-bindings"},
+        "ptxas": plan["ptxas"],
+        "seed": plan["seed"],
+        "kernels": {},
+        "mutants": [],
+        "refused": [],
+        "absent": plan["absent"],
+    }
+    skipped = []
+    for name, job in plan["jobs"].items():
+        result = outcomes.get(name, {"trouble": "not run"})
+        role = "mutant" if "mutant" in job["cubins"] else "original"
+        first = result.get("original", {})
+        if role not in result or first.get("outcome") != "right":
+            skipped.append(f"{name} ({job['launch']}): {result.get('trouble') or f'the original: {first}'}")
+        elif role == "original":
+            data["kernels"][name] = first
+        else:
+            left = {key: value for key, value in job.items() if key != "cubins"}
+            data["mutants"].append(left | result["mutant"])
+    data["refused"] = plan["refused"]
+    return data, skipped
+
+
+def rule(operator: str, kernel: Kernel) -> str:
+    """The rules that are about an operator's fault in that kernel, or the one that tclint would need."""
+    wanted = WANTED.get(operator)
+    if wanted is None:
+        return ", ".join(sorted(OPERATORS[operator].rules))
+    if wanted == _LOAD and not kernel.sites("issue", "mbarrier"):
+        wanted = _RACE  # the barrier is about what threads wrote
+    return f"new: {wanted}"
+
+
+def judge(data: Record) -> None:
+    """Ask tclint about every mutant, and whether it is proven to be equivalent."""
+    for record in (*data["mutants"], *data["refused"]):
+        kernel, fault = fault_of(record)
+        mutant = apply(kernel.data, fault.edits)
+        assert hashlib.sha256(mutant).hexdigest() == record["sha256"], f"{record['ptx']} has changed"
+        rules, lines = OPERATORS[record["operator"]].rules, frozenset(record["places"])
+        before = original(record["ptx"])
+        after = mutation.lint(KERNELS / record["ptx"], mutant)
+        record["verdict"], record["new"] = mutation.verdict(before, after, rules, lines)
+        record["family"] = OPERATORS[record["operator"]].family
+        record["rule"] = rule(record["operator"], kernel)
+        proof = equivalent(kernel, fault)
+        record["equivalent"] = proof.reason if proof else None
+
+
+# ---------------------------------------------------------------- command line
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prepare a folder, or read what came out of it; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.hardware",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    first = commands.add_parser("prepare", help="plant, compile, list the jobs")
+    first.add_argument("folder", type=Path)
+    first.add_argument("--each", type=int, default=8, help="mutants of each operator (8)")
+    first.add_argument("--seed", type=int, default=7)
+    second = commands.add_parser("collect", help="read the results and judge the mutants")
+    second.add_argument("folder", type=Path)
+    third = commands.add_parser("judge", help="judge the mutants of the record again")
+    for command in (second, third):
+        command.add_argument("--record", action="store_true", help="write the record and the page of results")
+    options = parser.parse_args(arguments)
+    if options.command == "prepare":
+        try:
+            plan = prepare(options.folder, ptxas.find(), options.each, options.seed)
+        except ptxas.PtxasMissing as error:
+            print(error, file=sys.stderr)
+            return 1
+        count = sum("mutant" in job["cubins"] for job in plan["jobs"].values())
+        print(f"{count} mutants; next, where the GPU is: python {options.folder}/run.py {options.folder}")
+        return 0
+    if options.command == "collect":
+        data, skipped = collect(options.folder)
+    else:
+        path = results.RECORDS / "hardware.json"
+        if not path.is_file():
+            print(f"no {path.name}: prepare, run and collect first", file=sys.stderr)
+            return 1
+        record = json.loads(path.read_text(encoding="utf-8"))
+        data, skipped = record["data"], record["skipped"]
+    judge(data)
+    print(*section(data), sep="\n")
+    print(*skipped, sep="\n", file=sys.stderr)
+    if options.record:
+        results.save("hardware", data, {"ptxas": data["ptxas"], "driver": data["driver"]}, skipped)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
