@@ -131,7 +131,10 @@ load:
     ("between", "confidence"),
     [
         ("", "high"),
-        ("mov.b64 %rd2, {%r20, %r21};", "low"),
+        ("mov.b64 %rd2, {%r20, %r21};", "high"),
+        ("mov.b64 %rd2, {%r20, %r21};\ntcgen05.fence::before_thread_sync;", "high"),
+        ("mov.b64 %rd2, {%r20, %r21};\nst.shared.b32 [slot], %r0;", "low"),
+        ("mov.b64 %rd2, {%r20, %r21};\nbra.uni next;\nnext: mov.u32 %r13, 0;", "low"),
         ("mov.b64 %rd2, {%r20, %r21};\nadd.s64 %rd3, %rd2, 1;", "high"),
         ("add.s32 %r12, %r20, 1;", "high"),
         ("add.s32 %r12, %r20, 1;\nst.shared.b32 [slot], %r12;", None),
