@@ -251,7 +251,7 @@ def _released_later(model: KernelModel, site: int, signal: int, group: str) -> b
     cfg, instructions = model.cfg, model.function.instructions
 
     def first(
-        start: int, wanted: Callable[[Instruction], bool], barred: str | None
+        start: int, wanted: Callable[[Instruction], bool], barred: str
     ) -> tuple[list[int], bool]:
         """The nearest wanted instructions on all ways from *start*, and whether some way has none."""
         found: list[int] = []
@@ -278,7 +278,7 @@ def _released_later(model: KernelModel, site: int, signal: int, group: str) -> b
     waits, escapes = first(signal, lambda ins: ins.event == "wait" and ins.group == group, "mbarrier-wait")
     if escapes or not waits:
         return False
-    return all(first(w, lambda ins: ins.event == "mbarrier-arrive", None)[0] for w in waits)
+    return all(first(w, lambda ins: ins.event == "mbarrier-arrive", "mbarrier-wait")[0] for w in waits)
 
 
 def _others_use(model: KernelModel, tmem: TensorMemory, threads: int, signal: int) -> bool:
