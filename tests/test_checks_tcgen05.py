@@ -166,5 +166,7 @@ def test_a_load_that_was_used_before_the_signal(between: str, confidence: str | 
 def test_the_release_may_be_the_arrival_behind_the_wait(between: str, confidence: str) -> None:
     """But not one of the next round: who waits for others first had handed over what it had."""
     arrive = "mbarrier.arrive.shared::cta.b64 _, [other];"
-    body = f"{OTHER_ROLE}\n{LOAD}\n{arrive}\n{LD_DONE}\n{USE}\n{between}\n{arrive}\ndone_here: mov.u32 %r1, 0;"
+    body = (
+        f"{OTHER_ROLE}\n{LOAD}\n{arrive}\n{LD_DONE}\n{USE}\n{between}\n{arrive}\ndone_here: mov.u32 %r1, 0;"
+    )
     assert [f.confidence.label for f in by_rule(lint(text(body)), "TC002")] == [confidence]

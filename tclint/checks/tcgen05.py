@@ -250,9 +250,7 @@ def _released_later(model: KernelModel, site: int, signal: int, group: str) -> b
     """
     cfg, instructions = model.cfg, model.function.instructions
 
-    def first(
-        start: int, wanted: Callable[[Instruction], bool], barred: str
-    ) -> tuple[list[int], bool]:
+    def first(start: int, wanted: Callable[[Instruction], bool], barred: str) -> tuple[list[int], bool]:
         """The nearest wanted instructions on all ways from *start*, and whether some way has none."""
         found: list[int] = []
         escapes = False
