@@ -524,7 +524,7 @@ def section(data: Any) -> list[str]:
         (f"`{what}`: {words}", *(counts.get(column, 0) for column in COLUMNS))
         for what, of in data["matrix"].items()
         for verdict, words in _VERDICTS.items()
-        if (counts := of.get(verdict))
+        if (counts := of.get(verdict, {})) or verdict == "silent"
     ]
     head = (
         f"{data['operations']:,} loads and stores in {data['files']:,} files are outstanding at some signal "

@@ -131,7 +131,10 @@ load:
     ("between", "confidence"),
     [
         ("", "high"),
-        ("mov.b64 %rd2, {%r20, %r21};", "low"),
+        ("mov.b64 %rd2, {%r20, %r21};", "high"),
+        ("mov.b64 %rd2, {%r20, %r21};\ntcgen05.fence::before_thread_sync;", "high"),
+        ("mov.b64 %rd2, {%r20, %r21};\nst.shared.b32 [slot], %r0;", "low"),
+        ("mov.b64 %rd2, {%r20, %r21};\nbra.uni next;\nnext: mov.u32 %r13, 0;", "low"),
         ("mov.b64 %rd2, {%r20, %r21};\nadd.s64 %rd3, %rd2, 1;", "high"),
         ("add.s32 %r12, %r20, 1;", "high"),
         ("add.s32 %r12, %r20, 1;\nst.shared.b32 [slot], %r12;", None),
@@ -151,3 +154,19 @@ def test_a_load_that_was_used_before_the_signal(between: str, confidence: str | 
     body = f"{OTHER_ROLE}\n{LOAD}\n{between}\n{arrive}\n{USE}\n{LD_DONE}\ndone_here: mov.u32 %r1, 0;"
     findings = by_rule(lint(text(body)), "TC002")
     assert [f.confidence.label for f in findings] == ([confidence] if confidence else [])
+
+
+@pytest.mark.parametrize(
+    ("between", "confidence"),
+    [
+        ("", "low"),
+        ("mbarrier.try_wait.parity.shared::cta.b64 %p6, [other], 0;", "high"),
+    ],
+)
+def test_the_release_may_be_the_arrival_behind_the_wait(between: str, confidence: str) -> None:
+    """But not one of the next round: who waits for others first had handed over what it had."""
+    arrive = "mbarrier.arrive.shared::cta.b64 _, [other];"
+    body = (
+        f"{OTHER_ROLE}\n{LOAD}\n{arrive}\n{LD_DONE}\n{USE}\n{between}\n{arrive}\ndone_here: mov.u32 %r1, 0;"
+    )
+    assert [f.confidence.label for f in by_rule(lint(text(body)), "TC002")] == [confidence]

@@ -1,30 +1,25 @@
-"""What tclint says of kernels of the corpus (benchmarks/README.md) that docs/real-kernels.md judges.
+"""What tclint says of kernels of the corpus: the findings that ``benchmarks/verdicts.tsv`` judges, and no others.
 
-``corpus_kernels.tsv`` records the findings, with their verdicts; a kernel that is not in this machine's corpus is
-passed over.
+A kernel that is not in this machine's corpus is passed over.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
 from benchmarks.corpus.builder import default_cache
+from benchmarks.findings import verdicts
 from tclint.driver import check_source
 from tclint.finding import Confidence, Severity
 from tclint.source import Source
 
-RECORD = Path(__file__).parent / "corpus_kernels.tsv"
-
 
 def recorded() -> dict[str, set[tuple[str, int]]]:
     found: dict[str, set[tuple[str, int]]] = defaultdict(set)
-    for row in RECORD.read_text("utf-8").splitlines()[1:]:
-        rule, kernel, line, verdict = row.split("\t")
-        assert verdict in ("true", "false", "undecidable")
-        found[kernel].add((rule, int(line)))
+    for rule, kernel, line in verdicts():
+        found[kernel].add((rule, line))
     return found
 
 

@@ -21,7 +21,18 @@ from tclint.ir.nodes import Instruction, Memory, Operand, registers
 from tclint.isa.table import Match
 from tclint.model import KernelModel
 
-__all__ = ["COPIED", "ISSUED", "LANES", "USED", "Outstanding", "Place", "Range", "Tcgen05", "TensorMemory"]
+__all__ = [
+    "COPIED",
+    "ISSUED",
+    "LANES",
+    "USED",
+    "Outstanding",
+    "Place",
+    "Range",
+    "Tcgen05",
+    "TensorMemory",
+    "computes",
+]
 
 ISSUED = 0
 """Nothing has been done about it."""
@@ -48,7 +59,7 @@ _COLUMNS = {
 """Columns that the shape covers, of ld and st one unit of .num (9.7.16.2.3)."""
 
 
-def _computes(match: Match | None) -> bool:
+def computes(match: Match | None) -> bool:
     """Whether the instruction only makes registers of registers: ptxas moves it behind stores and signals at will."""
     if match is None:
         return False
@@ -145,7 +156,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             for register in instruction.reads:
                 if register in derived:
                     taken |= derived[register]
-            if taken and _computes(instruction.match):
+            if taken and computes(instruction.match):
                 for register in instruction.writes:
                     derived[register] = derived.get(register, 0) | taken
         return derived
@@ -191,7 +202,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         reads = instruction.reads
         if derived.keys().isdisjoint(reads) and instruction.guard not in derived:
             return False
-        return not _computes(match) or not self.filled.keys().isdisjoint(reads)
+        return not computes(match) or not self.filled.keys().isdisjoint(reads)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if state and self.filled and instruction.group != "tcgen05.ld":
@@ -230,7 +241,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
     def _taken(self, state: State, touched: int, instruction: Instruction) -> State:
         """*state* after an instruction that takes what the loads *touched* have loaded, or what was computed from it."""
-        if _computes(instruction.match):
+        if computes(instruction.match):
             direct = {s for r in instruction.reads for s in self.filled.get(r, ())}
             status = COPIED if instruction.opcode.startswith("mov.") else USED
             return frozenset((s, min(before, status)) if s in direct else (s, before) for s, before in state)
@@ -267,7 +278,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
     def guarded(self, state: State, after: State, at: int) -> State:
         # Whether it executes or not, its guard must be known.
         instruction = self.model.instruction(at)
-        known = 0 if _computes(instruction.match) else self.derived.get(instruction.guard, 0)
+        known = 0 if computes(instruction.match) else self.derived.get(instruction.guard, 0)
         before = self._without(state, known) if known else state
         return super().guarded(before, after, at)
 

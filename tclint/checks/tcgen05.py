@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tclint.analyses import threads as T
 from tclint.analyses.liveness import LoadLiveness, ResultLiveness
-from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, State, TensorMemory
+from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, State, TensorMemory, computes
 from tclint.analyses.warps import of_the_cta
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path, Results
@@ -38,6 +38,8 @@ def _follow(
 
 _SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
 _TRIES = 6
+_NO_USE = ("elect", "tcgen05-fence-before", "tcgen05-fence-after")
+"""Events of instructions that touch no memory and take no values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: 
     """Why the finding rests on a guess about what the signal is for, or harms nobody; empty if it does not."""
     if candidate.what == "ld":
         read = ResultLiveness if (site, USED) in path.state else LoadLiveness
-        if (site, COPIED) in path.state:
+        if (site, COPIED) in path.state and not _at_once(model, site, candidate.site):
             return "the move of its registers may have been a use"
         if not _live(model, read, site, candidate.site):
             return "nobody reads what it loads"
@@ -218,6 +220,19 @@ def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: 
     if _released_later(model, site, candidate.site, f"tcgen05.{candidate.what}"):
         return "an arrival behind the wait may be the release"
     return ""
+
+
+def _at_once(model: KernelModel, load: int, signal: int) -> bool:
+    """Whether nothing stands between *load* and *signal* in which the value could be used before the signal is given.
+
+    ptxas moves arithmetic behind the signal; what could have been a use is an access, a wait or a branch.
+    """
+    cfg, instructions = model.cfg, model.function.instructions
+    return (
+        load < signal
+        and cfg.block_of[load] == cfg.block_of[signal]
+        and all(computes(i.match) or i.event in _NO_USE for i in instructions[load + 1 : signal])
+    )
 
 
 def _live(model: KernelModel, registers: type[LoadLiveness], load: int, at: int) -> bool:
@@ -235,9 +250,7 @@ def _released_later(model: KernelModel, site: int, signal: int, group: str) -> b
     """
     cfg, instructions = model.cfg, model.function.instructions
 
-    def first(
-        start: int, wanted: Callable[[Instruction], bool], barred: str | None
-    ) -> tuple[list[int], bool]:
+    def first(start: int, wanted: Callable[[Instruction], bool], barred: str) -> tuple[list[int], bool]:
         """The nearest wanted instructions on all ways from *start*, and whether some way has none."""
         found: list[int] = []
         escapes = False
@@ -263,7 +276,7 @@ def _released_later(model: KernelModel, site: int, signal: int, group: str) -> b
     waits, escapes = first(signal, lambda ins: ins.event == "wait" and ins.group == group, "mbarrier-wait")
     if escapes or not waits:
         return False
-    return all(first(w, lambda ins: ins.event == "mbarrier-arrive", None)[0] for w in waits)
+    return all(first(w, lambda ins: ins.event == "mbarrier-arrive", "mbarrier-wait")[0] for w in waits)
 
 
 def _others_use(model: KernelModel, tmem: TensorMemory, threads: int, signal: int) -> bool:
