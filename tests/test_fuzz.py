@@ -91,7 +91,6 @@ REFUSED_ONCE = {
     "an offset in parentheses": "ld.global.u32 %r1, [%rd1+(4*2)];\nld.shared.u32 %r1, [bar+(4*2)];",
     "a special register as an address": "ld.shared.u32 %r1, [%laneid];",
     "the name of an outer scope": "{ .shared .b32 bar; .reg .b32 %r<3>; }",
-    "a large immediate": f"mov.u64 %rd1, {DIGITS};",
 }
 """Text that ptxas takes, and in which tclint saw an error."""
 
