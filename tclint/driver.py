@@ -14,7 +14,7 @@ from tclint.config import Config
 from tclint.dataflow.engine import LimitExceeded
 from tclint.finding import FileReport, Finding, Fingerprints, Problem, SourceLocation, Span, Step
 from tclint.ir.build import build
-from tclint.ir.inline import inline
+from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Location, Module
 from tclint.isa.target import Target
 from tclint.model import KernelModel
@@ -107,6 +107,7 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
                 if rule in on and (about is None or _wanted(about, config)):
                     found.append((rules[rule], about, hit))
             tick("check " + names[0])
+    callees = inlinable(module)
     for function in module.functions:
         if not function.instructions or function.declared_only or not _wanted(function, config):
             continue
@@ -114,7 +115,7 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
             t.kind in ("undefined-guard", "undefined-label", "duplicate-label") for t in function.troubles
         ):
             continue
-        model = KernelModel(inline(function, module), module, config)
+        model = KernelModel(inline(function, callees), module, config)
         hits: list[tuple[Rule, Hit]] = []
         roots = {use.opcode.partition(".")[0] for use in model.function.uses}
         for names, kernel_check, needs in kernel_checks():

@@ -26,7 +26,7 @@ from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, Tcgen05
 from tclint.analyses.thread_sync import ThreadSync
 from tclint.cfg import Edge, call_graph
 from tclint.dataflow import Analysis, LimitExceeded, Results
-from tclint.ir.inline import inline
+from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import (
     Function,
     Immediate,
@@ -521,7 +521,8 @@ def _unknown(entry: str, names: Iterable[str]) -> SourceError:
 
 def _models(module: Module, functions: Iterable[Function]) -> list[tuple[Function, KernelModel]]:
     """Each function with its model as the checks see it: with its callees inside."""
-    return [(function, KernelModel(inline(function, module), module)) for function in functions]
+    callees = inlinable(module)
+    return [(function, KernelModel(inline(function, callees), module)) for function in functions]
 
 
 def _header(source: Source, function: Function, model: KernelModel | None = None) -> str:

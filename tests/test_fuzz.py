@@ -70,6 +70,7 @@ DIRECTIVES_FAILED_ONCE = {
     "more threads than memory": (f".maxntid {DIGITS}, 7, 3", "setmaxnreg.inc.sync.aligned.u32 64;"),
     "fewer than no threads": (".reqntid -7, 1, 1", "setmaxnreg.inc.sync.aligned.u32 64;"),
 }
+EXTREMES_FAILED_ONCE = {"calls in a row": 30_000}
 LOOKED_CLEAN = {
     "no opcode": "%r1 {%r1, %r2}, %rd1;",
     "a guard without a predicate": "@ bra L; L:",
@@ -90,7 +91,6 @@ REFUSED_ONCE = {
     "an offset in parentheses": "ld.global.u32 %r1, [%rd1+(4*2)];\nld.shared.u32 %r1, [bar+(4*2)];",
     "a special register as an address": "ld.shared.u32 %r1, [%laneid];",
     "the name of an outer scope": "{ .shared .b32 bar; .reg .b32 %r<3>; }",
-    "a large immediate": f"mov.u64 %rd1, {DIGITS};",
 }
 """Text that ptxas takes, and in which tclint saw an error."""
 
@@ -108,6 +108,11 @@ def test_what_failed_once(name: str) -> None:
 def test_what_a_directive_broke_once(name: str) -> None:
     directive, body = DIRECTIVES_FAILED_ONCE[name]
     assert not lint(kernel(body, directive), 0.2, formats(), ["states"]).failure
+
+
+@pytest.mark.parametrize("name", EXTREMES_FAILED_ONCE)
+def test_what_was_too_large_once(name: str) -> None:
+    assert not lint(extreme(name, EXTREMES_FAILED_ONCE[name])).failure
 
 
 @pytest.mark.parametrize("name", LOOKED_CLEAN)
@@ -342,7 +347,13 @@ SCRIPT = "import sys; sys.stdout.write({said!r}); sys.exit({code})"
         (0, "No findings.\n", b"\xff\xfe.\0", "x: broken text that looks clean"),
         (2, "no\n", BROKEN, ""),
         (2, "", BROKEN, "x: exit 2 without a word"),
-        (2, "internal error: KeyError\n", TEXT, "x: internal error: KeyError"),
+        (
+            2,
+            "internal error: a (TCLINT_DEBUG=1 shows where)\n",
+            TEXT,
+            "x: internal error: a (TCLINT_DEBUG=1 shows where)",
+        ),
+        (2, "cuobjdump internal error\n", TEXT, ""),
         (1, "Traceback (most recent call last):\nKeyError\n", TEXT, "x: KeyError"),
         (3, "", TEXT, "x: exit 3"),
     ],

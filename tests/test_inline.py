@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support import built
 
-from tclint.ir.inline import inline
+from tclint.ir.inline import inlinable, inline
 from tclint.model import KernelModel
 
 HELPERS = """
@@ -30,7 +30,7 @@ def inlined(body: str) -> KernelModel:
     module = built(text)
     kernel = module.function("k")
     assert kernel is not None
-    return KernelModel(inline(kernel, module), module)
+    return KernelModel(inline(kernel, inlinable(module)), module)
 
 
 def opcodes(model: KernelModel) -> list[str]:

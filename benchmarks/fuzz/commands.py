@@ -30,6 +30,8 @@ __all__ = ["EXTREMES", "Case", "cases", "extreme", "failure"]
 SECONDS = 60
 """Of wall-clock time, after which a process counts as a hang."""
 ROOT = Path(__file__).resolve().parents[2]
+_INTERNAL = "TCLINT_DEBUG=1 shows where"
+"""Ends what the command says of an exception; cuobjdump has internal errors of its own."""
 
 
 @dataclass(frozen=True)
@@ -316,8 +318,8 @@ def failure(case: Case) -> tuple[int, str]:
     code = run.returncode
     if code not in (0, 1, 2):
         return code, f"{case.name}: exit {code}"
-    if "Traceback (most recent call last)" in said or "internal error" in said:
-        words = next((line for line in said.splitlines() if "internal error" in line), said.splitlines()[-1])
+    if "Traceback (most recent call last)" in said or _INTERNAL in said:
+        words = next((line for line in said.splitlines() if _INTERNAL in line), said.splitlines()[-1])
         return code, f"{case.name}: {words.strip()[:120]}"
     if code == 2 and not said.strip():
         return code, f"{case.name}: exit 2 without a word"

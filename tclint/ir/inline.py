@@ -23,18 +23,24 @@ from tclint.ir.nodes import (
 )
 from tclint.isa.table import table
 
-__all__ = ["inline"]
+__all__ = ["inlinable", "inline"]
 
 _LIMIT = 50_000
 """Instructions that a function may grow to; a call beyond that stays a call."""
+_DEPTH = 64
+"""Calls inside calls that are inlined; one beyond that stays a call."""
 
 
-def inline(function: Function, module: Module) -> Function:
-    """*function* with its calls inlined; itself when there is nothing to inline."""
+def inlinable(module: Module) -> dict[str, Function]:
+    """The functions of *module* whose calls are worth inlining, by name; the same for all of its functions."""
+    bodies = {f.name: f for f in module.functions if f.instructions and not f.damaged and not f.entry}
+    return _with_events(bodies)
+
+
+def inline(function: Function, wanted: dict[str, Function]) -> Function:
+    """*function* with its calls of :func:`inlinable` functions inlined; itself when there are none."""
     if not any(use.match is not None and use.match.form.flow == "call" for use in function.uses):
         return function
-    bodies = {f.name: f for f in module.functions if f.instructions and not f.damaged and not f.entry}
-    wanted = _with_events(bodies)
     if not any(_callee(function, i, wanted) for use in function.uses if use.flow for i in use.sites):
         return function
     return _Inliner(function, wanted).run()
@@ -117,6 +123,7 @@ class _Inliner:
             if (
                 callee is not None
                 and callee.name not in active
+                and len(active) < _DEPTH
                 and len(out) + len(callee.instructions) < _LIMIT
             ):
                 self._call(instruction, callee, shift, offset, (*active, callee.name))

@@ -75,7 +75,7 @@ def _split_nested(text: str) -> list[str]:
 
 
 LARGEST = (1 << 64) - 1
-"""Integer constants have 64 bits (4.5.1); ptxas takes larger ones in instructions, as this one."""
+"""Integer constants have 64 bits (4.5.1)."""
 
 
 def integer(text: str) -> int:
