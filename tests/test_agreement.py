@@ -260,7 +260,10 @@ def test_faults_are_planted_where_ptxas_was_silent(fake: Callable[..., Ptxas], t
     functions = data["registers"]["13.5.37"]["planted"]["both"]["functions"]  # type: ignore[index]
     assert functions + left_out <= len(operators)  # type: ignore[arg-type]
     assert functions > 5
-    assert "planted faults" in next(iter(section(data)))
+    text = "\n".join(section(data))
+    assert "planted faults" in text.splitlines()[0]
+    assert "| wgmma.wait_group deleted | 1 | WG007 1 |" in text
+    assert text.count("| wgmma.wait_group deleted |") == 1
 
 
 # ------------------------------------------------------------ the command
