@@ -258,14 +258,14 @@ class Case:
             if advisory.name == WRITTEN and (
                 FENCE in self.said or any(f.rule.id == "WG002" for f in self.found)
             ):
-                return "ptxas puts a fence behind the write, and no wait before it: its machine code has the fault"
-            return "the new value gets a register of its own, and ptxas is silent"
+                return "ptxas puts a fence behind the write and no wait before it: in samples its machine code has the fault"
+            return "silent: in samples of the machine code the new value has a register of its own"
         if all(f.severity == Severity.INFO for f in mine):
             return "a note of tclint: the accumulator is not read (scale-d is 0)"
         if advisory.name == FENCE and WAIT in self.said:
             return "ptxas puts a wait there, and no fence (C7517)"
         if advisory.name == FENCE and all(self._fence_in_front(finding) for finding in mine):
-            return "a fence stands right in front of the access: ptxas moves the access before it"
+            return "a fence stands right in front of the access: in a sample ptxas moves the access before it"
         return UNEXPLAINED
 
     def _fence_in_front(self, finding: Finding) -> bool:

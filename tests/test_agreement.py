@@ -201,7 +201,7 @@ CASES = {
         ),
         agreement.FENCE,
         "tclint",
-        "a fence stands right in front of the access: ptxas moves the access before it",
+        "a fence stands right in front of the access: in a sample ptxas moves the access before it",
     ),
     "a fence that ptxas alone asks for, where a copy is made": (
         FENCED + CLEAN.replace("wgmma.mma_async", "mov.f32 %f0, %f9;\n    wgmma.mma_async"),
