@@ -236,6 +236,8 @@ class Case:
             return "a call while a wgmma is in flight: legal, only slow"
         if advisory.name == FENCE:
             return self._no_fence(advisory)
+        if advisory.name == DIVERGENT and any(f.rule.id == "WG002" for f in self.found):
+            return "ptxas puts in the fence that WG002 misses, on a path that it takes for divergent"
         if advisory.name in (EARLY, READ, WRITTEN, WAIT):
             if self._moved_in_flight():
                 return _MOVED

@@ -189,6 +189,13 @@ CASES = {
     "clean, and ptxas is not": (SERIALISED + CLEAN, agreement.READ, "ptxas", UNEXPLAINED),
     "moved": (SERIALISED + MOVED, agreement.READ, "ptxas", agreement._MOVED),
     "no fence, and ptxas is silent": (OPEN, agreement.FENCE, "tclint", UNEXPLAINED),
+    "a fence that is missing, on a divergent path": (
+        "//! ptxas info    : (C7520) ... compiler-inserted WG.AR in divergent path in the function 'k'\n"
+        + OPEN,
+        agreement.DIVERGENT,
+        "ptxas",
+        "ptxas puts in the fence that WG002 misses, on a path that it takes for divergent",
+    ),
     "a fence that is not asked for": (
         FENCED + CLEAN,
         agreement.FENCE,
