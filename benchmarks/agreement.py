@@ -236,8 +236,11 @@ class Case:
             return "a call while a wgmma is in flight: legal, only slow"
         if advisory.name == FENCE:
             return self._no_fence(advisory)
-        if advisory.name == DIVERGENT and any(f.rule.id == "WG002" for f in self.found):
-            return "ptxas puts in the fence that WG002 misses, on a path that it takes for divergent"
+        if advisory.name == DIVERGENT:
+            for word, what, rules in (("WG.AR", "fence", {"WG002"}), ("WG.DP", "wait", {"WG001", "WG007"})):
+                said = any(word in message.text for message in self.said[DIVERGENT])
+                if said and any(f.rule.id in rules for f in self.found):
+                    return f"ptxas puts in the {what} that tclint misses too, on a path that it takes for divergent"
         if advisory.name in (EARLY, READ, WRITTEN, WAIT):
             if self._moved_in_flight():
                 return _MOVED

@@ -194,7 +194,14 @@ CASES = {
         + OPEN,
         agreement.DIVERGENT,
         "ptxas",
-        "ptxas puts in the fence that WG002 misses, on a path that it takes for divergent",
+        "ptxas puts in the fence that tclint misses too, on a path that it takes for divergent",
+    ),
+    "a wait that is missing, on a divergent path": (
+        "//! ptxas info    : (C7518) ... compiler-inserted WG.DP in divergent path in the function 'k'\n"
+        + EARLY,
+        agreement.DIVERGENT,
+        "ptxas",
+        "ptxas puts in the wait that tclint misses too, on a path that it takes for divergent",
     ),
     "a fence that is not asked for": (
         FENCED + CLEAN,
