@@ -32,7 +32,7 @@ from tclint.analyses.warps import of_the_cta
 from tclint.checks.tcgen05 import register_use_before_wait, tensor_memory_hazards
 from tclint.driver import analyse
 from tclint.finding import Confidence
-from tclint.ir.inline import inline
+from tclint.ir.inline import inlinable, inline
 from tclint.isa.target import TOOLKITS, parse_version
 from tclint.model import KernelModel
 from tclint.rules import all_rules
@@ -334,7 +334,7 @@ def outstanding(source: Source) -> tuple[str, list[Outstanding]]:
     for function in module.functions:
         if function.declared_only or not function.instructions or not function.entry:
             continue
-        model = KernelModel(inline(function, module), module)
+        model = KernelModel(inline(function, callees), module)
         met = releases(model)
         told = said(model) if met else {}
         for site, signal in met:

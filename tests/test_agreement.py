@@ -189,6 +189,20 @@ CASES = {
     "clean, and ptxas is not": (SERIALISED + CLEAN, agreement.READ, "ptxas", UNEXPLAINED),
     "moved": (SERIALISED + MOVED, agreement.READ, "ptxas", agreement._MOVED),
     "no fence, and ptxas is silent": (OPEN, agreement.FENCE, "tclint", UNEXPLAINED),
+    "a fence that is missing, on a divergent path": (
+        "//! ptxas info    : (C7520) ... compiler-inserted WG.AR in divergent path in the function 'k'\n"
+        + OPEN,
+        agreement.DIVERGENT,
+        "ptxas",
+        "ptxas puts in the fence that tclint misses too, on a path that it takes for divergent",
+    ),
+    "a wait that is missing, on a divergent path": (
+        "//! ptxas info    : (C7518) ... compiler-inserted WG.DP in divergent path in the function 'k'\n"
+        + EARLY,
+        agreement.DIVERGENT,
+        "ptxas",
+        "ptxas puts in the wait that tclint misses too, on a path that it takes for divergent",
+    ),
     "a fence that is not asked for": (
         FENCED + CLEAN,
         agreement.FENCE,
@@ -201,7 +215,7 @@ CASES = {
         ),
         agreement.FENCE,
         "tclint",
-        "a fence stands right in front of the access: ptxas moves the access before it",
+        "a fence stands right in front of the access: in a sample ptxas moves the access before it",
     ),
     "a fence that ptxas alone asks for, where a copy is made": (
         FENCED + CLEAN.replace("wgmma.mma_async", "mov.f32 %f0, %f9;\n    wgmma.mma_async"),
@@ -260,7 +274,10 @@ def test_faults_are_planted_where_ptxas_was_silent(fake: Callable[..., Ptxas], t
     functions = data["registers"]["13.5.37"]["planted"]["both"]["functions"]  # type: ignore[index]
     assert functions + left_out <= len(operators)  # type: ignore[arg-type]
     assert functions > 5
-    assert "planted faults" in next(iter(section(data)))
+    text = "\n".join(section(data))
+    assert "planted faults" in text.splitlines()[0]
+    assert "| wgmma.wait_group deleted | 1 | WG007 1 |" in text
+    assert text.count("| wgmma.wait_group deleted |") == 1
 
 
 # ------------------------------------------------------------ the command
