@@ -330,6 +330,7 @@ def outstanding(source: Source) -> tuple[str, list[Outstanding]]:
     module, problems = analyse(source)
     if problems or not module.targets:
         raise Refused("tclint: " + (problems[0].message if problems else "no .target"))
+    callees = inlinable(module)
     found = []
     for function in module.functions:
         if function.declared_only or not function.instructions or not function.entry:

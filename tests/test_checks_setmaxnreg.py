@@ -92,6 +92,7 @@ ROLES = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 128; @%p1 bra L;"
             "owns 168 registers at launch",
         ),
         (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0;", ".maxntid 384", ""),
+        (f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;", ".maxntid 256", ""),
         (f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;", "", ""),
         (DISPATCHED.format("dec 24", "inc 240"), ".maxnreg 168", ""),
         (DISPATCHED.format("inc 24", "inc 240"), ".maxnreg 168", "to 24 lowers the count: the warp owns 168"),

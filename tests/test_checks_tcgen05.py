@@ -37,6 +37,33 @@ def text(body: str, threads: int = 128) -> str:
     return module(kernel(f"{SETUP}{body}\nret;", directives=f".reqntid {threads}"))
 
 
+def rings(waiting: str, want: str = "") -> str:
+    """A loop over two rings of two mbarriers, one that it waits for and one that it commits to."""
+    return f"""
+    .shared .align 8 .b64 rings[4];
+    mov.u32 %r12, rings;
+    mov.u32 %r13, 0;
+    mov.u32 %r15, 0;
+loop:
+    shl.b32 %r14, %r13, 3;
+    add.u32 %r14, %r14, %r12;
+    {wait(1).replace("[done]", "[%r14]")}
+    {MMA}
+    {COMMIT.replace("[done]", "[%r14+16]")}
+    {waiting}
+    bar.sync 0;
+    {LOAD}{want}
+    {LD_DONE}
+    bar.sync 0;
+    add.u32 %r13, %r13, 1;
+    setp.eq.u32 %p4, %r13, 2;
+    selp.b32 %r13, 0, %r13, %p4;
+    add.u32 %r15, %r15, 1;
+    setp.lt.u32 %p5, %r15, %r8;
+    @%p5 bra loop;
+    """
+
+
 CASES: dict[str, str] = {
     "load and wait": f"{LOAD}\n{LD_DONE}\n{USE}\n{STORE}\n{ST_DONE}",
     "a store over columns that are being loaded": f"{LOAD}\n{ZEROS} // want TC003\n{LD_DONE}\n{ST_DONE}\n{USE}",
@@ -47,6 +74,11 @@ CASES: dict[str, str] = {
     "a load of other columns": f"{STORE}\n{LOAD.replace('[%r9]', FAR).replace('%r2', '%r3')}\n{LD_DONE}\n{ST_DONE}",
     "a load after the store is done": f"{STORE}\n{ST_DONE}\n{LOAD}\n{LD_DONE}",
     "an mma whose result is waited for": f"{MMA}\n{COMMIT}\n{wait()}\n{LOAD}\n{LD_DONE}",
+    "an mma that is waited for too late": f"{MMA}\n{COMMIT}\nbar.sync 0;\n{LOAD} // want TC001\n{LD_DONE}\n{wait()}",
+    "a wait for the phase before": f"{MMA}\n{COMMIT}\n{wait()}\nbar.sync 0;\n{MMA}\n{COMMIT}\nbar.sync 0;\n{LOAD} // want TC001\n{LD_DONE}",
+    "a wait by another warp": f"{MMA}\n{COMMIT}\nsetp.lt.u32 %p4, %r0, 64;\n@%p4 bra on;\n{wait()}\non: bar.sync 0;\n{LOAD}\n{LD_DONE}",
+    "a ring of mbarriers": rings(wait().replace("[done]", "[%r14+16]")),
+    "a wait for the mbarriers of another ring only": rings("", " // want TC001"),
     "an mma that nobody commits": f"{MMA} // want TC005",
     "an mma committed on one path": f"{MMA} // want TC005\n@!%p3 bra on;\n{COMMIT}\non: mov.u32 %r1, 0;",
     "an mma committed on both paths": f"{MMA}\n@!%p3 bra on;\n{COMMIT}\nret;\non: {COMMIT}",

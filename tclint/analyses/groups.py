@@ -159,9 +159,9 @@ class Groups(Analysis[State]):
     def about(self, state: State) -> Iterable[int]:
         return {f[0] for f in state[0]}
 
-    def lasting(self, state: State) -> frozenset[int]:
-        """The operations whose age no commit changes."""
-        return frozenset(s for s, age in state[0] if age < 0 or age == self.deepest)
+    def lasting(self, state: State, site: int) -> bool:
+        """Whether the operation *site* may have an age that no commit changes."""
+        return any(s == site and (age < 0 or age == self.deepest) for s, age in state[0])
 
     @staticmethod
     def start(site: int) -> State:

@@ -78,8 +78,8 @@ class Meetings:
     operations: Collection[int]
     pending: Callable[[Any], Iterable[int]]
     """The operations that a state says are in flight."""
-    lasting: Callable[[Any], Collection[int]]
-    """Those that stay in flight, as they are, however often a loop is gone through."""
+    lasting: Callable[[Any, int], bool]
+    """Whether a state says that one stays in flight, as it is, however often a loop is gone through."""
     start: Callable[[int], Hashable]
     """The state of one operation when it begins."""
     follow: Callable[[int, Any, int, Instruction], Hashable]
@@ -162,7 +162,7 @@ class Meetings:
         """The uses next to the *operations* that meet one of them on a feasible path; one around a loop comes last."""
         start = operations.accesses[0].site
         found = self._nearest(start, operations, uses, 0)
-        if not found and start in self.lasting(self.results.before(start)):
+        if not found and self.lasting(self.results.entry[self.model.cfg.block_of[start]], start):
             found = self._nearest(start, operations, uses, _ROUNDS)
         return found
 
@@ -176,8 +176,13 @@ class Meetings:
         reached: tuple[int, Hashable] = start, None
 
         def step(state: tuple[Any, int], i: int, instruction: Instruction) -> Hashable:
-            after = self.follow(start, state[0], i, instruction)
-            return None if after is None else (after, min(state[1] + (i == start), rounds))
+            fact, times = state
+            after = self.follow(start, fact, i, instruction)
+            if i == start and times < rounds:
+                times += 1
+            elif after == fact:
+                return state
+            return None if after is None else (after, times)
 
         def goal(state: Any, i: int) -> bool:
             return i in left and state[1] >= min(rounds, 1) and (i, state) not in tried

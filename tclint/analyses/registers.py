@@ -34,11 +34,17 @@ def _share(threads: int, ctas: int) -> int:
 
 
 def launched(function: Function) -> int | None:
-    """The most registers of a thread at launch; without a bound ptxas knows setmaxnreg only if the threads use all."""
+    """The registers of a thread at launch, where ptxas hears setmaxnreg at all.
+
+    Without a bound that is in a kernel which needs all that its threads leave to each. Few leave as many as a
+    thread can have, and nobody can say whether it needs these.
+    """
     if not function.entry:
         return None
     found, threads = bound(function), function.most_threads
-    return _share(threads, 1) if found is None and threads else found
+    if found is None and threads and _share(threads, 1) < _MOST:
+        found = _share(threads, 1)
+    return found
 
 
 def requested(instruction: Instruction) -> int:

@@ -120,7 +120,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         self._pending: dict[State, int] = {}
         self._ranges: dict[tuple[int, str], Range | None] = {}
         self._same: dict[tuple[int, int], bool] = {}
-        self._waited: dict[int, bool] = {}
+        self._waited: dict[tuple[int, int], bool] = {}
         self.cta_groups = self._cta_groups()
         """The ``.cta_group`` of every operation and commit; "" where the kernel mixes both, which is one fault of its own."""
 
@@ -235,7 +235,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             return frozenset(
                 f
                 for f in state
-                if f[0] not in self.operations or f[1] == ISSUED or not self._observed(f[1] - 1)
+                if f[0] not in self.operations or f[1] == ISSUED or not self._observed(f[1] - 1, at)
             )
         return state
 
@@ -257,23 +257,28 @@ class Tcgen05(FactSet[tuple[int, int]]):
         key = (wait, commit)
         if key not in self._same:
             model = self.model
-            values = model.values
             a, b = model.value(wait, "mbarrier"), model.value(commit, "mbarrier")
-            # What changes in a loop may name one barrier now and the other in the next round.
-            self._same[key] = (
-                a is None
-                or b is None
-                or bool(values.volatile(a) or values.volatile(b))
-                or values.apart(a, 8, b, 8) is not True
-            )
+            self._same[key] = a is None or b is None or not model.values.never_meet(a, 8, b, 8)
         return self._same[key]
 
-    def _observed(self, commit: int) -> bool:
-        """Whether any thread of the kernel has a wait that may be for the commit's mbarrier."""
-        if commit not in self._waited:
-            waits = self.model.sites("mbarrier-wait")
-            self._waited[commit] = any(self._observes(wait, commit) for wait in waits)
-        return self._waited[commit]
+    def _observed(self, commit: int, barrier: int) -> bool:
+        """Whether a thread that comes to *barrier* may have waited for the mbarrier of the commit.
+
+        The wait for an earlier phase comes before the commit wherever both are, that for a later one behind the barrier.
+        """
+        key = (commit, barrier)
+        if key not in self._waited:
+            self._waited[key] = any(
+                self._observes(wait, commit)
+                and not self._precedes(wait, commit)
+                and not self._precedes(barrier, wait)
+                for wait in self.model.sites("mbarrier-wait")
+            )
+        return self._waited[key]
+
+    def _precedes(self, first: int, second: int) -> bool:
+        """Whether a thread executes *first* before *second* only."""
+        return self.model.reaches(first, second) and not self.model.reaches(second, first)
 
     def guarded(self, state: State, after: State, at: int) -> State:
         # Whether it executes or not, its guard must be known.

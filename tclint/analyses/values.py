@@ -1714,6 +1714,22 @@ class Values:
             return bool(node[1] * (len(node) - 2) >= 64)
         return bool(kind == "parameter" and node[2] == 8)
 
+    def never_meet(self, a: int, size_a: int, b: int, size_b: int) -> bool:
+        """Whether two ranges are apart in whatever rounds of the loops that change their addresses."""
+        if not self.volatile(a) and not self.volatile(b):
+            return self.apart(a, size_a, b, size_b) is True
+        (base_a, bounds_a), (base_b, bounds_b) = self._swept(a), self._swept(b)
+        if base_a != base_b or bounds_a is None or bounds_b is None:
+            return False
+        return bounds_a[1] + size_a <= bounds_b[0] or bounds_b[1] + size_b <= bounds_a[0]
+
+    def _swept(self, value: int) -> tuple[int, Interval | None]:
+        """What of a sum stays what it is, and the bounds of the rest."""
+        terms, constant = self.linear(value)
+        changing = tuple(t for t in terms if self.volatile(t[0]))
+        lasting = tuple(t for t in terms if t not in changing)
+        return self.total(lasting, 0), self.interval(self.total(changing, constant))
+
     def apart(self, a: int, size_a: int, b: int, size_b: int) -> bool | None:
         """Whether ``[a, a+size_a)`` and ``[b, b+size_b)`` are disjoint: True, False (they meet), None (not known)."""
         difference = self.add(a, self.times(b, -1))

@@ -82,7 +82,7 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]
         results,
         operations,
         lambda state: (s for s, _ in state if s in operations),
-        lambda state: (),  # another thread may have waited, and passed the news on
+        lambda state, site: False,  # another thread may have waited, and passed the news on
         lambda site: frozenset(((site, ISSUED),)),
         lambda site, state, i, instruction: state if i == site else tmem.follow(site, state, i, instruction),
         _writes,
