@@ -34,7 +34,7 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.ir.operands import HEAD, LARGEST, clean, integer, parse_operand, shape, split_operands
-from tclint.isa.table import Table, table
+from tclint.isa.table import Match, Table, table
 from tclint.isa.target import Target, parse_version
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class _Builder:
                 else:
                     self.scope.variables.add(name)
                     self.scope.absent.discard(name)
-                    length = variable.size // _SIZES.get(re.sub(r"\D", "", kind)[:3], 1)
+                    length = variable.size // (_bytes(kind) or 1)
                     if length > 1:
                         self.vectors[len(self.function.registers)] = length
                     self.scope.known[name] = len(self.function.registers)
@@ -276,13 +276,11 @@ class _Builder:
             scope.pending.setdefault(name, []).append((index, slot))
 
     def location(self, node: Node) -> None:
-        match = _LOC.match(self.text, node.start_byte, node.end_byte)
-        if not match:
+        found = _places(self.text[node.start_byte : node.end_byte])
+        if found is None:
             return
-        file, line, column, *outer = match.groups()
         # The place of the call is that of an earlier .loc, which may be inlined itself (11.5.4).
-        place = (int(file), int(line), int(column))
-        call = (int(outer[0]), int(outer[1]), int(outer[2])) if outer[0] else None
+        place, call = found
         inlined = (self.places.get(call) or Location(*call)) if call is not None and call != place else None
         self.places[place] = location = Location(*place, inlined)
         at = len(self.function.instructions)
@@ -354,7 +352,7 @@ class _Builder:
             key = self.with_vectors(key, parts, operands)
         use = self.uses.get((opcode, key))
         if use is None:
-            use = self.uses[opcode, key] = self.use(opcode, key)
+            use = self.uses[opcode, key] = Use(opcode, *_meaning(self.isa, opcode, key))
         reads: tuple[Any, ...]  # registers: the kinds in the key say so
         writes: tuple[Any, ...]
         if use.scalar:
@@ -385,7 +383,7 @@ class _Builder:
             self.symbols(instruction)
 
     def operand(self, text: str) -> tuple[Operand, str]:
-        """An operand that is no register known by this spelling, and its kind as :meth:`use` reads it."""
+        """An operand that is no register known by this spelling, and its kind as :func:`_meaning` reads it."""
         first = text[:1]
         if first == "%":
             register = self._resolve(text)
@@ -422,24 +420,6 @@ class _Builder:
             if isinstance(operand, int) and operand in self.vectors and "." not in part:
                 kinds[at] = f"v{self.vectors[operand]}"
         return ",".join(kinds)
-
-    def use(self, opcode: str, key: str) -> Use:
-        """The entry for an opcode over operands of one kind each."""
-        shapes = key.replace("S", "r").split(",")[:-1]
-        match = self.isa.match(opcode, tuple(shapes))
-        every = tuple(range(len(shapes)))
-        if match is None or match.problem:
-            reads = writes = every  # an unknown instruction may read and write whatever it names
-        elif match.syntax.open:
-            reads, writes = every, ()
-        else:
-            reads, writes = match.reads, match.writes
-        kinds = key.split(",")[:-1]
-        scalar = all(k in ("r", "S", "i", "f", "s", "_") for k in kinds)
-        if scalar:
-            reads = tuple(i for i in reads if kinds[i] == "r")
-            writes = tuple(i for i in writes if kinds[i] == "r")
-        return Use(opcode, match, reads, writes, scalar, bool(match and match.form.flow))
 
     @staticmethod
     def _collect(operands: list[Operand], indices: tuple[int, ...]) -> tuple[int, ...]:
@@ -489,6 +469,28 @@ class _Builder:
             self.trouble("undefined-guard", start, end, f"register {_quoted(name)} is not declared")
 
 
+@lru_cache(maxsize=8192)
+def _meaning(
+    isa: Table, opcode: str, key: str
+) -> tuple[Match | None, tuple[int, ...], tuple[int, ...], bool, bool]:
+    """What a :class:`Use` says of an opcode over operands of one kind each."""
+    shapes = key.replace("S", "r").split(",")[:-1]
+    match = isa.match(opcode, tuple(shapes))
+    every = tuple(range(len(shapes)))
+    if match is None or match.problem:
+        reads = writes = every  # an unknown instruction may read and write whatever it names
+    elif match.syntax.open:
+        reads, writes = every, ()
+    else:
+        reads, writes = match.reads, match.writes
+    kinds = key.split(",")[:-1]
+    scalar = all(k in ("r", "S", "i", "f", "s", "_") for k in kinds)
+    if scalar:
+        reads = tuple(i for i in reads if kinds[i] == "r")
+        writes = tuple(i for i in writes if kinds[i] == "r")
+    return match, reads, writes, scalar, bool(match and match.form.flow)
+
+
 def _quoted(name: str) -> str:
     """*name* as a message shows it."""
     return name if len(name) <= 60 else name[:60] + "…"
@@ -532,6 +534,23 @@ def _symbols(operands: tuple[Operand, ...]) -> Iterator[str]:
             yield from _symbols((operand.first, operand.second))
 
 
+@lru_cache(maxsize=4096)
+def _places(text: str) -> tuple[tuple[int, int, int], tuple[int, int, int] | None] | None:
+    """File, line and column that a ``.loc`` names, and those of the call that was inlined there."""
+    match = _LOC.match(text)
+    if not match:
+        return None
+    file, line, column, *outer = match.groups()
+    call = (int(outer[0]), int(outer[1]), int(outer[2])) if outer[0] else None
+    return (int(file), int(line), int(column)), call
+
+
+@lru_cache(maxsize=64)
+def _bytes(kind: str) -> int:
+    """The size of a type: 4 for ``.b32``; 0 for a predicate."""
+    return _SIZES.get(re.sub(r"\D", "", kind)[:3], 0)
+
+
 @lru_cache(maxsize=1024)
 def _declared(text: str) -> tuple[tuple[str, str, str, int, Variable], ...]:
     """``(space, type, name, count of a range or 0, variable)`` for each declarator of a declaration."""
@@ -546,7 +565,7 @@ def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
     space, attributes, names = match[1], match[2], match[3]
     kind = _TYPE.search(attributes)
     type_name = kind[0] if kind else ""
-    width = _SIZES.get(re.sub(r"\D", "", type_name)[:3], 0) if type_name else 0
+    width = _bytes(type_name)
     vector = _VECTOR.search(attributes)
     width *= int(vector[1]) if vector else 1
     aligned = _ALIGN.search(attributes)

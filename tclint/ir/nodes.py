@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -242,6 +243,7 @@ def registers(operand: Operand) -> tuple[int, ...]:
     return ()
 
 
+@cache
 def _picker(indices: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """What takes the elements at *indices* out of a sequence, as a tuple."""
     if not indices:
