@@ -84,7 +84,8 @@ def jobs() -> Iterator[Job]:
     for target, names in _EXAMPLES.items():
         for name in names.split():
             path = examples / f"{name}.cu"
-            yield job(f"example-{path.stem}.{target}", target, path, [*include, f"-I{examples / 'common'}"])
+            folders = [f"-I{path.parent}", f"-I{examples / 'common'}"]
+            yield job(f"example-{path.stem}.{target}", target, path, [*include, *folders])
 
 
 def _macros(**values: object) -> list[str]:
