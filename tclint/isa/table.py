@@ -279,19 +279,22 @@ class Table:
     def _read(self, root: str = "") -> None:
         if root not in self._asked:
             self._asked.add(root)
-            self._add([form for file in self._unread for form in file.take(root)])
+            self._add(form for file in self._unread for form in file.take(root))
+            if not root:
+                self._forms = dict(sorted(self._forms.items(), key=lambda item: item[1].place))
 
     def _add(self, forms: Iterable[Form]) -> None:
-        """Takes in forms; the order of those that are there does not depend on when they came."""
+        """Takes in forms; the order of those of an opcode does not depend on when they came."""
+        roots = set()
         for form in forms:
             if form.name in self._forms:
                 raise TableError(f"two forms are called {form.name}")
             self._forms[form.name] = form
             for syntax in form.syntax:
                 self._roots.setdefault(syntax.root, []).append((form, syntax))
-        self._forms = dict(sorted(self._forms.items(), key=lambda item: item[1].place))
-        for lines in self._roots.values():
-            lines.sort(key=lambda line: line[0].place)
+                roots.add(syntax.root)
+        for root in roots:
+            self._roots[root].sort(key=lambda line: line[0].place)
 
     def candidates(self, opcode: str) -> list[tuple[Form, Syntax, dict[str, str]]]:
         """The forms whose modifiers fit *opcode*, each with the modifiers it bound."""
