@@ -562,7 +562,7 @@ def test_a_clean_small_file_imports_nothing_that_it_does_not_need() -> None:
         "subprocess",
     }
     assert not heavy & set(modules.split())
-    assert not {"tcgen05", "texture"} & set(families.split())
+    assert not {"tcgen05", "texture", "matrix"} & set(families.split())
     rules, forms, every = map(int, numbers.split())
     assert rules == 0
     assert 0 < forms < every / 4
