@@ -49,12 +49,12 @@ CAUSES = {
 def patient() -> Iterator[None]:
     """Meanwhile a search for a path gives up later."""
     names = vars(tclint.model)
-    search = names["find_path"]
-    names["find_path"] = partial(search, budget=PATIENCE)
+    search = names["find_paths"]
+    names["find_paths"] = partial(search, budget=PATIENCE)
     try:
         yield
     finally:
-        names["find_path"] = search
+        names["find_paths"] = search
 
 
 def cause(

@@ -67,10 +67,10 @@ def function(text: str, name: str = "k") -> Function:
     return found
 
 
-def model(body: str, **options: str) -> KernelModel:
-    """The model of a kernel with *body*, which must be sound PTX."""
-    made = built(module(kernel(body, **options)))
-    (only,) = made.functions
+def model(body: str, *, before: str = "", **options: str) -> KernelModel:
+    """The model of a kernel with *body*, which must be sound PTX; *before* are declarations of the module."""
+    made = built(module(before, kernel(body, **options)))
+    (only,) = (f for f in made.functions if not f.declared_only)
     assert not only.damaged, body
     assert not only.troubles, only.troubles
     return KernelModel(only, made)

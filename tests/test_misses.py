@@ -101,10 +101,10 @@ def test_a_miss_has_a_cause(
 def test_patience_is_given_and_taken_back() -> None:
     from tclint import model
 
-    search = vars(model)["find_path"]
+    search = vars(model)["find_paths"]
     with misses.patient():
-        assert vars(model)["find_path"].keywords == {"budget": misses.PATIENCE}
-    assert vars(model)["find_path"] is search
+        assert vars(model)["find_paths"].keywords == {"budget": misses.PATIENCE}
+    assert vars(model)["find_paths"] is search
 
 
 def cubin(**sections: bytes) -> bytes:

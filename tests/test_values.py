@@ -301,7 +301,8 @@ def test_two_calls_return_two_values() -> None:
     { .param .b32 retval; call.uni (retval), get; ld.param.b32 %r2, [retval]; }
     ld.param.u32 %r3, [number];
     ld.param.u32 %r4, [number];
-    """
+    """,
+        before=".extern .func (.param .b32 result) get;",
     )
     assert value(m, "%r1") != value(m, "%r2")
     assert value(m, "%r3") == value(m, "%r4")
