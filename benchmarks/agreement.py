@@ -48,6 +48,7 @@ __all__ = ["ABOUT", "ADVISORIES", "COMMAND", "REFUSALS", "TITLE", "Advisory", "m
 
 TITLE = "Agreement with ptxas"
 COMMAND = "python -m benchmarks.agreement --record"
+SLICE = "python -m benchmarks.agreement fixtures --each 1"
 ABOUT = (
     "Two releases of ptxas compiled every file of the corpus, and kernels with one wgmma fault planted in each. Does "
     "tclint refuse what ptxas refuses, and do its rules predict what ptxas says it had to do to the registers of wgmma?"

@@ -35,7 +35,7 @@ from benchmarks import launch, mutation, ptxas, results
 from benchmarks.corpus.fixtures import FOLDER as KERNELS
 from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
-from benchmarks.hardware_page import ABOUT, COMMAND, TITLE, section
+from benchmarks.hardware_page import ABOUT, COMMAND, SLICE, TITLE, section
 from tclint.finding import Edit, FileReport, Span
 
 if sys.version_info >= (3, 11):
@@ -43,7 +43,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["ABOUT", "COMMAND", "LAUNCHES", "TITLE", "WANTED", "launches", "main", "section"]
+__all__ = ["ABOUT", "COMMAND", "LAUNCHES", "SLICE", "TITLE", "WANTED", "launches", "main", "section"]
 
 LAUNCHES = Path(__file__).resolve().parent / "launches"
 ARCH = "sm_90a"

@@ -11,7 +11,8 @@ from benchmarks import results
 __all__ = ["ABOUT", "COMMAND", "TITLE", "convicted", "section"]
 
 TITLE = "Mutants on a GPU"
-COMMAND = "python -m benchmarks.hardware collect FOLDER --record"
+COMMAND = "python -m benchmarks.hardware judge --record"
+SLICE = ""
 ABOUT = (
     "Faults were planted in our own kernels for sm_90, whose right results are known, and each mutant was launched "
     "beside its original, in a process of its own. A mutant that gives a wrong result, hangs or faults is convicted: "

@@ -69,7 +69,8 @@ def measure(
 # ---------------------------------------------------------------- the page
 
 TITLE = "Scoreboards: waits taken out"
-COMMAND = "python -m benchmarks.lost_waits --record FOLDER..."
+COMMAND = "python -m benchmarks.lost_waits --record"
+SLICE = "python -m benchmarks.lost_waits fixtures --each 1"
 ABOUT = (
     "A `tcgen05.wait` is deleted, or moved behind the next arrival, in kernels that have it, one at a time. What becomes "
     "outstanding at a signal is looked up in the SASS as above. *No release follows*: another wait stands on every path "

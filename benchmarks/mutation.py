@@ -33,13 +33,13 @@ from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.machine_code import Assembler
 from benchmarks.misses import cause, patient
-from benchmarks.mutation_score import ABOUT, COMMAND, TITLE, section, summary, table
+from benchmarks.mutation_score import ABOUT, COMMAND, SLICE, TITLE, section, summary, table
 from benchmarks.ptxas import PtxasMissing, find
 from tclint.driver import analyse, check_source
 from tclint.finding import Confidence, Edit, FileReport, Finding, Severity, Span
 from tclint.source import Source, SourceError
 
-__all__ = ["ABOUT", "COMMAND", "TITLE", "main", "section", "verdict"]
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "main", "section", "verdict"]
 
 LARGEST = 250_000
 """Bytes of the largest file that is changed: a thousand mutants are linted, and many of them assembled."""

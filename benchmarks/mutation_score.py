@@ -14,6 +14,7 @@ __all__ = ["ABOUT", "COMMAND", "TITLE", "section", "summary", "table"]
 
 TITLE = "Planted faults"
 COMMAND = "python -m benchmarks.mutation --record"
+SLICE = "python -m benchmarks.mutation fixtures/kernels --each 2 --no-ptxas"
 ABOUT = (
     "One change at a time in real kernels: does linting the changed kernel give a new error or warning of a fitting rule "
     "at the right place? A change that is proven to make no difference is no fault, and does not count."

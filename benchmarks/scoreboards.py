@@ -492,7 +492,8 @@ def _nested(counts: Mapping[tuple[str, str, str], int]) -> dict[str, dict[str, d
 # ---------------------------------------------------------------- the page
 
 TITLE = "Scoreboards: does the hardware run ahead?"
-COMMAND = "python -m benchmarks.scoreboards --record FOLDER..."
+COMMAND = "python -m benchmarks.scoreboards --record"
+SLICE = "python -m benchmarks.scoreboards fixtures"
 ABOUT = (
     "Every `tcgen05.ld` and `tcgen05.st` that a kernel leaves outstanding, by the letter of the ISA, where its thread "
     "arrives on an mbarrier or a barrier. ptxas assembles the kernel, and the control bits of the SASS say whether the "

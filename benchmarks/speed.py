@@ -33,6 +33,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks import grow, results
+from benchmarks.corpus.builder import default_cache
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
 from tclint import driver, model, syntax
 from tclint.checks import kernel_checks, module_checks
@@ -48,7 +49,8 @@ from tclint.source import Source
 __all__ = ["ABOUT", "COMMAND", "TITLE", "Measured", "Stopwatch", "lint", "measure", "section"]
 
 TITLE = "Speed"
-COMMAND = "python -m benchmarks.speed FOLDER --ptxas --growth --gc --jobs --record"
+COMMAND = "python -m benchmarks.speed --ptxas --growth --gc --jobs --record"
+SLICE = ""
 ABOUT = """\
 How long tclint takes and how much memory it needs, by file, by stage and by process, how both grow with the input, and
 how long ptxas takes for the same files. CPU seconds of one core, unless it says wall. Goals stand in the heads of the
@@ -521,7 +523,7 @@ def speed(
 
     Raises ValueError when there is no PTX below *folder*.
     """
-    paths = sorted(folder.rglob("*.ptx"))
+    paths = results.kernels(folder)
     if not paths:
         raise ValueError(f"there is no .ptx file below {folder}")
     version = median(process(_tclint("--version")).wall for _ in range(15))
@@ -758,7 +760,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, help="a folder with .ptx files")
+    parser.add_argument("folder", nargs="?", type=Path, default=default_cache(), help="default: the corpus")
     parser.add_argument("--ptxas", action="store_true", help="compare with ptxas (slow)")
     parser.add_argument("--growth", action="store_true", help="measure how time and memory grow")
     parser.add_argument("--gc", action="store_true", help="compare settings of the garbage collector")

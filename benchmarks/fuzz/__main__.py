@@ -40,6 +40,7 @@ __all__ = ["ABOUT", "COMMAND", "TITLE", "main", "section"]
 PART = "fuzz"
 TITLE = "Fuzzing"
 COMMAND = "python -m benchmarks.fuzz --runs 200000 --commands 300 --record"
+SLICE = "python -m benchmarks.fuzz fixtures --runs 1000"
 ABOUT = """\
 Small pieces of real kernels are changed at random, by bytes, by tokens, and by what the syntax tree and the ISA table
 know, and go through the whole pipeline and an output format. A run fails when anything crashes, hangs or takes ten

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from benchmarks import results
 from tclint.syntax import Node, parse
 
 __all__ = ["Instruction", "Kernel", "Parts", "Span", "draw"]
@@ -146,8 +147,8 @@ def draw(folders: Iterable[Path], count: int, seed: int) -> list[Kernel]:
     rng = random.Random(seed)
     pools: dict[str, list[tuple[str, Path]]] = defaultdict(list)
     for folder in folders:
-        for path in sorted(folder.rglob("*.ptx")):
-            if "environments" not in path.parts and path.stat().st_size <= LARGEST:
+        for path in results.kernels(folder):
+            if path.stat().st_size <= LARGEST:
                 below = path.relative_to(folder)
                 producer = below.parts[0] if len(below.parts) > 1 else folder.name
                 pools[producer].append((str(below), path))

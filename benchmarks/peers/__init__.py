@@ -8,6 +8,7 @@ started. FOLDER is the corpus. Each of them has its own purpose; README.md in th
 
 from benchmarks.peers.report import ABOUT, TITLE, section
 
-__all__ = ["ABOUT", "COMMAND", "TITLE", "section"]
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "section"]
 
-COMMAND = "python -m benchmarks.peers"
+COMMAND = "python -m benchmarks.peers --record"
+SLICE = ""

@@ -8,14 +8,16 @@ from pathlib import Path
 
 from benchmarks import results
 from benchmarks.corpus.builder import default_cache
-from benchmarks.peers import COMMAND, __doc__, section
+from benchmarks.peers import __doc__, section
 from benchmarks.peers.measure import measure
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the tables, and with ``--record`` keep them; the exit status."""
     parser = argparse.ArgumentParser(
-        prog=COMMAND, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.peers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, nargs="?", default=default_cache(), help="the corpus")
     parser.add_argument("--limit", type=int, default=60, help="files drawn from the corpus (60)")

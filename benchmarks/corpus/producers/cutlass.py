@@ -55,7 +55,7 @@ _EXAMPLES = {
         cute/tutorial/blackwell/03_mma_tma_multicast_sm100 cute/tutorial/blackwell/04_mma_tma_2sm_sm100
         cute/tutorial/blackwell/05_mma_tma_epi_sm100 70_blackwell_gemm/70_blackwell_fp16_gemm
         72_blackwell_narrow_precision_gemm/72a_blackwell_nvfp4_bf16_gemm 75_blackwell_grouped_gemm/75_blackwell_grouped_gemm
-        77_blackwell_fmha/77_blackwell_fmha 77_blackwell_fmha/77_blackwell_mla
+        77_blackwell_fmha/77_blackwell_fmha
         81_blackwell_gemm_blockwise/81_blackwell_gemm_blockwise 83_blackwell_sparse_gemm/83_blackwell_sparse_gemm
         86_blackwell_mixed_dtype_gemm/86_blackwell_mixed_dtype 91_fp4_gemv/91_fp4_gemv""",
     "sm_103a": "89_sm103_fp4_ultra_gemm/89_sm103_fp4_ultra_gemm",
