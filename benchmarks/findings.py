@@ -37,13 +37,19 @@ their authors did not see, or a false alarm; each was judged by reading the PTX 
 
 VERDICTS = Path(__file__).with_name("verdicts.tsv")
 UNJUDGED = "not judged"
+SHOWN = 4
+"""Lines of one rule in a file that the page lists; the record has all."""
 
 
-def verdicts() -> dict[tuple[str, str, int], str]:
+ALL = "*"
+"""As a line in the verdicts: every finding of the rule in the file, instances of one template that were judged alike."""
+
+
+def verdicts() -> dict[tuple[str, str, str], str]:
     """Rule, file and line of each finding that was judged, and the verdict: true, false or undecidable."""
     with VERDICTS.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, dialect="excel-tab")
-        return {(row["rule"], row["file"], int(row["line"])): row["verdict"] for row in rows}
+        return {(row["rule"], row["file"], row["line"]): row["verdict"] for row in rows}
 
 
 def measure(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
@@ -73,7 +79,8 @@ def measure(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
             if not why and finding.severity >= Severity.WARNING:
                 status = status or 1
                 line = report.source.position(finding.span.start).line
-                verdict = judged.get((finding.rule.id, name, line), UNJUDGED)
+                alike = judged.get((finding.rule.id, name, ALL), UNJUDGED)
+                verdict = judged.get((finding.rule.id, name, str(line)), alike)
                 failing.append(
                     {
                         "rule": finding.rule.id,
@@ -113,9 +120,20 @@ def section(data: Any) -> list[str]:
     kinds += sorted({kind for counts in data["rules"].values() for kind in counts} - {*kinds})
     rows = [[name, *(counts.get(kind, 0) for kind in kinds)] for name, counts in data["rules"].items()]
     lines += results.table(["rule", *kinds], rows)
-    rows = [[f["rule"], f["severity"], f"`{f['file']}`", f["line"], f["verdict"]] for f in failing]
-    lines += results.table(["rule", "severity", "file", "line", "verdict"], rows)
+    together: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for f in failing:
+        together[f["rule"], f["severity"], f["file"], f["verdict"]].append(f["line"])
+    rows = [
+        [rule, severity, f"`{file}`", _places(at), verdict]
+        for (rule, severity, file, verdict), at in together.items()
+    ]
+    lines += results.table(["rule", "severity", "file", "lines", "verdict"], rows)
     return lines + [f"- not analysed as a whole: {problem}" for problem in data["broken"]]
+
+
+def _places(lines: list[int]) -> str:
+    more = f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+    return ", ".join(map(str, lines[:SHOWN])) + more
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -114,9 +114,20 @@ loop:
     "a fragment copied before the fence": (
         f"ld.shared.u32 %r9, [%r8];\nmov.b32 %r1, %r9;\n{FENCE}\n{FRAGMENT}\n{COMMIT}\n{wait()}"
     ),
+    "a wait that another one made superfluous": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{ISSUE}\n{COMMIT}\n{wait(1)}\n{wait(1)} // want WG005\n{wait()}",
     "a wait deeper than anything outstanding": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{wait(2)} // want WG005\n{wait()}",
     "a wait as deep as needed": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{OTHER}\n{COMMIT}\n{wait(1)}\n{wait()}",
 }  # fmt: skip
+
+
+def test_a_wait_that_is_superfluous_is_a_note() -> None:
+    """Not too shallow: what it would wait for has been waited for."""
+    for case, severity in (
+        ("a wait that another one made superfluous", Severity.INFO),
+        ("a wait deeper than anything outstanding", Severity.WARNING),
+    ):
+        (found,) = by_rule(lint(text(CASES[case])), "WG005")
+        assert found.severity is severity
 
 
 @pytest.mark.parametrize("case", CASES)

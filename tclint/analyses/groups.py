@@ -16,7 +16,7 @@ from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Immediate, Instruction, Vector, registers
 from tclint.model import KernelModel
 
-__all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "WgmmaGroups"]
+__all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups"]
 
 OPEN = -1
 """Issued, not committed."""
@@ -223,6 +223,16 @@ class Depth(Analysis[int]):
         if instruction.event == "commit":
             return min(state + 1, self.limit)
         return min(state, Groups.depth(instruction))
+
+
+class Waited(Depth):
+    """What the waits since the last commit leave outstanding at most; ``limit`` where there is a commit since."""
+
+    def boundary(self) -> int:
+        return self.limit
+
+    def transfer(self, state: int, at: int, instruction: Instruction) -> int:
+        return self.limit if instruction.event == "commit" else super().transfer(state, at, instruction)
 
 
 def is_move(instruction: Instruction) -> bool:

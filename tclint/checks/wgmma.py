@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tclint.analyses.fences import State as FenceState
 from tclint.analyses.fences import WgmmaFences
-from tclint.analyses.groups import OVERDUE, Depth, State, WgmmaGroups, is_move
+from tclint.analyses.groups import OVERDUE, Depth, State, Waited, WgmmaGroups, is_move
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
 from tclint.dataflow import Path, Results
@@ -425,11 +425,14 @@ def wait_depth(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         # What was never committed is told where it is used; then this wait may well be as deep as it should be.
         if depth and most <= depth and state[0] and all(age >= 0 for _, age in state[0]):
             first = min(s for s, age in state[0] if age >= 0)
+            again = model.solved(Waited)[1].before(i) <= depth
+            why = "an earlier wait has left no more" if again else f"never more than {most} are"
             yield (
                 "WG005",
                 Hit(
                     site=i,
-                    message=f"waits until at most {depth} groups are outstanding, but never more than {most} are: it completes nothing",
+                    message=f"waits until at most {depth} groups are outstanding, but {why}: it completes nothing",
+                    severity=Severity.INFO if again else None,
                     steps=(
                         Mark(first, "committed to a group that this wait does not complete"),
                         Mark(i, "completes nothing"),
