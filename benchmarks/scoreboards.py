@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import ptxas, results, sass
+from benchmarks import agreement, ptxas, results, sass
 from benchmarks.corpus.builder import default_cache
 from tclint.analyses.tensor_memory import ISSUED, State, Tcgen05
 from tclint.analyses.warps import of_the_cta
@@ -600,7 +600,8 @@ def main(arguments: list[str] | None = None) -> int:
         action="append",
         type=Path,
         default=[],
-        help="ask another ptxas about the errors that the first one puts in order (may be repeated)",
+        help="ask another ptxas about the errors that the first one puts in order (may be repeated; default: the"
+        " releases that benchmarks.agreement installs)",
     )
     parser.add_argument("--record", action="store_true", help="leave a record, and write docs/results.md")
     options = parser.parse_args(arguments)
@@ -610,13 +611,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         tools = find()
         versions = tools.versions
-        others = [Tools(ptxas.Ptxas(path), tools.disassembler) for path in options.also]
+        programs, skipped = agreement.programs(options.also, default_cache())
+        others = [Tools(p, tools.disassembler) for p in programs if p.build != tools.assembler.build]
         if others:
             versions["other ptxas"] = ", ".join(other.assembler.release for other in others)
     except (ptxas.PtxasMissing, sass.NvdisasmMissing) as error:
         print(f"scoreboards are not measured: {error}", file=sys.stderr)
         return 2
-    skipped: list[str] = []
     data = measure(options.folders, tools, others, options.limit, skipped)
     print("\n".join([*section(data), *(f"skipped: {reason}" for reason in skipped)]))
     if options.record:
