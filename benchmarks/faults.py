@@ -577,7 +577,8 @@ for _name, _other in (("ld", "st"), ("st", "ld")):
 
 @operator("cta_group flipped", "tcgen05", "TC006")
 def _flip_cta_group(kernel: Kernel) -> Iterator[Fault]:
-    pairs = sorted(kernel.where(lambda m: bool(m.binding.get("cta_group"))))
+    # A bulk copy with another group than the MMAs is none: it only says whose mbarriers may be signalled (9.7.9.27.1.2).
+    pairs = sorted(kernel.where(lambda m: bool(m.binding.get("cta_group")) and m.form.family == "tcgen05"))
     for site in pairs if len(pairs) > 1 else ():
         text = kernel.text(site)
         other = "2" if "cta_group::1" in text else "1"

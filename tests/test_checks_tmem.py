@@ -191,10 +191,11 @@ def test_all_warps_are_one_in_a_cta_of_one(directive: str, found: str | None) ->
     assert [f.confidence.label for f in findings] == ([found] if found else [])
 
 
-def test_a_call_out_of_the_module_may_free() -> None:
-    body = lines(ALLOC, READ, "call.uni elsewhere;")
-    report = lint(module(".extern .func elsewhere ();\n", kernel(f"{SETUP}{body}\nret;")))
-    assert [f.confidence.label for f in by_rule(report, "TM001")] == ["low"]
+@pytest.mark.parametrize(("callee", "found"), [("elsewhere", "low"), ("vprintf", "high")])
+def test_a_call_out_of_the_module_may_free(callee: str, found: str) -> None:
+    body = lines(ALLOC, READ, f"call.uni {callee};")
+    report = lint(module(f".extern .func {callee} ();\n", kernel(f"{SETUP}{body}\nret;")))
+    assert [f.confidence.label for f in by_rule(report, "TM001")] == [found]
 
 
 def test_a_device_function_frees_for_its_caller() -> None:

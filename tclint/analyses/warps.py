@@ -11,11 +11,15 @@ from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 from tclint.views import View
 
+SYSTEM_CALLS = frozenset({"__assertfail", "free", "malloc", "vprintf"})
+"""What the CUDA driver provides without a body in any module (PTX interoperability guide, "System calls"). None of them
+touches tensor memory or waits for other threads."""
+
 
 def whole_program(model: KernelModel) -> bool:
-    """Whether everything that the kernel executes is before us: no call leads out of the module."""
-    bodies = {f.name for f in model.module.functions if f.instructions}
-    return model.function.entry and all(model.instruction(i).callee in bodies for i in calls(model))
+    """Whether everything that the kernel executes is before us: no call leads out of the module, but to the system."""
+    known = SYSTEM_CALLS.union(f.name for f in model.module.functions if f.instructions)
+    return model.function.entry and all(model.instruction(i).callee in known for i in calls(model))
 
 
 def exclusive(model: KernelModel, a: int, b: int) -> bool:
