@@ -53,7 +53,7 @@ class KernelModel:
 
     @cached_property
     def values(self) -> Values:
-        return Values(self.function, self.cfg)
+        return Values(self.function, self.cfg, self.module.variables)
 
     @cached_property
     def cta(self) -> int:
@@ -66,7 +66,7 @@ class KernelModel:
 
     @cached_property
     def shared(self) -> SharedMemory:
-        return SharedMemory(self.function, self.module.variables, self.values)
+        return SharedMemory(self.function, self.values)
 
     @cached_property
     def survey(self) -> Survey:

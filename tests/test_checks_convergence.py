@@ -48,7 +48,8 @@ CASES: dict[str, str] = {
     "a barrier behind an exit": "setp.ge.u32 %p1, %r1, 100;\n@%p1 exit;\nbar.sync 0;",
     "half a warp of a warpgroup": f"setp.lt.u32 %p1, %r1, 16;\n@%p1 {FENCE} // want CV001",
     "three warps of a warpgroup left": f"setp.ge.u32 %p1, %r1, 96;\n@!%p1 {FENCE} // want CV004",
-    "16-bit arithmetic": f"cvt.u16.u32 %h1, %r1; setp.lt.u16 %p1, %h1, 16;\n@%p1 {WAIT}",
+    "16-bit arithmetic": f"cvt.u16.u32 %h1, %r1; setp.lt.u16 %p1, %h1, 16;\n@%p1 {WAIT} // want CV001",
+    "16-bit arithmetic that agrees": f"cvt.u16.u32 %h1, %r1; shr.u16 %h1, %h1, 5; setp.lt.u16 %p1, %h1, 2;\n@%p1 {WAIT}",
 }  # fmt: skip
 
 

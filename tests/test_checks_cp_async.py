@@ -90,6 +90,90 @@ loop:
     """
 
 
+def pointers(committed: str) -> str:
+    """A loop over a ring of three, as Triton writes it: a pointer goes on, and is set back by the number of its turns."""
+    return f"""
+    {COPY}
+    {COMMIT}
+    {NEXT}
+    {committed}
+    mov.u32 %r5, 0;
+    mov.u32 %r6, %r3;
+loop:
+    mul.hi.u32 %r7, %r5, -1431655765;
+    shr.u32 %r7, %r7, 1;
+    mad.lo.u32 %r10, %r7, -6144, %r6;
+    {wait(1)}
+    bar.sync 0;
+    ld.shared.u32 %r4, [%r10];{{}}
+    {COMMIT}
+    add.u32 %r6, %r6, 2048;
+    add.u32 %r5, %r5, 1;
+    setp.lt.u32 %p2, %r5, %r9;
+    @%p2 bra loop;
+    """
+
+
+def unrolled(committed: str) -> str:
+    """A loop over a ring of three that another loop fills, two rounds ahead; it divides by a multiplication."""
+    return f"""
+    mov.u32 %r5, 0;
+loop:
+    {wait(0)}
+    bar.sync 0;
+    add.u32 %r6, %r5, 2;
+    setp.ge.u32 %p0, %r6, %r9;
+    @%p0 bra on;
+    mul.wide.u32 %rd3, %r6, -1431655765;
+    shr.u64 %rd3, %rd3, 33;
+    cvt.u32.u64 %r7, %rd3;
+    mad.lo.u32 %r7, %r7, -3, %r6;
+    mad.lo.u32 %r7, %r7, 2048, %r1;
+    mov.u32 %r10, %r0;
+fill:
+    shl.b32 %r11, %r10, 4;
+    add.u32 %r11, %r11, %r7;
+    cp.async.cg.shared.global [%r11], [%rd2], 16;
+    add.u32 %r12, %r10, 512;
+    setp.lt.s32 %p1, %r10, 0;
+    mov.u32 %r10, %r12;
+    @%p1 bra fill;
+on:
+    {committed}
+    mul.wide.u32 %rd3, %r5, -1431655765;
+    shr.u64 %rd3, %rd3, 33;
+    cvt.u32.u64 %r7, %rd3;
+    mad.lo.u32 %r7, %r7, -3, %r5;
+    mad.lo.u32 %r7, %r7, 2048, %r1;
+    ld.shared.u32 %r4, [%r7];{{}}
+    bar.sync 0;
+    add.u32 %r5, %r5, 1;
+    setp.lt.u32 %p2, %r5, %r9;
+    @%p2 bra loop;
+    """
+
+
+def rest(threads: str) -> str:
+    """Two rounds that each fill a stage of 2048 bytes; three more copies are there for other numbers of threads."""
+    return f"""
+    {threads}
+    and.b32 %r12, %r12, 3;
+    mov.u32 %r5, 0;
+loop:
+    mad.lo.u32 %r6, %r5, 2048, %r3;
+    cp.async.cg.shared.global [%r6], [%rd2], 16;
+    setp.ne.u32 %p0, %r12, 2;
+    @%p0 bra on;
+    cp.async.cg.shared.global [%r6+2048], [%rd2+16], 16;{{}}
+on:
+    {COMMIT}
+    add.u32 %r5, %r5, 1;
+    setp.lt.u32 %p1, %r5, 2;
+    @%p1 bra loop;
+    cp.async.wait_all;
+    """
+
+
 CASES = {
     "waited": f"{COPY}\n{COMMIT}\n{wait()}\n{READ}",
     "not waited": f"{COPY}\n{COMMIT}\n{READ} // want CA001",
@@ -124,6 +208,14 @@ CASES = {
     "read in the first round": rounds(f"bra on;\neven: setp.eq.u32 %p3, %r0, 0;\n@%p3 bra one;\nadd.u32 %r7, %r7, 1;\none: add.u32 %r7, %r7, 1;\non: {READ} // want CA001"),
     "read in the second round": rounds(f"{READ}\neven: add.u32 %r7, %r7, 1;"),
     "a stage that is not filled now": ring(3, 1, read="%r7").format(""),
+    "a ring that a pointer goes through": pointers(COMMIT).format(""),
+    "a ring that a pointer goes through, a group short": pointers("").format(" // want CA001"),
+    "a ring that another loop fills": unrolled(COMMIT).format(""),
+    "a ring that another loop fills, never committed": unrolled("").format(" // want CA002"),
+    "a copy for more work than there is": rest("sub.u32 %r12, 255, %r0; min.u32 %r12, %r12, 128; shr.u32 %r12, %r12, 7;").format(""),
+    "a copy for as much work as there may be": rest("mov.u32 %r12, %ntid.x; div.u32 %r12, 384, %r12;").format(""),
+    "a copy for as much work as is asked for": rest("mov.u32 %r12, %r9;").format("").replace("[%r6],", "[%r6], // want CA003\n"),
+    "the second round of two": f"mov.u32 %r5, 0;\nloop: setp.ne.u32 %p0, %r5, 1;\n@%p0 bra on;\nmad.lo.u32 %r6, %r5, 2048, %r3;\ncp.async.cg.shared.global [%r6], [%rd2], 16;\n{COMMIT}\nld.shared.u32 %r4, [tile+2112]; // want CA001\non: add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 2;\n@%p1 bra loop;",
     "two copies to one place": f"{COPY}\n{AGAIN} // want CA003\ncp.async.wait_all;\n{READ}",
     "two groups to one place": f"{COPY}\n{COMMIT}\n{AGAIN} // want CA003\ncp.async.wait_all;\n{READ}",
     "the same copy twice": f"{COPY}\n{COPY}\ncp.async.wait_all;\n{READ}",

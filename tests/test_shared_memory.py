@@ -122,11 +122,44 @@ def test_an_address_that_differs_between_threads_has_no_common_base() -> None:
         ("mov.u32 %r4, %r9;", (0, 0, 1)),
         ("shl.b32 %r4, %r9, 5;\nadd.u32 %r4, %r4, 4;", (4, 4, 32)),
         ("and.b32 %r4, %r9, -64;", (0, 0, 64)),
+        ("mapa.shared::cluster.u32 %r5, %r1, %r9;\nadd.u32 %r4, %r5, 20;", (20, 20, 128)),
+        ("mapa.shared::cluster.u32 %r4, %r9, 1;", (0, 0, 1)),
+        (
+            "mov.u32 %r4, %r1;\nloop: add.u32 %r4, %r4, 96;\nsetp.lt.u32 %p1, %r4, %r9;\n@%p1 bra loop;",
+            (0, 0, 32),
+        ),
     ],
 )
 def test_remainders(code: str, expected: tuple[int, int, int]) -> None:
     kernel = model(f"{START}\n{code}\nend: ret;")
     assert kernel.shared.remainder(value(kernel, "%r4"), 128, lambda: EVERY) == expected
+
+
+@pytest.mark.parametrize(
+    ("mask", "offset", "same"),
+    [
+        (0x3FFF0, 64, True),
+        (0x3FFC0, 64, True),
+        (0x3FF80, 0, True),
+        (0x3FF80, 64, False),
+        (0x3FFA0, 64, False),
+        (0x3FF00, 0, False),
+        (0x1FFF0, 0, False),
+    ],
+)
+def test_a_descriptor_starts_where_its_mask_clears_nothing(mask: int, offset: int, same: bool) -> None:
+    """The compiler knows how a variable is aligned; what it does not know it may not clear."""
+    code = f"""
+    mad.lo.u32 %r4, %r9, 8192, %r1;
+    add.u32 %r4, %r4, {offset};
+    and.b32 %r5, %r4, {mask};
+    shr.u32 %r5, %r5, 4;
+    cvt.u64.u32 %rd1, %r5;
+    or.b64 %rd2, %rd1, 0x4000004000000000;
+    """
+    kernel = model(f"{START}\n{code}\nend: ret;")
+    start = kernel.shared.start(value(kernel, "%rd2"))
+    assert (start == value(kernel, "%r4")) is same
 
 
 ROUNDS = """

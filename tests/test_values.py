@@ -60,6 +60,21 @@ def test_constants_fold(code: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "factor"),
+    [
+        ("mul.wide.u32 %rd1, %r1, -1431655765;", 2863311531),
+        ("mul.wide.s32 %rd1, %r1, -3;", -3),
+        ("mad.wide.u32 %rd1, %r1, -1, 0;", 0xFFFFFFFF),
+        ("mul.lo.u32 %r2, %r1, -3; mov.b64 %rd1, {%r2, 0};", -3),
+    ],
+)
+def test_a_constant_is_widened_like_the_other_factor(code: str, factor: int) -> None:
+    """Division by a constant is a multiplication by one that is negative when it is read with its sign."""
+    m = of(f"ld.param.u32 %r1, [n]; {code}", parameters=".param .u32 n")
+    assert m.values.linear(value(m, "%rd1")) == (((value(m, "%r1"), factor),), 0)
+
+
+@pytest.mark.parametrize(
     "code",
     [
         "add.sat.s32 %r1, %r2, 1;",
@@ -214,6 +229,25 @@ def test_what_comparisons_decide_of_each_other_is_true(
 
 
 # ---------------------------------------------------------------- elected lanes
+
+
+@pytest.mark.parametrize(
+    ("code", "beyond"),
+    [
+        ("div.u32 %r2, %r1, 3; setp.eq.u32 %p1, %r2, 4;", True),
+        ("mov.u32 %r2, %ntid.x; add.u32 %r3, %r1, %r2; shr.u32 %r3, %r3, 2; setp.eq.u32 %p1, %r3, 4;", True),
+        ("shr.u32 %r2, %r1, 3; setp.eq.u32 %p1, %r2, 4;", False),
+        ("ld.param.u32 %r2, [n]; div.u32 %r3, %r1, %r2; setp.eq.u32 %p1, %r3, 4;", False),
+        (
+            "mov.u32 %r2, %ctaid.x; add.u32 %r3, %r1, %r2; shr.u32 %r3, %r3, 2; setp.eq.u32 %p1, %r3, 4;",
+            False,
+        ),
+        ("ld.shared.u32 %r2, [%r1]; shr.u32 %r3, %r2, 2; setp.eq.u32 %p1, %r3, 4;", False),
+    ],
+)
+def test_what_the_thread_index_decides_beyond_what_is_computed(code: str, beyond: bool) -> None:
+    m = of(f"mov.u32 %r1, %tid.x; {code}", parameters=".param .u32 n")
+    assert m.values.beyond(value(m, "%p1")) is beyond
 
 
 def test_two_elections_with_one_mask_are_one_predicate() -> None:
@@ -556,6 +590,12 @@ loop:
 
 # ---------------------------------------------------------------- against brute force over tid
 
+
+def _short(number: int) -> int:
+    """The low 16 bits as a signed number."""
+    return (number & 0xFFFF ^ 0x8000) - 0x8000
+
+
 BINARY: dict[str, Callable[[int, int], int]] = {
     "add.s32": lambda a, b: a + b,
     "sub.s32": lambda a, b: a - b,
@@ -563,6 +603,23 @@ BINARY: dict[str, Callable[[int, int], int]] = {
     "and.b32": lambda a, b: a & b,
     "or.b32": lambda a, b: a | b,
     "xor.b32": lambda a, b: a ^ b,
+    "min.s32": lambda a, b: min(_signed(a), _signed(b)),
+    "max.s32": lambda a, b: max(_signed(a), _signed(b)),
+    "min.u32": lambda a, b: min(a & 0xFFFFFFFF, b & 0xFFFFFFFF),
+    "max.u32": lambda a, b: max(a & 0xFFFFFFFF, b & 0xFFFFFFFF),
+}
+SHORT: dict[str, Callable[[int], int]] = {
+    "cvt.u32.u16 {r}, {s};": lambda a: a & 0xFFFF,
+    "cvt.s32.s16 {r}, {s};": lambda a: _short(a),
+    "cvt.s32.s8 {r}, {s};": lambda a: _short(a << 8) >> 8,
+    "shr.u16 {s}, {s}, 3; cvt.s32.s16 {r}, {s};": lambda a: (a & 0xFFFF) >> 3,
+    "shr.s16 {s}, {s}, 3; cvt.u32.u16 {r}, {s};": lambda a: _short(a) >> 3 & 0xFFFF,
+    "cvt.s16.s8 {s}, {s}; shr.u16 {s}, {s}, 1; cvt.u32.u16 {r}, {s};": lambda a: (
+        (_short(a << 8) >> 8 & 0xFFFF) >> 1
+    ),
+    "add.s16 {s}, {s}, -5; mul.wide.u16 {r}, {s}, 24;": lambda a: (a - 5 & 0xFFFF) * 24,
+    "add.s16 {s}, {s}, {s}; mul.wide.s16 {r}, {s}, -7;": lambda a: _short(a * 2) * -7,
+    "and.b16 {s}, {s}, 255; mul.wide.u16 {r}, {s}, -21845;": lambda a: (a & 255) * 43691,
 }
 SHIFTS: dict[str, Callable[[int, int], int]] = {
     "shl.b32": lambda a, n: a << n if n < 32 else 0,
@@ -585,7 +642,18 @@ def programs(draw: st.DrawFn) -> tuple[str, dict[str, list[int]]]:
     for n in range(1, draw(st.integers(1, 12)) + 1):
         kind = draw(
             st.sampled_from(
-                ["binary", "shift", "compare", "compare", "select", "logic", "guard", "wide", "laneid"]
+                [
+                    "binary",
+                    "shift",
+                    "compare",
+                    "compare",
+                    "select",
+                    "logic",
+                    "guard",
+                    "wide",
+                    "short",
+                    "laneid",
+                ]
             )
         )
         r, p = f"%r{n}", f"%p{n}"
@@ -615,6 +683,10 @@ def programs(draw: st.DrawFn) -> tuple[str, dict[str, list[int]]]:
         elif kind == "laneid":
             lines.append(f"mov.u32 {r}, %laneid;")
             held[r] = [t % 32 for t in range(count)]
+        elif kind == "short":
+            name = draw(st.sampled_from(sorted(SHORT)))
+            lines.append(f"cvt.u16.u32 %h{n}, {a};" + name.format(r=r, s=f"%h{n}"))
+            held[r] = [SHORT[name](x) & 0xFFFFFFFF for x in held[a]]
         elif kind == "wide":
             lines.append(f"cvt.u64.u32 %rd{n}, {a}; cvt.u32.u64 {r}, %rd{n};")
             held[r] = held[a]
@@ -687,6 +759,7 @@ def test_values_of_the_thread_index_agree_with_running_every_thread(
         ("setp.eq.s64 %p1, %rd1, 5;", "setp.eq.s32 %p2, %r1, 5;"),
         ("setp.lt.s64 %p1, %rd1, 5;", "setp.lt.u32 %p2, %r1, 5;"),
         ("setp.gt.u64 %p1, %rd1, 5;", "setp.gt.u32 %p2, %r1, 5;"),
+        ("cvt.u32.u64 %r3, %rd1; setp.lt.s32 %p1, %r3, 5;", "setp.lt.s32 %p2, %r1, 5;"),
     ],
 )
 def test_a_widened_number_is_compared_as_what_it_was(wide: str, narrow: str) -> None:

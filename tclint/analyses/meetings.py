@@ -19,6 +19,7 @@ from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.values import Facts
 from tclint.cfg import Edge
 from tclint.dataflow import Path, Results
+from tclint.dataflow.paths import find_lead
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -30,11 +31,11 @@ Place = tuple[int, int, bool]
 """Where accesses stand together: since the last change of the state, under one guard."""
 
 _TRIES = 8
-"""Paths that are looked at for operations that begin together."""
+"""Paths that are looked at for operations that begin together, and one more for each place of a use."""
 _EACH = 2
 """Those of them that may lead to one use."""
 _ROUNDS = 4
-"""How often a path may come back to where the operations begin."""
+"""How often a path may come back to where the operations begin, or to a use."""
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +91,8 @@ class Meetings:
     """Whether an operation and a use, as they are on the route, provably touch the same bytes."""
     _leads: dict[tuple[int, int, bool], tuple[Resolve, tuple[Edge, ...]] | None] = field(default_factory=dict)
     """For each block, and guard in it."""
+    _unreached: set[int] = field(default_factory=set)
+    """The blocks to which there is no way that takes each branch as it is there."""
 
     def __iter__(self) -> Iterator[Meeting]:
         """For each operation the uses that are nearest on a path."""
@@ -159,17 +162,26 @@ class Meetings:
         return False
 
     def _search(self, operations: _Bundle, uses: dict[int, _Bundle]) -> list[Meeting]:
-        """The uses next to the *operations* that meet one of them on a feasible path; one around a loop comes last."""
-        start = operations.accesses[0].site
-        found = self._nearest(start, operations, uses, 0)
-        if not found and self.lasting(self.results.entry[self.model.cfg.block_of[start]], start):
-            found = self._nearest(start, operations, uses, _ROUNDS)
+        """The uses next to the *operations* that meet one of them on a feasible path; one around a loop comes last.
+
+        A stage of a ring is used some rounds after it is filled: on a path that begins to fill it again each time,
+        or on one that passes what uses the other stages, when the loop has no more to fill.
+        """
+        start, cfg = operations.accesses[0].site, self.model.cfg
+        found = self._nearest(start, operations, uses)
+        if not found and self.lasting(self.results.entry[cfg.block_of[start]], start):
+            found = self._nearest(start, operations, uses, start)
+            reads = {end: use for end, use in uses.items() if not use.accesses[0].writes}
+            again = next((end for end in reads if cfg.block_of[end] in cfg.in_cycle), None)
+            if not found and again is not None:
+                found = self._nearest(start, operations, reads, again)
         return found
 
     def _nearest(
-        self, start: int, operations: _Bundle, uses: dict[int, _Bundle], rounds: int
+        self, start: int, operations: _Bundle, uses: dict[int, _Bundle], again: int | None = None
     ) -> list[Meeting]:
-        """The same on paths that come back to *start*, *rounds* times at most; 0: on paths that need not."""
+        """The same on paths that come back to *again*, a few times at most; None: on paths that need not."""
+        rounds = 0 if again is None else _ROUNDS
         tried: set[tuple[int, Hashable]] = set()
         left = dict.fromkeys(uses, max(rounds, _EACH))
         closed: set[Edge] = set()
@@ -178,7 +190,7 @@ class Meetings:
         def step(state: tuple[Any, int], i: int, instruction: Instruction) -> Hashable:
             fact, times = state
             after = self.follow(start, fact, i, instruction)
-            if i == start and times < rounds:
+            if i == again and times < rounds:
                 times += 1
             elif after == fact:
                 return state
@@ -188,7 +200,7 @@ class Meetings:
             return i in left and state[1] >= min(rounds, 1) and (i, state) not in tried
 
         paths: Iterator[Path] | None = None
-        for _ in range(_TRIES):
+        for _ in range(_TRIES + len(uses)):
             if paths is None:
                 paths = self.model.paths(
                     start, (self.start(start), 0), self.results, step, goal, left, closed
@@ -224,10 +236,10 @@ class Meetings:
         for route in self._routes(start, operations, path):
             found = list(self._pairs(operations, uses, route))
             if found:
-                wrong = self._wrong(start, route)
-                if wrong is None:
+                at, wrong = self._wrong(start, route)
+                if wrong is None and (route.lead or self._reached(start)):
                     return found, None
-                if wrong in path.edges:
+                if at >= len(route.lead) and isinstance(wrong, Edge):
                     return [], wrong
         return [], None
 
@@ -252,13 +264,31 @@ class Meetings:
         key = model.cfg.block_of[start], guard, instruction.negated
         if key not in self._leads:
             path = model.lead(start)
-            self._leads[key] = (
-                None if path is None else (model.values.along(path.edges, frozenset()), path.edges)
-            )
+            edges = None if path is None else path.edges
+            if edges is not None:
+                here = Path((), (), start, T.full(model.values.threads))
+                if (
+                    self._wrong(start, Route(here, model.values.find, model.values.find, edges))[1]
+                    is not None
+                ):
+                    edges, sure = find_lead(model.survey, key[0])
+                    if edges is None and sure:
+                        self._unreached.add(key[0])
+            self._leads[key] = None if edges is None else (model.values.along(edges, frozenset()), edges)
         return self._leads[key]
 
-    def _wrong(self, start: int, route: Route) -> Edge | int | None:
-        """What on the whole route is known to go the other way, each predicate as it is there: a branch, or a guard."""
+    def _reached(self, start: int) -> bool:
+        """Whether a thread may come to *start* at all, each branch taken as it is there."""
+        return self._lead(start) is not None or self.model.cfg.block_of[start] not in self._unreached
+
+    def _wrong(self, start: int, route: Route) -> tuple[int, Edge | int | None]:
+        """What on the whole route goes the other way, or may do so in all threads, after how many edges.
+
+        That is a branch, or the guard of an instruction.
+
+        Each predicate is taken as it is there. One that depends on the kernel's arguments, or on data, goes either
+        way in some launch; one that depends on the thread index alone does not.
+        """
         model, values = self.model, self.model.values
         facts, threads = Facts(), T.full(values.threads)
         if not route.lead:
@@ -277,10 +307,11 @@ class Meetings:
                 continue
             here = values.along(edges[:k], frozenset())(p)
             threads &= values.may(here, wanted)
-            if not threads or values.decide(here, facts) is (not wanted):
-                return where
+            truth = values.decide(here, facts)
+            if not threads or truth is (not wanted) or (truth is None and values.beyond(here)):
+                return k, where
             facts = values.assume(here, wanted, facts)
-        return None
+        return len(edges), None
 
     def _pairs(self, operations: _Bundle, uses: _Bundle, route: Route) -> Iterator[Meeting]:
         """For each operation the first use at the end of the path, and after it, that meets it."""
@@ -290,8 +321,10 @@ class Meetings:
             for base, footprint in bundle.footprints.items():
                 found = bundle.lasting.get(base)
                 if found is None:
-                    terms, constant = values.linear(resolve(base))
-                    found = values.total(terms, 0), footprint and footprint.moved(constant)
+                    common, mine, constant = shared.split(resolve(base))
+                    # A pointer that a loop moves may have begun in another place for each thread.
+                    alike = footprint if values.known(mine) == 0 else None
+                    found = common, alike and alike.moved(constant)
                     if not values.volatile(base):
                         bundle.lasting[base] = found
                 yield base, *found

@@ -9,13 +9,13 @@ that cannot be compared are unknown, not wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Level, Values
-from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Variable
+from tclint.ir.nodes import Function, Immediate, Instruction, Memory
 from tclint.isa.table import Match
 
 __all__ = ["Access", "Footprint", "SharedMemory"]
@@ -65,16 +65,15 @@ class Footprint(NamedTuple):
 class SharedMemory:
     """The accesses to shared memory of one function."""
 
-    def __init__(self, function: Function, variables: Mapping[str, Variable], values: Values) -> None:
+    def __init__(self, function: Function, values: Values) -> None:
         self.function = function
-        self.variables = variables
-        """Those of the module."""
         self.values = values
         self._accesses: dict[int, tuple[Access, ...]] = {}
         self._split: dict[int, tuple[int, int, int]] = {}
         self._spread: dict[tuple[int, int, int], Footprint | None] = {}
         self._shared: dict[int, bool] = {}
         self._owned: dict[tuple[int, ...], bool] = {}
+        self._began: dict[int, set[int]] = {}
         self._rests: dict[tuple[int, int], tuple[int, int]] = {}
 
     @cached_property
@@ -161,11 +160,22 @@ class SharedMemory:
         return values.times(descriptor, 16)
 
     def _within(self, address: int) -> int:
-        """An address without the mask that keeps its bits within the window of shared memory."""
+        """An address without the mask that keeps its bits within the window of shared memory.
+
+        A compiler that knows how the address is aligned clears the bits in the mask that are zero anyway.
+        """
         node = self.values.node(address)
-        if node[0] == "op" and node[1] == "mask" and node[3] & _WINDOW | 15 == _WINDOW:
+        if node[0] == "op" and node[1] == "mask" and self._keeps(node[2], node[3]):
             return self._within(node[2])
         return self.values.find(address)
+
+    def _keeps(self, address: int, mask: int) -> bool:
+        """Whether *mask* clears no bit of *address*, but for the lowest four and those above the window."""
+        cleared = _WINDOW & ~mask & ~15
+        base, mine, constant = self.split(address)
+        modulus, ones = self._rest(base, 1 << cleared.bit_length())
+        number = self.values.known(mine)
+        return number is not None and cleared < modulus and (number + constant + ones) & cleared == 0
 
     # ------------------------------------------------------------ comparison
 
@@ -191,13 +201,28 @@ class SharedMemory:
 
     def may_meet(self, earlier: int, later: int) -> bool:
         """Whether two bases that differ may be one on some path: a loop changes one, and what stays is the same."""
-        values = self.values
-        fixed = [
-            {t for t, f in values.linear(base)[0] if f == 1 and not values.volatile(t)}
-            for base in (earlier, later)
-        ]
-        changing = values.volatile(earlier) or values.volatile(later)
-        return bool(changing) and (not any(fixed) or not fixed[0].isdisjoint(fixed[1]))
+        if not self.values.volatile(earlier) and not self.values.volatile(later):
+            return False
+        first, second = self._origins(earlier), self._origins(later)
+        return not first.isdisjoint(second) or not (first or second)
+
+    def _origins(self, base: int) -> set[int]:
+        """What *base* may be an offset from: its terms that stay, and what a pointer that a loop moves began as."""
+        found = self._began.get(base)
+        if found is None:
+            values = self.values
+            found = self._began[base] = set()
+            seen, work = set[int](), [base]
+            while work:
+                for term, factor in values.linear(work.pop())[0]:
+                    if factor != 1 or term in seen:
+                        continue
+                    seen.add(term)
+                    if not values.volatile(term):
+                        found.add(term)
+                    elif values.node(term)[0] == "phi":
+                        work += values.arguments(term)
+        return found
 
     def remainder(self, value: int, modulus: int, threads: Callable[[], int]) -> tuple[int, int, int]:
         """The least and the greatest remainder of *value* in *threads*, modulo the power of two up to which it is known.
@@ -225,19 +250,11 @@ class SharedMemory:
             values, total = self.values, 0
             for term, factor in values.linear(base)[0]:
                 zeros, ones = values.known_bits(values.times(term, factor))
-                node = values.node(term)
-                if node[0] == "symbol":
-                    multiple = self._alignment(str(node[1])) * factor
-                    zeros |= (multiple & -multiple) - 1
                 unknown = ~(zeros | ones) | modulus
                 modulus = min(modulus, unknown & -unknown)
                 total += ones
             self._rests[key] = modulus, total
         return self._rests[key]
-
-    def _alignment(self, name: str) -> int:
-        variable = self.function.variables.get(name) or self.variables.get(name)
-        return variable.align if variable is not None else 1
 
     def together(self, accesses: Iterable[Access], threads: int) -> dict[int, Footprint | None]:
         """For each base, the bytes that *threads* touch with all *accesses*; None where threads differ in the base."""

@@ -33,6 +33,7 @@ from tclint.ir.nodes import (
     Pair,
     Special,
     Symbol,
+    Variable,
     Vector,
     registers,
 )
@@ -54,6 +55,8 @@ _DEEP = 120
 """Definition chains longer than this stay opaque; real addresses are far shorter."""
 
 
+_PEER = 0x3FF
+"""Bits of an address that are the same in every CTA of a cluster: the widest swizzle, too, fits to all of them."""
 _LONG = 4000
 """Expressions that are followed along one path."""
 
@@ -87,6 +90,7 @@ _CTA_SPECIALS = (
     "ntid nctaid ctaid cluster_ctaid cluster_nctaid clusterid nclusterid nwarpid gridid is_explicit_cluster "
     "cluster_ctarank cluster_nctarank total_smem_size aggr_smem_size dynamic_smem_size smid nsmid"
 ).split()
+_POSITIONS = ("%tid", "%ntid", "%laneid", "%warpid", "%nwarpid")
 _CLOCK = re.compile(r"%(?:clock|globaltimer|pm\d)")
 """Special registers that differ from one reading to the next (10.25 to 10.31)."""
 _RELATIONS = {
@@ -188,9 +192,11 @@ class _Along:
 class Values:
     """The values of one function. Ask; nothing is computed beforehand but the index of definitions."""
 
-    def __init__(self, function: Function, cfg: CFG) -> None:
+    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         self.function = function
         self.cfg = cfg
+        self.variables = variables
+        """Those of the module."""
         self.nodes: list[Node] = []
         self._ids: dict[Node, int] = {}
         self._alias: dict[int, int] = {}
@@ -629,10 +635,11 @@ class Values:
         if root in ("mul", "mul24", "mad") and len(a) >= 2:
             if ".hi" in modifiers:
                 return None
-            product = self.multiply(a[0], a[1], width * 2 if ".wide" in modifiers else width)
+            wide = ".wide" in modifiers
+            product = self.multiply(a[0], a[1], type_name if wide else "", width * 2 if wide else width)
             if product is None or root != "mad":
                 return product
-            return self.add(product, a[2], width * 2 if ".wide" in modifiers else width)
+            return self.add(product, a[2], width * 2 if wide else width)
         if root == "shl" and len(a) == 2:
             by = self.known(a[1])
             if by is None:
@@ -656,7 +663,7 @@ class Values:
             for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
                 if mask == 0:
                     return value
-        if root in ("or", "xor", "and", "min", "max") and len(a) == 2:
+        if root in ("or", "xor", "and", "min", "max") and len(a) == 2 and ".relu" not in modifiers:
             return self._node("op", root, type_name, *sorted(a))
         if root == "shr" and len(a) == 2:
             return self._shifted(a[0], numbers[1], a[1], type_name)
@@ -759,13 +766,24 @@ class Values:
             tuple((t, _signed(f * factor, 64)) for t, f in terms), _signed(constant * factor, width)
         )
 
-    def multiply(self, a: int, b: int, width: int) -> int | None:
-        """a times b when one is a constant."""
+    def multiply(self, a: int, b: int, widened: str, width: int) -> int | None:
+        """a times b when one is a constant, which counts as *widened* where the product is wider than that type."""
         for x, y in ((a, b), (b, a)):
             number = self.known(x)
             if number is not None:
-                return self.times(y, number, width)
+                if widened.startswith(".u"):
+                    number &= (1 << _width(widened)) - 1
+                return self.times(self._extended(y, widened), number, width)
         return None
+
+    def _extended(self, value: int, type_name: str) -> int:
+        """*value* as a number of 32 bits, when *type_name* is shorter: a sum of 16 bits may have more."""
+        if not type_name.endswith("16"):
+            return value
+        node = self.node(value)
+        if node[:2] == ("op", "mask") and node[3] <= 0x7FFF:
+            return value
+        return self._node("op", "cvt", (f"{type_name[:2]}32", type_name), value)
 
     def linear(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
         """*value* as terms with their factors, plus a constant; equal terms mean a known distance."""
@@ -846,7 +864,7 @@ class Values:
         if a == b:
             return self.constant(int(relation == "eq"))
         if y is not None and 0 <= y <= _SHORT and self._is_widened(self.node(a)):
-            return self.compare(relation, self.node(a)[2], b, False, 32)
+            return self.compare(relation, self.node(a)[2], b, signed and width == 32, 32)
         if relation == "eq":
             if x is not None:
                 a, b, x, y = b, a, y, x
@@ -1041,7 +1059,18 @@ class Values:
                 planes, by = self.planes(node[3]), self.known(node[4])
                 if planes is None or by is None:
                     return None
-                return T.shift_right(planes, by & 0xFFFFFFFF, str(node[2])[1] == "s")
+                signed, width = str(node[2])[1] == "s", _width(str(node[2]))
+                if width < T.WIDTH:
+                    planes = T.narrow(planes, width, signed)
+                return T.shift_right(planes, by & 0xFFFFFFFF, signed)
+            if node[1] == "cvt":
+                return self._converted(node)
+            if node[1] in ("min", "max") and node[2] in (".s32", ".u32"):
+                left, right = self.planes(node[3]), self.planes(node[4])
+                if left is None or right is None:
+                    return None
+                taken = T.compare("lt", left, right, node[2] == ".s32", n) ^ (T.full(n) * (node[1] == "max"))
+                return tuple(x & taken | y & ~taken for x, y in zip(left, right, strict=True))
             if node[1] == "shl" and ".b16" not in node[2]:  # a set of roles: 1 << warp & mask
                 number, planes = self.known(node[3]), self.planes(node[4])
                 return None if number is None or planes is None else T.shifted(number, planes, n)
@@ -1061,6 +1090,16 @@ class Values:
                     return tuple(x | y for x, y in zip(left, right, strict=True))
                 return tuple(x ^ y for x, y in zip(left, right, strict=True))
         return None
+
+    def _converted(self, node: Node) -> T.Planes | None:
+        """The planes of a conversion between integers: what the source type reads, cut to the result."""
+        types, planes = node[2], self.planes(node[3])
+        if planes is None or len(types) != 2 or any(t[1] not in "usb" for t in types):
+            return None
+        for type_name in reversed(types):
+            if _width(type_name) < T.WIDTH:
+                planes = T.narrow(planes, _width(type_name), type_name[1] == "s")
+        return planes
 
     def mask(self, p: int) -> int | None:
         """The threads for which predicate *p* holds, when that depends on the thread index alone."""
@@ -1104,6 +1143,29 @@ class Values:
                 return None
             return (condition & left) | (every ^ condition) & right
         return None
+
+    def beyond(self, p: int) -> bool:
+        """Whether *p* is decided by where a thread stands in its CTA, in a way that is not computed here.
+
+        Then some launch decides it, and none may decide it as a path needs it.
+        """
+        if self.mask(p) is not None:
+            return False
+        computed, seen, work = False, set[int](), [p]
+        while work:
+            value = self.find(work.pop())
+            if value in seen:
+                continue
+            seen.add(value)
+            node = self.nodes[value]
+            if node[0] == "special":
+                if not str(node[1]).startswith(_POSITIONS):
+                    return False
+            elif node[0] not in ("const", "compare", "logic", "not", "sum", "op", "select", "part", "pack"):
+                return False
+            computed |= node[0] == "op"
+            work += self.parts(node)
+        return computed
 
     def _short(self, value: int) -> bool:
         """Whether *value* is no constant outside 32 bits."""
@@ -1644,6 +1706,9 @@ class Values:
         if kind == "special":
             limit = {"%tid.x": T.LIMIT, "%tid.y": T.LIMIT, "%tid.z": T.LIMIT, "%laneid": 32}.get(node[1])
             return (_EVERY & -limit, 0) if limit else (0, 0)
+        if kind == "symbol":
+            variable = self.function.variables.get(node[1]) or self.variables.get(node[1])
+            return (variable.align - 1, 0) if variable is not None else (0, 0)
         if kind == "broadcast":
             return inner[0]
         if kind == "select":
@@ -1662,9 +1727,11 @@ class Values:
             return _narrow((zeros | ~low) & _EVERY, ones, False)
         if kind == "sum":
             return self._sum_bits(value, node, inner)
-        if kind != "op" or node[1] not in ("mask", "shr", "and", "or", "xor"):
+        if kind != "op" or node[1] not in ("mask", "mapa", "shr", "and", "or", "xor"):
             return 0, 0
         zeros, ones = inner[0]
+        if node[1] == "mapa":
+            return zeros & _PEER, ones & _PEER
         if node[1] == "mask":
             return _narrow(zeros | (_EVERY & ~node[3]), ones & node[3], self._wide(value))
         if node[1] == "shr":

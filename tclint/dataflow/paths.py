@@ -16,12 +16,13 @@ from heapq import heappop, heappush
 from itertools import chain
 from typing import Any
 
+from tclint.analyses import threads as T
 from tclint.analyses.values import Facts, Values
 from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import Instruction
 from tclint.views import View, Views
 
-__all__ = ["Path", "Survey", "find_paths"]
+__all__ = ["Path", "Survey", "find_lead", "find_paths"]
 
 EXIT = -1
 """The goal "the function is left" (also: a role returns to its dispatcher)."""
@@ -193,6 +194,41 @@ def _leaves(values: Values, p: int) -> list[int]:
         else:
             found.append(q)
     return found
+
+
+def find_lead(
+    survey: Survey, target: int, longest: int = 64, budget: int = 256
+) -> tuple[tuple[Edge, ...] | None, bool]:
+    """A way from the entry to block *target* on which each predicate is taken as it is there.
+
+    So a loop with a constant number of rounds is gone through as often as it says, which :func:`find_paths`, to which
+    two rounds are alike, does not do. Without one, also whether there is none at all: a way may have more than *longest*
+    edges, or not be found soon.
+    """
+    cfg, values, views = survey.cfg, survey.values, survey.views
+    distance = survey.region(0, (target,), None, longest)
+    work: list[tuple[int, tuple[Edge, ...], Facts, int]] = [(0, (), Facts(), T.full(values.threads))]
+    cut = False
+    while work and budget:
+        block, edges, facts, threads = work.pop()
+        if block == target:
+            return edges, True
+        budget -= 1
+        if len(edges) == longest:
+            cut = True
+            continue
+        onward = [e for e in cfg.successors[block] if e.target in distance]
+        for edge in sorted(onward, key=lambda e: -distance[e.target]):  # the nearest is taken first
+            known, those, p = facts, threads, views.edge_value(edge)
+            if p is not None:
+                here = values.along(edges, frozenset())(p)
+                those &= values.may(here, edge.value)
+                truth = values.decide(here, facts)
+                if not those or truth is (not edge.value) or (truth is None and values.beyond(here)):
+                    continue
+                known = values.assume(here, edge.value, facts)
+            work.append((edge.target, (*edges, edge), known, those))
+    return None, not work and not cut
 
 
 def find_paths(
