@@ -20,7 +20,7 @@ from typing import Any
 from tclint import analyses
 from tclint.analyses.collector import Collector
 from tclint.analyses.fences import WgmmaFences
-from tclint.analyses.groups import OPEN, OVERDUE, Depth, Groups
+from tclint.analyses.groups import OPEN, OVERDUE, Depth, Groups, Waited
 from tclint.analyses.liveness import LoadLiveness
 from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, Tcgen05
 from tclint.analyses.thread_sync import ThreadSync
@@ -436,6 +436,13 @@ def _(analysis: Groups, state: Any, model: KernelModel) -> str:
 def _(analysis: Depth, state: int, model: KernelModel) -> str:
     more = " or more" if state == analysis.limit else ""
     return f"at most {state}{more} group{'s' * (state != 1)} outstanding"
+
+
+@describe.register
+def _(analysis: Waited, state: int, model: KernelModel) -> str:
+    if state == analysis.limit:
+        return "a commit since the last wait, or none yet"
+    return f"a wait has left at most {state} group{'s' * (state != 1)}"
 
 
 @describe.register

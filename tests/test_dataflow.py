@@ -20,7 +20,7 @@ from tclint.analyses.accumulators import UnwrittenAccumulators
 from tclint.analyses.collector import ENTRY, Collector
 from tclint.analyses.copy_groups import TRACKED, CopyGroups
 from tclint.analyses.fences import WgmmaFences
-from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, WgmmaGroups
+from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness, ResultLiveness
 from tclint.analyses.registers import RegisterCounts
 from tclint.analyses.tensor_allocation import TensorAllocation
@@ -141,6 +141,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     WgmmaGroups: _groups,
     CopyGroups: _groups,
     Depth: lambda analysis: st.integers(0, analysis.limit),
+    Waited: lambda analysis: st.integers(0, analysis.limit),
     UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),
     WgmmaFences: lambda analysis: st.tuples(
         st.booleans(), st.integers(0, (1 << len(analysis._registers)) - 1)

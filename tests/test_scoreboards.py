@@ -209,6 +209,8 @@ def test_a_lost_wait_is_asked_about(tools: scoreboards.Tools, tmp_path: Path) ->
     assert [(row["operator"], row["tclint"], row["sass"]) for row in rows] == [
         ("tcgen05.wait::ld deleted", "found", "ahead"),
         ("tcgen05.wait::ld moved past the arrival", "found", "ahead"),
+        ("tcgen05.wait::ld behind the use", "found", "ahead"),
+        ("tcgen05.wait::ld to ::st", "found", "fenced"),
     ]
     assert not skipped
 

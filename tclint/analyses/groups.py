@@ -198,17 +198,14 @@ class WgmmaGroups(Groups):
     group = "wgmma"
 
 
-class Depth(Analysis[int]):
-    """The largest number of committed wgmma-groups that may be outstanding (saturating)."""
+class _Outstanding(Analysis[int]):
+    """An upper bound of the committed wgmma-groups that are outstanding, ``limit`` at most."""
 
     by_opcode = True
     limit = 64
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-
-    def boundary(self) -> int:
-        return 0
 
     def bottom(self) -> int:
         return 0
@@ -219,20 +216,27 @@ class Depth(Analysis[int]):
     def relevant(self, instruction: Instruction) -> bool:
         return instruction.group == "wgmma" and instruction.event in ("commit", "wait")
 
+
+class Depth(_Outstanding):
+    """The largest number of committed wgmma-groups that may be outstanding (saturating)."""
+
+    def boundary(self) -> int:
+        return 0
+
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
         if instruction.event == "commit":
             return min(state + 1, self.limit)
         return min(state, Groups.depth(instruction))
 
 
-class Waited(Depth):
+class Waited(_Outstanding):
     """What the waits since the last commit leave outstanding at most; ``limit`` where there is a commit since."""
 
     def boundary(self) -> int:
         return self.limit
 
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
-        return self.limit if instruction.event == "commit" else super().transfer(state, at, instruction)
+        return self.limit if instruction.event == "commit" else min(state, Groups.depth(instruction))
 
 
 def is_move(instruction: Instruction) -> bool:
