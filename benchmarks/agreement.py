@@ -247,6 +247,12 @@ class Case:
                 return _MOVED
             if self._read_behind_partial_wait():
                 return "read behind a wait_group N that completes it, while others are in flight: ptxas takes all as one"
+            for rule, words in (
+                ("WG005", "names the wait that is too shallow"),
+                ("WG002", "asks for a fence there"),
+            ):
+                if any(f.rule.id == rule for f in self.found):
+                    return f"tclint {words} ({rule})"
         return UNEXPLAINED
 
     def not_said(self, advisory: Advisory) -> str:
@@ -268,6 +274,12 @@ class Case:
             return "silent: in samples of the machine code the new value has a register of its own"
         if all(f.severity == Severity.INFO for f in mine):
             return "a note of tclint: the accumulator is not read (scale-d is 0)"
+        if advisory.name in (EARLY, READ, WAIT) and all(
+            self._wait_before_commit(finding) for finding in mine
+        ):
+            return (
+                "a wait stands between, and the commit behind it: ptxas waits for what is not committed too"
+            )
         if advisory.name == FENCE and WAIT in self.said:
             return "ptxas puts a wait there, and no fence (C7517)"
         if advisory.name == FENCE and all(self._fence_in_front(finding) for finding in mine):
@@ -283,6 +295,17 @@ class Case:
             if instruction.flow or instruction.group == "wgmma":
                 return instruction.event == "register-fence"
         return False
+
+    def _wait_before_commit(self, finding: Finding) -> bool:
+        """Whether, in the order of the text, a wait and no commit stands between a wgmma and its use too early."""
+        kernel = self.kernel
+        issue = finding.steps[0].span.start if finding.steps else finding.span.start
+        between = (
+            i.event
+            for site, i in enumerate(kernel.instructions)
+            if i.group == "wgmma" and issue < kernel.span(site).start < finding.span.start
+        )
+        return next((event for event in between if event in ("wait", "commit")), "") == "wait"
 
     @cached_property
     def _calls(self) -> bool:

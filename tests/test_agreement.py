@@ -184,7 +184,24 @@ MOVED = CLEAN.replace("// %f9, %f0, %f1;", "mov.f32 %f9, %f0;")
 FENCED = INJECTED.replace("C7517", "C7519").replace("wgmma.wait_group", "warpgroup.arrive")
 OPEN = CLEAN.replace("wgmma.fence.sync.aligned;", "")
 CALLED = CLEAN.replace("// %f9, %f0, %f1;", "call.uni f;").replace(".visible", ".func f() { ret; }\n.visible")
+LATE_COMMIT = EARLY.replace(
+    "wgmma.commit_group.sync.aligned;",
+    "wgmma.wait_group.sync.aligned 0;\n    wgmma.commit_group.sync.aligned;",
+    1,
+)
 CASES = {
+    "a commit behind the wait": (
+        LATE_COMMIT,
+        agreement.EARLY,
+        "tclint",
+        "a wait stands between, and the commit behind it: ptxas waits for what is not committed too",
+    ),
+    "a wait that is too shallow": (
+        INJECTED + CLEAN.replace("wait_group.sync.aligned 0", "wait_group.sync.aligned 1"),
+        agreement.EARLY,
+        "ptxas",
+        "tclint names the wait that is too shallow (WG005)",
+    ),
     "read, and ptxas is silent": (EARLY, agreement.EARLY, "tclint", UNEXPLAINED),
     "clean, and ptxas is not": (SERIALISED + CLEAN, agreement.READ, "ptxas", UNEXPLAINED),
     "moved": (SERIALISED + MOVED, agreement.READ, "ptxas", agreement._MOVED),
