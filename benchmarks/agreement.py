@@ -36,11 +36,13 @@ from benchmarks.mutation import choose
 from benchmarks.ptxas import Archive, Compilation, Message, Ptxas, PtxasMissing
 from tclint.analyses.groups import Groups, is_move
 from tclint.checks import module_checks
+from tclint.checks.wgmma import ignores_accumulator
 from tclint.config import Config
 from tclint.driver import analyse, check_source
 from tclint.finding import Confidence, Edit, FileReport, Finding, Problem, Severity, Span
 from tclint.ir.nodes import Instruction, Module, Vector, registers
 from tclint.isa.target import TOOLKITS, Version
+from tclint.model import KernelModel
 from tclint.rules import all_rules
 from tclint.source import Source, SourceError
 
@@ -272,6 +274,8 @@ class Case:
             ):
                 return "ptxas puts a fence behind the write and no wait before it: in samples its machine code has the fault"
             return "silent: in samples of the machine code the new value has a register of its own"
+        if advisory.name == REGISTERS and all(self._only_written(finding) for finding in mine):
+            return "the accumulator that is named twice is only written there (scale-d is 0)"
         if all(f.severity == Severity.INFO for f in mine):
             return "a note of tclint: the accumulator is not read (scale-d is 0)"
         if advisory.name in (EARLY, READ, WAIT) and all(
@@ -295,6 +299,14 @@ class Case:
             if instruction.flow or instruction.group == "wgmma":
                 return instruction.event == "register-fence"
         return False
+
+    def _only_written(self, finding: Finding) -> bool:
+        """Whether the wgmma that a finding is about does not read its accumulator."""
+        kernel = self.kernel
+        model = KernelModel(kernel.function, kernel.module)
+        spans = {kernel.span(site).start: site for site in kernel.sites("issue", "wgmma")}
+        site = spans.get(finding.span.start)
+        return site is not None and ignores_accumulator(model, site)
 
     def _wait_before_commit(self, finding: Finding) -> bool:
         """Whether, in the order of the text, a wait and no commit stands between a wgmma and its use too early."""

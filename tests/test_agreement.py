@@ -24,6 +24,7 @@ PROGRAM = f"""#!{sys.executable}
 import re, sys
 # wait_group is injected, reading accumulator registers
 # warpgroup.arrive is injected
+# insufficient register resources
 if sys.argv[1] == "--version":
     sys.exit(print("Cuda compilation tools, release RELEASE, VRELEASE.37"))
 if sys.argv[1] == "--help":
@@ -195,6 +196,12 @@ CASES = {
         agreement.EARLY,
         "tclint",
         "a wait stands between, and the commit behind it: ptxas waits for what is not committed too",
+    ),
+    "a register twice in an accumulator that is not read": (
+        CLEAN.replace("{%f0, %f1", "{%f0, %f0"),
+        agreement.REGISTERS,
+        "tclint",
+        "the accumulator that is named twice is only written there (scale-d is 0)",
     ),
     "a wait that is too shallow": (
         INJECTED + CLEAN.replace("wait_group.sync.aligned 0", "wait_group.sync.aligned 1"),
