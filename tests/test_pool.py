@@ -121,8 +121,9 @@ def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
     for n in range(4):
         (tmp_path / f"{n}.ptx").write_text("fine")
     program = (
-        "import sys, time, types; from tclint.cli import main\n"
-        "driver = types.ModuleType('tclint.driver'); driver.check_source = lambda *args: time.sleep(30)\n"
+        "import os, sys, time, types; from tclint.cli import main\n"
+        "def check(*args): open(f'at-work-{os.getpid()}', 'x').close(); time.sleep(30)\n"
+        "driver = types.ModuleType('tclint.driver'); driver.check_source = check\n"
         "import tclint; tclint.driver = driver; sys.modules['tclint.driver'] = driver\n"
         "print('ready', flush=True); main(['check', '--jobs', '2', '.'])"
     )
@@ -137,7 +138,10 @@ def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(0.5)
+    for _ in range(300):  # an interrupt on the way there is another matter
+        if len(list(tmp_path.glob("at-work-*"))) == 2:
+            break
+        time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=10)
     assert (process.returncode, out, err.strip()) == (130, "", "")
