@@ -13,7 +13,6 @@ import argparse
 import atexit
 import gc
 import json
-import os
 import re
 import resource
 import subprocess
@@ -32,7 +31,7 @@ from time import perf_counter, process_time
 from typing import Any
 from unittest import mock
 
-from benchmarks import grow, results
+from benchmarks import grow, processes, results
 from benchmarks.corpus.builder import default_cache
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
 from tclint import driver, model, syntax
@@ -310,51 +309,19 @@ def fresh(files: Sequence[Path], mode: str = "default", repeat: int = 1) -> Run:
     return Run(**json.loads(done.stdout))
 
 
-_AROUND = """
-import json, resource, subprocess, sys, time
-began = time.perf_counter()
-done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-wall, used = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-said = done.stdout.decode(errors="replace")[:2000] if done.returncode else ""
-print(json.dumps([wall, used.ru_utime + used.ru_stime, peak, done.returncode, said]))
-"""
-"""A small process around the one that is measured, which would begin with the memory of this large one otherwise."""
-
-
-@dataclass
-class Process:
-    """A command from its start to its end: wall and CPU seconds, peak memory in bytes, and how it ended.
-
-    ``said`` is the beginning of what it printed when its status is not 0.
-    """
-
-    wall: float
-    cpu: float
-    peak: int
-    status: int
-    said: str
-
-
 @cache
-def _environment() -> dict[str, str]:
-    """Compiled modules are kept, as those of an installed package are, but not in the checkout."""
-    folder = TemporaryDirectory(prefix="tclint-speed-")
-    atexit.register(folder.cleanup)
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPYCACHEPREFIX": folder.name, "PYTHONPATH": str(results.ROOT)}
+def _launcher() -> processes.Launcher:
+    launcher = processes.Launcher()
+    atexit.register(launcher.__exit__)
+    return launcher
 
 
-def process(command: Sequence[str | Path]) -> Process:
+def process(command: Sequence[str | Path]) -> processes.Run:
     """Run *command*. Raises ValueError after ten minutes."""
-    around = [sys.executable, "-S", "-c", _AROUND, *map(str, command)]
-    try:
-        done = subprocess.run(
-            around, check=True, stdout=subprocess.PIPE, text=True, env=_environment(), timeout=600
-        )
-    except subprocess.TimeoutExpired:
-        raise ValueError("it takes more than ten minutes") from None
-    return Process(*json.loads(done.stdout))
+    done = _launcher().run(command, 600)
+    if done.status is None:
+        raise ValueError("it takes more than ten minutes")
+    return done
 
 
 def _tclint(*arguments: str | Path) -> list[str | Path]:

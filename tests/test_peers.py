@@ -13,10 +13,10 @@ from conftest import ROOT
 
 from benchmarks.corpus.builder import Skipped
 from benchmarks.peers import measure, report, section
-from benchmarks.peers.processes import Launcher, Run
 from benchmarks.peers.respell import respelled
 from benchmarks.peers.sample import Launch, drawn, launches, of_kernels, planted
 from benchmarks.peers.tools import Answer, PtxasTool, Pyptx, SentryWard, fresh
+from benchmarks.processes import Launcher, Run
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
 from tclint.driver import analyse
 from tclint.source import Source

@@ -14,7 +14,7 @@ from support import HEADER, built, function, kernel, lint, module
 
 pytest.importorskip("resource", reason="the benchmark measures processes as Unix does")
 
-from benchmarks import grow, results, speed
+from benchmarks import grow, processes, results, speed
 from benchmarks.ptxas import Ptxas
 
 BODY = """\
@@ -124,7 +124,7 @@ def test_what_is_measured_is_recorded_and_shown(tmp_path: Path, monkeypatch: pyt
     (folder / "good.ptx").write_text(TEXT)
     (folder / "binary.ptx").write_bytes(b"\x7fELF\0\0")
     run = speed.Run(0.2, 10, 10**7, {"IR": 0.1}, 0.1)
-    monkeypatch.setattr(speed, "process", lambda command: speed.Process(0.5, 0.4, 10**7, 0, ""))
+    monkeypatch.setattr(speed, "process", lambda command: processes.Run(0, 0.5, 0.4, 10**7, ""))
     monkeypatch.setattr(speed, "fresh", lambda files, mode="default", repeat=1: run)
     monkeypatch.setattr(results, "RECORDS", tmp_path / "records")
     monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
@@ -185,7 +185,7 @@ def test_ptxas_is_asked_for_the_target_of_the_file(tmp_path: Path) -> None:
 def test_a_process_is_measured_by_itself() -> None:
     kept = bytearray(os.urandom(1)) * 150_000_000
     done = speed.process([sys.executable, "-c", "print('x' * 9); raise SystemExit(3)"])
-    assert (done.status, done.said.strip()) == (3, "xxxxxxxxx")
+    assert (done.status, done.output.strip()) == (3, "xxxxxxxxx")
     assert 0 < done.cpu < 2
     assert len(kept) > done.peak > 1_000_000
 

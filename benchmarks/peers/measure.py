@@ -14,10 +14,10 @@ from typing import Any
 from benchmarks.corpus.builder import Skipped
 from benchmarks.faults import OPERATORS, apply
 from benchmarks.mutation import lint, verdict
-from benchmarks.peers.processes import Launcher
 from benchmarks.peers.respell import respelled
 from benchmarks.peers.sample import FIXTURES, Launch, drawn, launches, of_kernels, planted
 from benchmarks.peers.tools import Answer, PtxasTool, Pyptx, SentryWard, Tclint, Tool, fresh, judged
+from benchmarks.processes import Launcher
 from benchmarks.ptxas import PtxasMissing
 from tclint.finding import Edit, FileReport, Span
 

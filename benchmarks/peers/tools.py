@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from benchmarks.corpus.builder import environment
 from benchmarks.corpus.producers import pyptx as pyptx_producer
-from benchmarks.peers.processes import Launcher, Run
+from benchmarks.processes import Launcher, Run
 from benchmarks.ptxas import Ptxas, find
 from tclint import __version__ as tclint_version
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 __all__ = ["Launcher", "Run"]
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 @dataclass(frozen=True)
 class Run:
@@ -31,12 +33,19 @@ class Run:
 
 
 class Launcher(AbstractContextManager["Launcher"]):
-    """Runs commands through ``launcher.py``. A context manager; one command at a time."""
+    """Runs commands through ``launcher.py``. A context manager; one command at a time.
+
+    Compiled modules of Python are kept between commands, as those of an installed package are, but not in the checkout.
+    """
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py"))]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment = {**kept, "PYTHONPYCACHEPREFIX": self._folder.name, "PYTHONPATH": str(ROOT)}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
 
     def __exit__(self, *_: object) -> None:
         with self._process as process:
