@@ -135,6 +135,8 @@ def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         start_new_session=True,
         text=True,
+        # A shell starts what runs in the background with interrupts ignored, and Python leaves it so.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  (no threads here)
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
