@@ -40,8 +40,8 @@ SEED = "PYTHONHASHSEED"
 
 TOLERANCE = 0.03
 """By what share a count may exceed the recorded one."""
-PER_DOUBLING = 2.4
-"""By what the count may grow when the size doubles: the goal that benchmarks.speed has for seconds."""
+PER_DOUBLING = 2.2
+"""By what the count may grow when the size doubles."""
 FEW = 300
 """A function with less than one in so many instructions of a kernel is not recorded by itself."""
 START = b".version 8.0\n.target sm_80\n.visible .entry k() { ret; }\n"

@@ -19,7 +19,7 @@ from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.values import Facts
 from tclint.cfg import Edge
 from tclint.dataflow import Path, Results
-from tclint.dataflow.paths import find_lead
+from tclint.dataflow.paths import find_lead, held_there
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -294,6 +294,7 @@ class Meetings:
         if not route.lead:
             facts, threads = model.views.at(start).facts, route.path.threads
         edges = [*route.lead, *route.path.edges]
+        along = values.along(edges, frozenset())
         decisions: list[tuple[int, int | None, bool, Edge | int]] = [
             (k, model.views.edge_value(edge), edge.value, edge) for k, edge in enumerate(edges)
         ]
@@ -305,12 +306,10 @@ class Meetings:
         for k, p, wanted, where in sorted(decisions, key=lambda decision: decision[0]):
             if p is None:
                 continue
-            here = values.along(edges[:k], frozenset())(p)
-            threads &= values.may(here, wanted)
-            truth = values.decide(here, facts)
-            if not threads or truth is (not wanted) or (truth is None and values.beyond(here)):
+            held = held_there(values, along.walk(p, k), wanted, facts, threads)
+            if held is None:
                 return k, where
-            facts = values.assume(here, wanted, facts)
+            facts, threads = held
         return len(edges), None
 
     def _pairs(self, operations: _Bundle, uses: _Bundle, route: Route) -> Iterator[Meeting]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
@@ -1408,7 +1408,7 @@ class Values:
             facts.lasting = Facts((p, v) for p, v in facts.items() if p not in passing)
         return facts.lasting
 
-    def along(self, edges: Sequence[Edge], passed: Container[int]) -> Callable[[int], int]:
+    def along(self, edges: Sequence[Edge], passed: Container[int]) -> _Along:
         """What an expression stands for at the end of a path, in terms of values at its start.
 
         The path takes *edges* and executes the instructions *passed*: a phi is

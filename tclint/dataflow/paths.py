@@ -22,7 +22,7 @@ from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import Instruction
 from tclint.views import View, Views
 
-__all__ = ["Path", "Survey", "find_lead", "find_paths"]
+__all__ = ["Path", "Survey", "find_lead", "find_paths", "held_there"]
 
 EXIT = -1
 """The goal "the function is left" (also: a role returns to its dispatcher)."""
@@ -196,6 +196,18 @@ def _leaves(values: Values, p: int) -> list[int]:
     return found
 
 
+def held_there(values: Values, p: int, wanted: bool, facts: Facts, threads: int) -> tuple[Facts, int] | None:
+    """What is known, and of which threads, where a predicate had the *wanted* value.
+
+    *p* is the predicate as it is there. None where no thread may have it so, or where a launch decides.
+    """
+    threads &= values.may(p, wanted)
+    truth = values.decide(p, facts)
+    if not threads or truth is (not wanted) or (truth is None and values.beyond(p)):
+        return None
+    return values.assume(p, wanted, facts), threads
+
+
 def find_lead(
     survey: Survey, target: int, longest: int = 64, budget: int = 256
 ) -> tuple[tuple[Edge, ...] | None, bool]:
@@ -217,16 +229,15 @@ def find_lead(
         if len(edges) == longest:
             cut = True
             continue
+        along = values.along(edges, frozenset())
         onward = [e for e in cfg.successors[block] if e.target in distance]
         for edge in sorted(onward, key=lambda e: -distance[e.target]):  # the nearest is taken first
             known, those, p = facts, threads, views.edge_value(edge)
             if p is not None:
-                here = values.along(edges, frozenset())(p)
-                those &= values.may(here, edge.value)
-                truth = values.decide(here, facts)
-                if not those or truth is (not edge.value) or (truth is None and values.beyond(here)):
+                held = held_there(values, along(p), edge.value, facts, threads)
+                if held is None:
                     continue
-                known = values.assume(here, edge.value, facts)
+                known, those = held
             work.append((edge.target, (*edges, edge), known, those))
     return None, not work and not cut
 
