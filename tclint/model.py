@@ -27,6 +27,7 @@ from tclint.views import Views
 __all__ = ["Event", "KernelModel"]
 
 A = TypeVar("A", bound=Analysis[Any])
+B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class KernelModel:
         self.module = module
         self.config = config or Config()
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
+        self._made: dict[Callable[[KernelModel], Any], Any] = {}
 
     @cached_property
     def cfg(self) -> CFG:
@@ -138,6 +140,13 @@ class KernelModel:
             self._solved[analysis] = (made, solve(made, self.cfg))
         return self._solved[analysis]
 
+    def made(self, kind: Callable[[KernelModel], B]) -> B:
+        """What *kind*, a class in :mod:`tclint.analyses`, knows about this function; made once."""
+        if kind not in self._made:
+            self._made[kind] = kind(self)
+        found: B = self._made[kind]
+        return found
+
     def path(
         self,
         start: int,
@@ -198,6 +207,11 @@ class KernelModel:
         )
         return next(found, None)
 
+    def at_first(self, site: int) -> Callable[[int], int] | None:
+        """What an expression stands for when *site* is executed for the first time; None: there is no way to it."""
+        path = self.lead(site)
+        return None if path is None else self.values.along(path.edges, frozenset())
+
     def changes(self, value: int, path: Path, start: int) -> bool:
         """Whether *value* may have become another one on *path*, which begins at *start*."""
         places = self.values.volatile(value)
@@ -231,6 +245,7 @@ class KernelModel:
     def release(self) -> None:
         """Drop the solved analyses, which know this model: without them it goes as soon as nobody holds it."""
         self._solved.clear()
+        self._made.clear()
 
     def confidence(self, path: Path, start: int) -> Confidence | None:
         """Lowered by a step when the path passes a call whose body is not known; None: the rule's own."""

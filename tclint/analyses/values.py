@@ -273,6 +273,10 @@ class Values:
             value = alias[value]
         return self.nodes[value]
 
+    def special(self, name: str) -> int:
+        """The value of a special register that does not change."""
+        return self._node("special", name)
+
     def constant(self, number: int) -> int:
         """The value of an integer constant."""
         return self._node("const", number)
@@ -1065,6 +1069,9 @@ class Values:
                 return T.shift_right(planes, by & 0xFFFFFFFF, signed)
             if node[1] == "cvt":
                 return self._converted(node)
+            if node[1] == "not":
+                planes = self.planes(node[3])
+                return None if planes is None else tuple(T.full(n) & ~p for p in planes)
             if node[1] in ("min", "max") and node[2] in (".s32", ".u32"):
                 left, right = self.planes(node[3]), self.planes(node[4])
                 if left is None or right is None:
@@ -1517,6 +1524,41 @@ class Values:
                 start = argument
         return (start, stride, modulus) if start is not None and stride is not None else None
 
+    def quotient(self, value: int) -> tuple[int, int] | None:
+        """``(x, n)`` when *value* is x divided by the constant n, rounded down, of an unsigned x of 32 bits.
+
+        Compilers shift by a power of two, and multiply with the rounded reciprocal of any other n, whose upper half
+        they shift (Granlund and Montgomery, *Division by Invariant Integers using Multiplication*, 1994).
+        """
+        node, by = self.node(value), 0
+        if node[:2] == ("op", "div") and ".u32" in node[2]:
+            n = self.known(node[4])
+            return (self.find(node[3]), n) if n else None
+        if node[:2] == ("op", "shr") and node[2][1] in "ub":
+            number = self.known(node[4])
+            if number is None:
+                return None
+            value, by = self.find(node[3]), number
+            node = self.node(value)
+        if node[:2] == ("op", "mul") and ".hi" in node[2]:
+            numbers = [self.known(x) for x in node[3:5]]
+            if (numbers[0] is None) is (numbers[1] is None):
+                return None
+            x, by = node[3 if numbers[0] is None else 4], by + 32
+            factor = next(n for n in numbers if n is not None) & _SHORT
+        else:
+            if node[0] == "part" and node[1:3] == (1, 32):
+                value, by = self.find(node[3]), by + 32
+            terms, constant = self.linear(value)
+            if len(terms) != 1 or terms[0][1] < 2 or by < 32:
+                return (value, 1 << by) if 0 < by < 32 else None
+            (x, factor) = terms[0]
+            if constant % factor:
+                return None
+            x = self.add(x, self.constant(constant // factor))
+        n = -(-(1 << by) // factor)
+        return (self.find(x), n) if n > 1 and factor == -(-(1 << by) // n) else None
+
     # ------------------------------------------------------------ bits and ranges
 
     def interval(self, value: int, depth: int = 0) -> Interval | None:
@@ -1571,16 +1613,17 @@ class Values:
         bounds = self.interval(tested[0], depth + 1) if tested is not None else None
         if tested is None or bounds is None:
             return self.interval(arm, depth + 1)
-        _, relation, limit, offset = tested
+        _, relation, limit, factor, offset = tested
         low, high = bounds
         if relation == "eq":
             low, high = low + (low == limit), high - (high == limit)
         else:
             high = min(high, limit - 1) if low >= 0 else high
-        return (low + offset, high + offset) if low <= high else (bounds[0] + offset, bounds[1] + offset)
+        ends = [x * factor + offset for x in ((low, high) if low <= high else bounds)]
+        return min(ends), max(ends)
 
-    def _bounded(self, node: Node, truth: bool) -> tuple[int, str, int, int] | None:
-        """``(x, relation, limit, offset)`` when an arm of a select is x + offset, and x is tested there.
+    def _bounded(self, node: Node, truth: bool) -> tuple[int, str, int, int, int] | None:
+        """``(x, relation, limit, factor, offset)`` when an arm of a select is x * factor + offset, and x is tested there.
 
         The relation is ``eq``: x is not the limit, or ``lt``: x is less.
         """
@@ -1589,9 +1632,9 @@ class Values:
         if number is None or (test[1] == "eq") is truth:
             return None
         (tested, shift), (terms, offset) = self.linear(test[2]), self.linear(arm)
-        if len(terms) != 1 or terms != tested or terms[0][1] != 1:
+        if len(terms) != 1 or len(tested) != 1 or terms[0][0] != tested[0][0] or tested[0][1] != 1:
             return None
-        return terms[0][0], test[1], number - shift, offset
+        return terms[0][0], test[1], number - shift, terms[0][1], offset
 
     def _phi_interval(self, value: int) -> Interval | None:
         """Bounds of what a loop carries: what its constants and tests suggest, if no way round it leads out of that."""
@@ -1629,8 +1672,8 @@ class Values:
                 inner = node[2:4]
                 for truth in (True, False):
                     tested = self._bounded(node, truth)
-                    if tested is not None:
-                        _, relation, limit, offset = tested
+                    if tested is not None and tested[3] == 1:
+                        _, relation, limit, _, offset = tested
                         numbers.add(limit if relation == "eq" else limit - 1 + offset)
             elif node[0] == "sum":
                 inner = tuple(t for t, _ in node[1]) if len(node[1]) == 1 else ()

@@ -1,0 +1,687 @@
+"""The mbarrier objects of a function: which of them an instruction names, and how many arrivals a phase gets.
+
+An object is where an ``mbarrier.init`` makes one. A pipeline has an array of
+them, of which an address that a loop changes names one after the other: a
+*ring*. Roles name the same ring by loop counters of their own, so rings are
+compared, not the expressions (PTX ISA 9.7.13.15).
+
+What cannot be resolved is unknown, and said to be: an address that is loaded
+from memory, passed by a caller, or made by an array of inits whose end is not
+known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from math import gcd
+from typing import NamedTuple
+
+from tclint.analyses import threads as T
+from tclint.analyses.values import Level
+from tclint.analyses.warps import deciding, whole_program
+from tclint.model import KernelModel
+
+__all__ = ["Address", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring"]
+
+Terms = tuple[tuple[int, int], ...]
+"""A sum: values with their factors."""
+
+SIZE = 8
+"""Bytes of an mbarrier object (9.7.13.15.1)."""
+_MOST = 64
+"""Objects that one address may name; more are no pipeline."""
+_TOTALS = 256
+"""Numbers of arrivals that are told apart."""
+_LEADER = 0xFEFFFFFF
+"""The mask by which an address in this CTA becomes the one at the same place in the even CTA of a pair."""
+_ALIGNED = 0x3FF
+"""Bits of an address that such a mask may clear as well, as they are zero."""
+
+
+class Address(NamedTuple):
+    """Where the address of an mbarrier may point."""
+
+    base: int
+    """What stays the same in all threads, without a constant."""
+    start: int
+    """The least offset from it."""
+    stride: int
+    """How far the next stage is; 0: there is one."""
+    stages: int | None
+    """How many there may be; None: not known."""
+    mine: int
+    """The part of the offset that depends on the thread index alone."""
+    remote: bool
+    """Whether it may be in another CTA of the cluster."""
+
+
+class Arrivals(NamedTuple):
+    """How many arrivals a phase may get."""
+
+    least: int
+    most: int | None
+    """None: without limit, or not known."""
+    open: int
+    """So many of them by threads of which it is not known whether they take part."""
+    known: frozenset[int]
+    """Without these, the numbers that come about when each thread arrives at one of the places that are alike: a loop
+    that was peeled or unrolled has several."""
+
+    def usual(self, count: int) -> bool:
+        """Whether a phase may get *count* arrivals in that way."""
+        return self.most is None or any(n <= count <= n + self.open for n in self.known)
+
+
+@dataclass(slots=True, eq=False)
+class Mbarrier:
+    """An mbarrier object."""
+
+    base: int
+    offset: int
+    inits: list[int] = field(default_factory=list)
+    counts: set[int | None] = field(default_factory=set)
+    """The arrivals that its inits ask for."""
+
+    @property
+    def count(self) -> int | None:
+        """The arrivals that complete a phase; None where that is not known."""
+        return next(iter(self.counts)) if len(self.counts) == 1 else None
+
+
+@dataclass(slots=True, eq=False)
+class Ring:
+    """Objects that take turns: an address names each of them in some round of a loop. Most rings are one object."""
+
+    stages: tuple[Mbarrier, ...]
+    uses: dict[str, list[int]] = field(default_factory=dict)
+    """What names one of them, by event."""
+
+    @property
+    def inits(self) -> list[int]:
+        return [i for stage in self.stages for i in stage.inits]
+
+    @property
+    def count(self) -> int | None:
+        """The arrivals that complete a phase of any stage."""
+        counts = {stage.count for stage in self.stages}
+        return next(iter(counts)) if len(counts) == 1 else None
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What one group of threads does about the bytes of a phase, between two waits."""
+
+    threads: int
+    expects: list[int]
+    copies: list[int]
+
+
+class Mbarriers:
+    """All mbarrier objects of a function, and what each instruction does to them."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._addresses: dict[int, tuple[Address, ...]] = {}
+
+    # ------------------------------------------------------------ addresses
+
+    @cached_property
+    def sites(self) -> dict[str, list[int]]:
+        """The reachable instructions that name an mbarrier, by event."""
+        found: dict[str, list[int]] = {}
+        rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
+        for use in self.model.function.uses:
+            match = use.match
+            if match is not None and not match.problem and "mbarrier" in match.form.roles:
+                event = match.form.event
+                found.setdefault(event, []).extend(i for i in use.sites if block_of[i] in rank)
+        return {event: sorted(sites) for event, sites in found.items()}
+
+    def addresses(self, site: int) -> tuple[Address, ...]:
+        """Where the mbarrier operand of an instruction may point, on all ways to it; empty when that is not known."""
+        if site not in self._addresses:
+            value = self.model.value(site, "mbarrier")
+            init = self.model.instruction(site).event == "mbarrier-init"
+            found = (
+                [self._resolve(v, r, init) for v, r in self._alternatives(value)] if value is not None else []
+            )
+            known = tuple(a for a in found if a is not None)
+            self._addresses[site] = known if len(known) == len(found) else ()
+        return self._addresses[site]
+
+    def _alternatives(self, value: int) -> list[tuple[int, bool]]:
+        """What an address may be that ways which join bring, or that a predicate selects; whether of another CTA."""
+        values, found = self.model.values, list[tuple[int, bool]]()
+        work, seen = [(value, False)], set[int]()
+        while work:
+            v, remote = work.pop()
+            v, elsewhere = self._local(v)
+            remote |= elsewhere
+            if v in seen:
+                continue
+            seen.add(v)
+            joined = next((t for t, factor in values.linear(v)[0] if factor == 1 and self._joins(t)), None)
+            if joined is None or len(seen) > _MOST:
+                if values.node(v)[0] != "undefined":
+                    found.append((v, remote))
+                continue
+            rest = values.add(v, values.times(joined, -1))
+            work += [(values.add(x, rest), remote) for x in self._arms(joined)]
+        return found
+
+    def _arms(self, value: int) -> tuple[int, ...]:
+        """What a select or a phi chooses between."""
+        node = self.model.values.node(value)
+        if node[0] == "select":
+            return node[2], node[3]
+        return self.model.values.arguments(value) if node[0] == "phi" else ()
+
+    def _joins(self, value: int) -> bool:
+        """Whether *value* is one address or another, and no index."""
+        values = self.model.values
+        arms = self._arms(value)
+        return (
+            bool(arms)
+            and values.induction(value) is None
+            and (values.interval(value) is None)
+            and any(
+                values.node(t)[0] in ("symbol", "op", "phi", "select")
+                for arm in arms
+                for t, _ in values.linear(arm)[0]
+            )
+        )
+
+    def _resolve(self, value: int, remote: bool, init: bool) -> Address | None:
+        values = self.model.values
+        terms, start = values.linear(value)
+        pointer = next((t for t, factor in terms if factor == 1 and self._begins(t)), None)
+        step = 0
+        if pointer is not None:
+            began, step, _ = values.induction(pointer) or (pointer, 0, None)
+            terms, start = values.linear(values.add(value, values.add(began, values.times(pointer, -1))))
+        base, rest = self._split(terms, init)
+        mine = tuple(t for t in rest if values.planes(t[0]) is not None)
+        moves = tuple(t for t in rest if t not in mine)
+        if any(not values.volatile(t) and values.level(t) is not Level.CTA for t, _ in moves):
+            return None
+        stride, low, stages = self._steps(moves)
+        if step:
+            stride, low, stages = gcd(stride, step), 0, None
+        return Address(values.total(base, 0), start + low, stride, stages, values.total(mine, 0), remote)
+
+    def _begins(self, value: int) -> bool:
+        """Whether a loop moves a pointer, and not an index: what it starts with is an address."""
+        found = self.model.values.induction(value)
+        return (
+            found is not None
+            and self.model.values.known(found[0]) is None
+            and any(
+                self.model.values.node(t)[0] == "symbol" for t, _ in self.model.values.linear(found[0])[0]
+            )
+        )
+
+    def _local(self, value: int) -> tuple[int, bool]:
+        """An address of the cluster as the one at the same place in this CTA, and whether the two may differ."""
+        values, remote = self.model.values, False
+        while True:
+            node = values.node(value)
+            if node[:2] == ("op", "mapa"):
+                value, remote = node[3], remote or values.node(node[4]) != ("special", "%cluster_ctarank")
+            elif node[:2] == ("op", "mask") and node[3] | _ALIGNED == _LEADER:
+                value, remote = node[2], True
+            else:
+                return values.find(value), remote
+
+    def _split(self, terms: Terms, init: bool) -> tuple[Terms, Terms]:
+        """The base among the terms of an address, which is what an init has, and the other terms."""
+        values = self.model.values
+        if init:
+            base = tuple(
+                t
+                for t in terms
+                if values.planes(t[0]) is None
+                and not values.volatile(t[0])
+                and values.level(t[0]) is Level.CTA
+            )
+        else:
+            base = next((b for b in self._bases if set(b).issubset(terms)), ())
+        return base, tuple(t for t in terms if t not in base)
+
+    @cached_property
+    def _bases(self) -> list[Terms]:
+        """The bases of the addresses that inits have, those of most terms first."""
+        addresses = (a for i in self.sites.get("mbarrier-init", ()) for a in self.addresses(i))
+        bases = dict.fromkeys(self.model.values.linear(a.base)[0] for a in addresses)
+        return sorted(bases, key=len, reverse=True)
+
+    def _steps(self, terms: Terms) -> tuple[int, int, int | None]:
+        """Of a sum that changes: the distance of its values, the least, and how many there are."""
+        values = self.model.values
+        if not terms:
+            return 0, 0, 1
+        ring = self._remainder(terms)
+        if ring is not None:
+            return ring
+        stride, low, high = 0, 0, 0
+        known = True
+        for term, factor in terms:
+            zeros, _ = values.known_bits(term)
+            stride = gcd(stride, factor * (~zeros & (zeros + 1)))
+            bounds = values.interval(term)
+            if bounds is None:
+                known = False
+            else:
+                low += min(bounds[0] * factor, bounds[1] * factor)
+                high += max(bounds[0] * factor, bounds[1] * factor)
+        if not known or not stride or (high - low) // stride >= _MOST:
+            return stride, 0, None
+        return stride, low, (high - low) // stride + 1
+
+    def _remainder(self, terms: Terms) -> tuple[int, int, int] | None:
+        """The same of f times the remainder of some x by a constant n, as compilers spell it.
+
+        That is ``f * x - f * n * (x / n)``, and for a signed x and a power of two ``f * x - f * (x + s & -n)``, where s
+        comes from the sign of x, which an index does not have.
+        """
+        values = self.model.values
+        whole = values.total(terms, 0)
+        for term, factor in terms:
+            node, divided = values.node(term), values.quotient(term)
+            if divided is not None and factor % divided[1] == 0:
+                x, n = divided
+                each = -factor // n
+            elif node[:2] == ("op", "mask") and (n := (-node[3] & 0xFFFFFFFF)) & (n - 1) == 0 and n > 1:
+                x, each = node[2], -factor
+            else:
+                continue
+            rest = values.add(values.add(whole, values.times(term, -factor)), values.times(x, -each))
+            signs, low = values.linear(rest)
+            if each > 0 and all(
+                values.node(t)[:2] == ("op", "shr") and values.node(t) != node for t, _ in signs
+            ):
+                return each, low, n
+        return None
+
+    # ------------------------------------------------------------ objects
+
+    @cached_property
+    def objects(self) -> dict[tuple[int, int], Mbarrier]:
+        """The objects by base and offset."""
+        found: dict[tuple[int, int], Mbarrier] = {}
+        for site in self.sites.get("mbarrier-init", ()):
+            count = self._number(site, "count")
+            for address in self.addresses(site):
+                for place, _ in self._places(site, address):
+                    made = found.setdefault((address.base, place), Mbarrier(address.base, place))
+                    made.inits.append(site)
+                    made.counts.add(count)
+        return found
+
+    def _places(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
+        """The offsets that an address may have, each with the threads in which it may."""
+        if address.stages is None:
+            return
+        for offset, threads in self._own(site, address):
+            for k in range(address.stages):
+                yield address.start + offset + k * address.stride, threads
+
+    def _own(self, site: int, address: Address) -> list[tuple[int, int]]:
+        """What the thread index adds to an address, and in which threads."""
+        values, threads = self.model.values, self.model.views.at(site).threads
+        number = values.known(address.mine)
+        if number is not None:
+            return [(number, threads)]
+        planes = values.planes(address.mine)
+        if planes is None:
+            return []
+        found: list[tuple[int, int]] = []
+        while threads:
+            first = (threads & -threads).bit_length() - 1
+            number, same = 0, threads
+            for bit, plane in enumerate(planes):
+                one = plane >> first & 1
+                number |= one << bit
+                same &= plane if one else ~plane
+            found.append((number - (1 << 32 if number >> 31 else 0), same))
+            threads &= ~same
+        return found
+
+    @cached_property
+    def unresolved(self) -> list[int]:
+        """The instructions of which it is not known which mbarrier they name."""
+        return sorted(
+            i
+            for event, sites in self.sites.items()
+            for i in sites
+            if (event == "mbarrier-init" and not self._made(i))
+            or (event != "mbarrier-init" and not self.named(i))
+        )
+
+    def _made(self, site: int) -> bool:
+        return any(True for address in self.addresses(site) for _ in self._places(site, address))
+
+    def named(self, site: int) -> dict[Mbarrier, int]:
+        """The objects that the instruction may name, each with the threads that may name it; none: not known which."""
+        if site not in self._named:
+            self._named[site] = self._find(site)
+        return self._named[site]
+
+    @cached_property
+    def _named(self) -> dict[int, dict[Mbarrier, int]]:
+        return {}
+
+    def _find(self, site: int) -> dict[Mbarrier, int]:
+        found: dict[Mbarrier, int] = {}
+        for address in self.addresses(site):
+            there = list(self._there(site, address))
+            if not there:
+                return {}
+            for object_, threads in there:
+                found[object_] = found.get(object_, 0) | threads
+        return found
+
+    def _there(self, site: int, address: Address) -> Iterator[tuple[Mbarrier, int]]:
+        """The objects at an address, each with the threads that may name it."""
+        if address.stages is None:
+            for offset, threads in self._own(site, address):
+                for object_ in self._run(address, address.start + offset):
+                    yield object_, threads
+            return
+        for place, threads in self._places(site, address):
+            there = self.objects.get((address.base, place))
+            if there is not None:
+                yield there, threads
+
+    def _run(self, address: Address, start: int) -> Iterator[Mbarrier]:
+        """The objects from *start* on that look like one array: alike, a stride apart, none of them the start of another."""
+        first = object_ = self.objects.get((address.base, start))
+        while first is not None and object_ is not None and object_.counts == first.counts:
+            yield object_
+            start += address.stride
+            if not address.stride or (address.base, start) in self._starts:
+                return
+            object_ = self.objects.get((address.base, start))
+
+    @cached_property
+    def _starts(self) -> set[tuple[int, int]]:
+        """Where the arrays begin that addresses name."""
+        found = set()
+        for event, sites in self.sites.items():
+            for site in sites if event != "mbarrier-init" else ():
+                for address in self.addresses(site):
+                    if address.stages != 1:
+                        found.add((address.base, address.start))
+        return found
+
+    @cached_property
+    def rings(self) -> list[Ring]:
+        """The rings in order of their addresses."""
+        leader: dict[Mbarrier, Mbarrier] = {m: m for m in self.objects.values()}
+
+        def find(m: Mbarrier) -> Mbarrier:
+            while leader[m] is not m:
+                m = leader[m]
+            return m
+
+        for event, sites in self.sites.items():
+            for site in sites if event != "mbarrier-init" else ():
+                for address in self.addresses(site):
+                    if address.stages != 1:
+                        alike = [m for m, _ in self._there(site, address)]
+                        for other in alike[1:]:
+                            leader[find(other)] = find(alike[0])
+        groups: dict[Mbarrier, list[Mbarrier]] = {}
+        for object_ in leader:
+            groups.setdefault(find(object_), []).append(object_)
+        rings = [
+            Ring(tuple(sorted(alike, key=lambda m: m.offset)))
+            for group in groups.values()
+            for alike in self._alike(group)
+        ]
+        rings.sort(key=lambda ring: (ring.stages[0].base, ring.stages[0].offset))
+        of = {m: ring for ring in rings for m in ring.stages}
+        for event, sites in self.sites.items():
+            for site in sites:
+                for ring in dict.fromkeys(of[m] for m in self.named(site)):
+                    ring.uses.setdefault(event, []).append(site)
+        return rings
+
+    def _alike(self, group: list[Mbarrier]) -> list[list[Mbarrier]]:
+        """*group* in parts that count alike: an index may be known less well than it is, if none names them all."""
+        counts = {frozenset(m.counts) for m in group}
+        if len(counts) == 1 or any(
+            len(named) == len(group) for named in self._named.values() if group[0] in named
+        ):
+            return [group]
+        return [[m for m in group if frozenset(m.counts) == alike] for alike in counts]
+
+    def rings_at(self, site: int) -> set[Ring]:
+        """The rings of the objects that an instruction may name; none: not known which."""
+        return {self._ring_of[m] for m in self.named(site)}
+
+    @cached_property
+    def _ring_of(self) -> dict[Mbarrier, Ring]:
+        return {m: ring for ring in self.rings for m in ring.stages}
+
+    # ------------------------------------------------------------ arrivals
+
+    @cached_property
+    def elsewhere(self) -> bool:
+        """Whether arrivals may come from what is not seen: a callee, or an address that is not resolved."""
+        return not whole_program(self.model) or any(not self.named(i) for i in self.arriving)
+
+    @cached_property
+    def arriving(self) -> list[int]:
+        """What arrives at an mbarrier for the threads that execute it (9.7.13.15.13, 9.7.16.12.1)."""
+        sites = self.sites
+        found = [*sites.get("mbarrier-arrive", ()), *sites.get("commit", ())]
+        return sorted(i for i in found if not self._nets(i))
+
+    def _nets(self, site: int) -> bool:
+        """Whether an arrival raises the count by one before it arrives, so that it changes nothing (9.7.9.25.3.4)."""
+        instruction = self.model.instruction(site)
+        return instruction.group == "cp.async" and ".noinc" not in instruction.opcode
+
+    def arrivals(self, object_: Mbarrier) -> Arrivals | None:
+        """How many arrivals a phase of the object may get from this CTA; None when that is not known.
+
+        A thread arrives in one phase at those places between which it waits for nothing. What a condition decides that
+        is the same for all threads happens, or else nothing does.
+        """
+        sites = [i for i in self.arriving if object_ in self.named(i)]
+        if any(self._leaves(i) for i in self.arriving if self._ring_of[object_] in self.rings_at(i)):
+            return None
+        here = {i: self._takes_part(i, object_) for i in sites}
+        least, most = 0, 0
+        known, open_ = {0}, 0
+        for threads, places in _classes({i: many for i, (_, many) in here.items()}):
+            sure = [
+                sum(self._amount(i) or 1 for i in bunch if not threads & ~here[i][0])
+                for bunch in self._bunches(places, self._next)
+            ]
+            # Other threads may take turns with these.
+            least = max(least, self._launched(threads).bit_count() * min(sure))
+            alike: dict[Hashable, int] = {}
+            for bunch in self._bunches(places, self._onward):
+                many = self._at_most(bunch)
+                if many is None or len(known) > _TOTALS:
+                    return Arrivals(least, None, least, frozenset())
+                most += many * threads.bit_count()
+                alike[tuple((here[i][1], self.model.instruction(i).opcode) for i in bunch)] = many
+            for many in alike.values():
+                if all(threads & here[i][0] == threads for i in places):
+                    known |= {total + many * threads.bit_count() for total in known}
+                else:
+                    open_ += many * threads.bit_count()
+        return Arrivals(least, None if self.elsewhere else most, open_, frozenset(known))
+
+    def deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
+        """Who expects bytes in a phase of the object, and who brings them; None when that is not known.
+
+        There may be one for each copy of a loop that was peeled or unrolled.
+        """
+        ring = self._ring_of[object_]
+        expects = [
+            i
+            for e in ("mbarrier-arrive", "mbarrier-expect")
+            for i in ring.uses.get(e, ())
+            if self._is_told(i, "tx")
+        ]
+        copies = self.copies(ring)
+        every = [*expects, *copies]
+        if (
+            any(self._leaves(i) for i in every)
+            or "mbarrier-complete" in ring.uses
+            or not whole_program(self.model)
+        ):
+            return None
+        here = {i: self._takes_part(i, object_) for i in every if object_ in self.named(i)}
+        if any(sure != many for sure, many in here.values()):
+            return None
+        found = []
+        for threads, places in _classes({i: many for i, (_, many) in here.items()}):
+            for bunch in self._bunches(places, partial(self._onward, barriers=False)):
+                if any(self._repeated(i) for i in bunch):
+                    return None
+                mine = [i for i in bunch if i in copies]
+                found.append(Delivery(self._launched(threads), [i for i in bunch if i not in mine], mine))
+        return found
+
+    def copies(self, ring: Ring) -> list[int]:
+        """What completes transactions at an object of the ring."""
+        return sorted(i for event in ("issue", "clc-request") for i in ring.uses.get(event, ()))
+
+    def _is_told(self, site: int, role: str) -> bool:
+        return self.model.instruction(site).role(role) is not None
+
+    def _launched(self, threads: int) -> int:
+        """Those of *threads* that there are: a bound of the kernel is taken for the size of a CTA, else there is one warp."""
+        return threads if self.model.function.most_threads else self.model.shared.sure(threads)
+
+    def _at_most(self, bunch: list[int]) -> int | None:
+        amounts = [self._amount(i) for i in bunch]
+        known = [a for a in amounts if a is not None]
+        repeated = any(map(self._repeated, bunch))
+        return sum(known) if len(known) == len(amounts) and not repeated else None
+
+    def _leaves(self, site: int) -> bool:
+        """Whether the arrival may be at an object of another CTA; then other CTAs may arrive at that of this one."""
+        remote = any(a.remote for a in self.addresses(site))
+        return remote or ".multicast" in self.model.instruction(site).opcode
+
+    def _amount(self, site: int) -> int | None:
+        """How often one thread arrives there at once."""
+        return 1 if self.model.instruction(site).role("count") is None else self._number(site, "count")
+
+    def _number(self, site: int, role: str) -> int | None:
+        """A count that is a number, or made of the size of the CTA where the kernel has a bound for that."""
+        values, value = self.model.values, self.model.value(site, role)
+        if value is None:
+            return None
+        terms, constant = values.linear(value)
+        size = self.model.function.most_threads
+        if terms == ((values.special("%ntid.x"), 1),) and size and values.one_dimensional:
+            return size + constant
+        return constant if not terms else None
+
+    def _takes_part(self, site: int, object_: Mbarrier) -> tuple[int, int]:
+        """The threads that execute *site* for the object when it is executed at all, and those that may."""
+        model = self.model
+        values = model.values
+        many = self.named(site)[object_] & model.views.at(site).threads
+        alike = _scope(many)
+        address = model.value(site, "mbarrier")
+        moves = () if address is None else values.linear(address)[0]
+        if any(a.stages is None for a in self.addresses(site)) and not self._names_all(site, object_):
+            return 0, many
+        # Groups of threads may take turns at the stages.
+        turns = any(values.planes(t) is None and values.level(t) > alike for t, _ in moves)
+        split = any(values.mask(p) is None and values.level(p) > alike for p in deciding(model, site))
+        return (0 if many & (many - 1) and (turns or split) else many), many
+
+    def _names_all(self, site: int, object_: Mbarrier) -> bool:
+        """Whether the instruction may name each stage of the ring, and nothing else."""
+        return set(self.named(site)) == set(self._ring_of[object_].stages)
+
+    def _bunches(self, sites: list[int], one_phase: Callable[[int, int], bool]) -> list[list[int]]:
+        """The places of one thread, those together of which two are in one phase."""
+        bunches: list[list[int]] = []
+        for site in sites:
+            joined = [b for b in bunches if any(one_phase(i, site) or one_phase(site, i) for i in b)]
+            bunches = [b for b in bunches if b not in joined]
+            bunches.append([i for b in joined for i in b] + [site])
+        return bunches
+
+    def _next(self, first: int, then: int) -> bool:
+        """Whether the second arrival comes right behind the first, at the same object, with no wait between."""
+        if self.model.cfg.block_of[first] != self.model.cfg.block_of[then] or not self._onward(first, then):
+            return False
+        a, b = self.model.value(first, "mbarrier"), self.model.value(then, "mbarrier")
+        return a is not None and b is not None and self.model.values.find(a) == self.model.values.find(b)
+
+    def _repeated(self, site: int) -> bool:
+        """Whether a loop may bring a thread there several times in one phase: at the same stage, and it waits for nothing."""
+        cfg, value = self.model.cfg, self.model.value(site, "mbarrier")
+        if not self._onward(site, site):
+            return False
+        loop = min(
+            (inside for inside in cfg.loops.values() if cfg.block_of[site] in inside), key=len, default=()
+        )
+        places = () if value is None else self.model.values.volatile(value)
+        return not any((at if kind == "block" else cfg.block_of[at]) in loop for kind, at in places)
+
+    def _onward(self, first: int, then: int, barriers: bool = True) -> bool:
+        """Whether a thread may come from one place to another and wait for nothing on the way."""
+        cfg, waits = self.model.cfg, self._waits[barriers]
+        start, end = cfg.block_of[first], cfg.block_of[then]
+        if start == end and first < then:
+            return not any(first < i < then for i in waits.get(start, ()))
+        if any(i > first for i in waits.get(start, ())) or any(i < then for i in waits.get(end, ())):
+            return False
+        work, seen = [start], set[int]()
+        while work:
+            for edge in cfg.successors[work.pop()]:
+                b = edge.target
+                if b == end:
+                    return True
+                if b not in seen and b not in waits:
+                    seen.add(b)
+                    work.append(b)
+        return False
+
+    @cached_property
+    def _waits(self) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+        """Where a thread learns that a phase is over, by block: at an mbarrier; or at a barrier as well."""
+        block_of, own = self.model.cfg.block_of, dict[int, list[int]]()
+        for i in self.sites.get("mbarrier-wait", ()):
+            own.setdefault(block_of[i], []).append(i)
+        every = {block: list(sites) for block, sites in own.items()}
+        for i in (*self.model.sites("barrier-sync"), *self.model.sites("barrier-wait")):
+            every.setdefault(block_of[i], []).append(i)
+        return own, every
+
+
+def _scope(threads: int) -> Level:
+    """The scope in which a value must be the same, so that all of *threads* have it in common."""
+    if T.one_warp(threads):
+        return Level.WARP
+    return Level.WARPGROUP if T.whole(threads, 128).bit_count() == 128 else Level.CTA
+
+
+def _classes(sites: dict[int, int]) -> Iterator[tuple[int, list[int]]]:
+    """The threads that execute the same of *sites*, and these; each site comes with its threads."""
+    classes: dict[int, list[int]] = {}
+    for site, threads in sorted(sites.items()):
+        made: dict[int, list[int]] = {}
+        for others, places in classes.items():
+            if others & threads:
+                made[others & threads] = [*places, site]
+            if others & ~threads:
+                made[others & ~threads] = places
+            threads &= ~others
+        if threads:
+            made[threads] = [site]
+        classes = made
+    yield from classes.items()

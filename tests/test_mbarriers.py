@@ -1,0 +1,161 @@
+"""Which mbarrier an address names, what a ring is, and how many arrivals and bytes a phase gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.analyses.mbarriers import Mbarriers, Ring
+from tclint.driver import analyse
+from tclint.model import KernelModel
+from tclint.source import Source
+
+KERNEL = """
+.version 8.6
+.target sm_90a
+.address_size 64
+
+.visible .entry k(.param .u32 n, .param .u64 in)
+{size}
+{{
+    .reg .pred %p<8>;
+    .reg .b32 %r<32>;
+    .reg .b64 %rd<8>;
+    .shared .align 8 .b64 full[4];
+    .shared .align 8 .b64 empty[4];
+    .shared .align 128 .b8 tile[16384];
+
+    mov.u32 %r0, %tid.x;
+    ld.param.u32 %r1, [n];
+    ld.param.u64 %rd0, [in];
+{body}
+    ret;
+}}
+"""
+
+
+def model(body: str, size: str = ".reqntid 160") -> KernelModel:
+    text = KERNEL.format(size=size, body=body)
+    module, problems = analyse(Source.from_bytes(text.encode(), "k.ptx"))
+    assert not problems, problems
+    (function,) = module.functions
+    return KernelModel(function, module)
+
+
+def inits(name: str, stages: int, count: int) -> str:
+    lines = "\n".join(f"    mbarrier.init.shared::cta.b64 [{name}+{8 * k}], {count};" for k in range(stages))
+    return (
+        f"    setp.ne.u32 %p0, %r0, 0;\n    @%p0 bra MADE_{name};\n{lines}\nMADE_{name}:\n    bar.sync 0;\n"
+    )
+
+
+STAGES = {
+    "mask": "and.b32 %r3, %r2, 3; shl.b32 %r4, %r3, 3;",
+    "shifted mask": "shl.b32 %r3, %r2, 3; and.b32 %r4, %r3, 24;",
+    "signed remainder by 4": "shr.s32 %r5, %r2, 31; shr.u32 %r5, %r5, 30; add.s32 %r5, %r2, %r5; "
+    "and.b32 %r5, %r5, -4; sub.s32 %r3, %r2, %r5; shl.b32 %r4, %r3, 3;",
+}
+
+
+def ring_of(body: str, size: str = ".reqntid 160") -> tuple[Mbarriers, Ring]:
+    found = Mbarriers(model(body, size))
+    (ring,) = found.rings
+    return found, ring
+
+
+@pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
+def test_stages_of_a_ring(stage: str) -> None:
+    found, ring = ring_of(
+        inits("full", 4, 160) + f"    mov.u32 %r2, 0;\nL:\n    {stage}\n    mov.u32 %r6, full;\n"
+        "    add.s32 %r7, %r6, %r4;\n    mbarrier.arrive.shared::cta.b64 _, [%r7];\n"
+        "    add.u32 %r2, %r2, 1;\n    setp.lt.u32 %p1, %r2, %r1;\n    @%p1 bra L;"
+    )
+    assert [stage.offset for stage in ring.stages] == [0, 8, 16, 24]
+    assert ring.count == 160
+    assert not found.unresolved
+    arrivals = found.arrivals(ring.stages[0])
+    assert arrivals is not None
+    assert (arrivals.least, arrivals.most) == (160, 160)
+
+
+def test_remainder_by_a_reciprocal() -> None:
+    """LLVM divides by 3 with a multiplication: stage = i - 3 * (i / 3)."""
+    _, ring = ring_of(
+        inits("full", 3, 1) + "    mov.u32 %r2, 0;\nL:\n    mul.hi.u32 %r3, %r2, -1431655765;\n"
+        "    shr.u32 %r3, %r3, 1;\n    mul.lo.u32 %r4, %r3, 24;\n    shl.b32 %r5, %r2, 3;\n    sub.u32 %r5, %r5, %r4;\n"
+        "    mov.u32 %r6, full;\n    add.u32 %r6, %r6, %r5;\n    mbarrier.arrive.shared::cta.b64 _, [%r6];\n"
+        "    add.u32 %r2, %r2, 1;\n    setp.lt.u32 %p1, %r2, %r1;\n    @%p1 bra L;"
+    )
+    assert [stage.offset for stage in ring.stages] == [0, 8, 16]
+
+
+def test_each_warp_has_its_own() -> None:
+    body = inits("full", 4, 32) + (
+        "    shr.u32 %r2, %r0, 5;\n    shl.b32 %r2, %r2, 3;\n    mov.u32 %r3, full;\n    add.u32 %r3, %r3, %r2;\n"
+        "    mbarrier.arrive.shared::cta.b64 _, [%r3];"
+    )
+    found = Mbarriers(model(body, ".reqntid 128"))
+    (site,) = found.sites["mbarrier-arrive"]
+    assert {m.offset: threads for m, threads in found.named(site).items()} == {
+        8 * warp: 0xFFFFFFFF << 32 * warp for warp in range(4)
+    }
+    for ring in found.rings:
+        for object_ in ring.stages:
+            arrivals = found.arrivals(object_)
+            assert arrivals is not None
+            assert (arrivals.least, arrivals.most) == (32, 32)
+
+
+def test_an_address_from_memory_is_unresolved() -> None:
+    body = (
+        inits("full", 1, 1) + "    ld.shared.u32 %r2, [tile];\n    mbarrier.arrive.shared::cta.b64 _, [%r2];"
+    )
+    found = Mbarriers(model(body))
+    assert found.unresolved == found.sites["mbarrier-arrive"]
+    arrivals = found.arrivals(found.rings[0].stages[0])
+    assert arrivals is not None
+    assert arrivals.most is None
+
+
+def test_another_cta_may_arrive() -> None:
+    body = inits("full", 1, 2) + (
+        "    mov.u32 %r2, full;\n    mapa.shared::cluster.u32 %r3, %r2, 1;\n"
+        "    mbarrier.arrive.shared::cluster.b64 _, [%r3];"
+    )
+    found, ring = ring_of(body)
+    assert found.arrivals(ring.stages[0]) is None
+
+
+WAIT = "W{n}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p2, [full], {parity};\n    @!%p2 bra W{n};\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "least", "most"),
+    [
+        ("    @!%p0 mbarrier.arrive.shared::cta.b64 _, [full];\n", 1, 1),
+        ("    @!%p0 mbarrier.arrive.shared::cta.b64 _, [full], 3;\n", 3, 3),
+        ("    mbarrier.arrive.shared::cta.b64 _, [full];\n", 160, 160),
+        ("    mbarrier.arrive.shared::cta.b64 _, [full];\n" * 2, 320, 320),
+        # A wait between them: two phases, or two arrivals of one.
+        ("    mbarrier.arrive.shared::cta.b64 _, [full];\n" + WAIT.format(n=9, parity=0)
+         + "    mbarrier.arrive.shared::cta.b64 _, [full];\n", 160, 320),
+    ],
+)  # fmt: skip
+def test_arrivals_of_a_phase(body: str, least: int, most: int) -> None:
+    found, ring = ring_of(inits("full", 1, 1) + body + WAIT.format(n=0, parity=0))
+    arrivals = found.arrivals(ring.stages[0])
+    assert arrivals is not None
+    assert (arrivals.least, arrivals.most) == (least, most)
+
+
+def test_what_expects_and_what_brings_bytes() -> None:
+    copy = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 512, [full]"
+    body = inits("full", 1, 1) + (
+        "    @%p0 bra W0;\n    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 512;\n"
+        f"    {copy};\n" + WAIT.format(n=0, parity=0)
+    )
+    found, ring = ring_of(body)
+    deliveries = found.deliveries(ring.stages[0])
+    assert deliveries is not None
+    (delivery,) = deliveries
+    assert delivery.threads == 1
+    assert len(delivery.expects) == len(delivery.copies) == 1
