@@ -57,6 +57,8 @@ _DEEP = 120
 
 _PEER = 0x3FF
 """Bits of an address that are the same in every CTA of a cluster: the widest swizzle, too, fits to all of them."""
+_NEAR = 4
+"""Branches before a join that are looked at for who may come that way."""
 _LONG = 4000
 """Expressions that are followed along one path."""
 
@@ -205,6 +207,7 @@ class Values:
         self._only: dict[int, int] = {}  # register -> its value, where one instruction alone writes it
         self._entry: dict[tuple[int, int], int] = {}
         self._planes: dict[int, T.Planes | None] = {}
+        self._brought: dict[tuple[int, bool], int] = {}
         self._masks: dict[int, int | None] = {}
         self._levels: dict[int, Level] = {}
         self._bits: dict[int, Bits] = {}
@@ -1185,7 +1188,34 @@ class Values:
         if node[0] == "logic" and node[1] in ("and", "or"):
             left, right = self.may(node[2], truth), self.may(node[3], truth)
             return left & right if (node[1] == "and") == truth else left | right
-        return every
+        return self._may_bring(p, truth) if node[0] == "phi" else every
+
+    def _may_bring(self, phi: int, truth: bool) -> int:
+        """The threads for which a joined predicate may be *truth*: of each argument, those that may come that way."""
+        key = phi, truth
+        if key not in self._brought:
+            every = T.full(self.threads)
+            self._brought[key] = every  # as long as a loop asks for what it is part of
+            arguments, block = self.arguments(phi), self.nodes[phi][1]
+            threads = 0 if arguments else every
+            for argument, source in zip(arguments, self.cfg.sources[block], strict=False):
+                threads |= self.may(argument, truth) & self._may_come(source, block)
+            self._brought[key] = threads
+        return self._brought[key]
+
+    def _may_come(self, source: int, block: int) -> int:
+        """The threads that may come from block *source* to *block*, as the branches before that decide alone."""
+        cfg, threads = self.cfg, T.full(self.threads)
+        for _ in range(_NEAR):
+            edges = [e for e in cfg.successors[source] if e.target == block]
+            if len(edges) == 1 and edges[0].predicate >= 0:
+                threads &= self.may(
+                    self.before(edges[0].predicate, cfg.blocks[source].end - 1), edges[0].value
+                )
+            if len(cfg.sources[source]) != 1 or not source:
+                break
+            source, block = cfg.sources[source][0], source
+        return threads
 
     # ------------------------------------------------------------ uniformity
 
