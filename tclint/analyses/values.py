@@ -666,6 +666,13 @@ class Values:
             for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
                 if mask == 0:
                     return value
+        if root == "xor" and len(a) == 2:
+            for value, other in (a, a[::-1]):
+                bits = self._bits_at_most(other)
+                rest = self._low(value, bits) if bits else value
+                if rest != value:  # a swizzle of an aligned address changes what is added to it alone
+                    swizzled = self._node("op", root, type_name, *sorted((rest, other)))
+                    return self.add(swizzled, self.add(value, self.times(rest, -1, width), width), width)
         if root in ("or", "xor", "and", "min", "max") and len(a) == 2 and ".relu" not in modifiers:
             return self._node("op", root, type_name, *sorted(a))
         if root == "shr" and len(a) == 2:
@@ -707,7 +714,33 @@ class Values:
         node = self.node(value)
         if node[0] == "op" and node[1] == "mask":
             return self._masked(node[2], mask & node[3], width)
+        if node[0] == "op" and node[1] == "shr" and (by := self.known(node[4])) is not None:
+            if 0 <= by <= width - mask.bit_length():
+                value = self._shifted(self._low(node[3], mask.bit_length() + by), by, node[4], node[2])
+        else:
+            value = self._low(value, mask.bit_length())
         return self._node("op", "mask", self.find(value), mask)
+
+    def _low(self, value: int, bits: int) -> int:
+        """*value* without the variables that are aligned so well that its low *bits* do not depend on them."""
+        terms, constant = self._terms(value)
+        kept = tuple((t, f) for t, f in terms if not (align := self._alignment(t)) or align * f % (1 << bits))
+        return self.total(kept, constant) if len(kept) < len(terms) else value
+
+    def _alignment(self, value: int) -> int:
+        """What the address of a variable is a multiple of; 0 when *value* is none."""
+        node = self.node(value)
+        if node[0] != "symbol":
+            return 0
+        variable = self.function.variables.get(node[1]) or self.variables.get(node[1])
+        return variable.align if variable is not None else 0
+
+    def _bits_at_most(self, value: int) -> int:
+        """The low bits that *value* may have; 0 when that cannot be seen at once."""
+        node = self.node(value)
+        if node[:2] == ("op", "mask"):
+            return int(node[3]).bit_length()
+        return int(node[1]).bit_length() if node[0] == "const" and node[1] > 0 else 0
 
     # ------------------------------------------------------------ sums
 
@@ -1737,8 +1770,7 @@ class Values:
             limit = {"%tid.x": T.LIMIT, "%tid.y": T.LIMIT, "%tid.z": T.LIMIT, "%laneid": 32}.get(node[1])
             return (_EVERY & -limit, 0) if limit else (0, 0)
         if kind == "symbol":
-            variable = self.function.variables.get(node[1]) or self.variables.get(node[1])
-            return (variable.align - 1, 0) if variable is not None else (0, 0)
+            return max(self._alignment(value) - 1, 0), 0
         if kind == "broadcast":
             return inner[0]
         if kind == "select":
