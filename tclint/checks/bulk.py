@@ -8,7 +8,7 @@ from functools import partial
 from tclint.analyses import threads as T
 from tclint.analyses.bulk_groups import KNOWN, TOLD, BulkReads, BulkWrites
 from tclint.analyses.global_memory import GlobalMemory
-from tclint.analyses.groups import OPEN
+from tclint.analyses.groups import OPEN, Groups
 from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.shared_memory import Access
 from tclint.checks import Hit, Mark, check
@@ -41,22 +41,26 @@ def sources_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     told: dict[tuple[str, int, int], tuple[Meeting, set[int]]] = {}
     for meeting in meetings:
         rule = "BK003" if meeting.path.state in KNOWN else "BK002"
-        key = rule, *_cause(model, meeting)
+        key = rule, *_cause(model, groups, meeting)
         told.setdefault(key, (meeting, set()))[1].add(meeting.operation.site)
-    for (rule, _, wait), (meeting, sites) in told.items():
-        yield rule, (_unknown if rule == "BK003" else _in_flight)(model, groups, meeting, wait, len(sites))
+    for (rule, *_), (meeting, sites) in told.items():
+        yield rule, (_unknown if rule == "BK003" else _in_flight)(model, groups, meeting, len(sites))
 
 
-def _cause(model: KernelModel, meeting: Meeting) -> tuple[int, int]:
-    """Where the copies begin, and the last wait on the path: what lacks is lacking there, whoever overwrites them."""
+def _cause(model: KernelModel, groups: Groups, meeting: Meeting) -> tuple[int, int]:
+    """The loop, or the block, in which the copies begin, and how many groups the last wait on the path leaves alone.
+
+    What lacks is lacking for all of them, whoever overwrites what. -1: there is no wait.
+    """
     waits = _waits(model, meeting.path, meeting.operation.site)
-    return model.cfg.block_of[meeting.operation.site], waits[-1] if waits else -1
+    depth = groups.depth(model.instruction(waits[-1])) if waits else -1
+    return model.cfg.component[model.cfg.block_of[meeting.operation.site]], depth
 
 
 def _waits(model: KernelModel, path: Path, site: int) -> list[int]:
-    """The waits for bulk groups on a path from *site*."""
-    passed = path.passed(model.cfg, site)
-    return [i for i in model.sites("wait", "bulk") if i in passed]
+    """The waits for bulk groups on a path from *site*, as they come."""
+    waits = frozenset(model.sites("wait", "bulk"))
+    return [i for i in path.sites(model.cfg, site) if i in waits]
 
 
 def _overwritten(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
@@ -119,7 +123,7 @@ def _strangers(model: KernelModel, copy: Access, use: Access, path: Path, writer
     return others or lanes
 
 
-def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, wait: int, count: int) -> Hit:
+def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, count: int) -> Hit:
     copy, use = meeting.operation.site, meeting.use.site
     flight = Flight.of(model, groups, meeting.path, copy, meeting.path.state)
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
@@ -139,10 +143,11 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, wait: in
     )
 
 
-def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, wait: int, count: int) -> Hit:
+def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, count: int) -> Hit:
     copy, use = meeting.operation.site, meeting.use.site
     issuers, writers = meeting.path.threads & model.views.at(copy).threads, model.views.at(use).threads
     others = _strangers(model, meeting.operation, meeting.use, meeting.path, writers)
+    wait = _waits(model, meeting.path, copy)[-1]
     waiting = model.views.at(wait).threads
     one_warp = not any(others & ~warp for warp in _warps(issuers))
     confidence = None
@@ -190,16 +195,17 @@ def results_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     )
     told: dict[tuple[int, int], tuple[Meeting, set[int]]] = {}
     for meeting in meetings:
-        told.setdefault(_cause(model, meeting), (meeting, set()))[1].add(meeting.use.site)
-    for (_, wait), (meeting, uses) in told.items():
+        told.setdefault(_cause(model, groups, meeting), (meeting, set()))[1].add(meeting.use.site)
+    for meeting, uses in told.values():
         copy, use = meeting.operation.site, meeting.use.site
-        half = wait >= 0 and model.instruction(wait).match.form.completion == "read"  # type: ignore[union-attr]
+        waits = _waits(model, meeting.path, copy)
+        half = bool(waits) and model.instruction(waits[-1]).match.form.completion == "read"  # type: ignore[union-attr]
         why = "no cp.async.bulk.wait_group completes it before"
         if half:
             why = "cp.async.bulk.wait_group.read waits until its source is read, not until its result is written"
         steps = [Mark(copy, f"{copy_name(model, copy)} starts to write it here")]
         if half:
-            steps.append(Mark(wait, "waits for the reading of sources only"))
+            steps.append(Mark(waits[-1], "waits for the reading of sources only"))
         yield (
             "BK004",
             Hit(
