@@ -234,7 +234,7 @@ class Meetings:
         self, start: int, operations: _Bundle, uses: _Bundle, path: Path
     ) -> tuple[list[Meeting], Edge | None]:
         """What meets at the end of the path, or else the branch that it takes and cannot, were it not for which it would."""
-        for route in self._routes(start, operations, path):
+        for route in self._routes(start, operations, uses, path):
             found = list(self._pairs(operations, uses, route))
             if found:
                 at, wrong = self._wrong(start, route)
@@ -244,13 +244,14 @@ class Meetings:
                     return [], wrong
         return [], None
 
-    def _routes(self, start: int, operations: _Bundle, path: Path) -> Iterator[Route]:
+    def _routes(self, start: int, operations: _Bundle, uses: _Bundle, path: Path) -> Iterator[Route]:
         """Both addresses in terms of the values at *start*, then as they are when it is executed for the first time."""
         model = self.model
         values = model.values
         along = values.along(path.edges, path.passed(model.cfg, start))
         yield Route(path, lambda value: value, along)
-        if not any(map(values.volatile, operations.footprints)):
+        bases = (*operations.footprints, *map(along, uses.footprints))
+        if not any(map(values.volatile, bases)):
             return
         lead = self._lead(start)
         if lead is not None:
