@@ -193,13 +193,13 @@ for _name, _family, _event, _group, _rules in (
     ("tcgen05.dealloc deleted", "tcgen05", "tmem-dealloc", None, "TM001"),
     ("cp.async.commit_group deleted", "cp.async", "commit", "cp.async", "CA001 CA002 CA003"),
     ("cp.async.wait deleted", "cp.async", "wait", "cp.async", "CA001 CA003"),
-    ("bulk commit_group deleted", "bulk", "commit", "bulk", ""),
-    ("bulk wait_group deleted", "bulk", "wait", "bulk", ""),
+    ("bulk commit_group deleted", "bulk", "commit", "bulk", "BK002 BK004 BK005"),
+    ("bulk wait_group deleted", "bulk", "wait", "bulk", "BK002 BK004"),
     ("proxy fence deleted", "proxy", "proxy-fence", None, ""),
     ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, ""),
     ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, ""),
     ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, ""),
-    ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006"),
+    ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006 BK003"),
     ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, ""),
     ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
     ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
@@ -233,10 +233,10 @@ _WGMMA_WAITS = "WG001 WG003 WG004 WG005 WG007 WG011"
 operator("wgmma.wait_group 0 to 1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n == 0))
 operator("wgmma.wait_group N to N+1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n > 0))
 operator("cp.async.wait_group N to N+1", "cp.async", "CA001 CA003")(_deepens("cp.async", lambda n: True))
-operator("bulk wait_group N to N+1", "bulk", "")(_deepens("bulk", lambda n: True))
+operator("bulk wait_group N to N+1", "bulk", "BK002 BK004")(_deepens("bulk", lambda n: True))
 
 
-@operator("bulk wait_group to .read", "bulk", "")
+@operator("bulk wait_group to .read", "bulk", "BK004")
 def _weaker_bulk_wait(kernel: Kernel) -> Iterator[Fault]:
     for site in kernel.sites("wait", "bulk"):
         edit = kernel.rewrite(site, r"wait_group(?!\.read)", "wait_group.read")
@@ -464,7 +464,7 @@ def _members(*names: str) -> Callable[[Kernel], frozenset[int]]:
 for _name, _family, _group_name, _use, _rules in (
     ("wgmma.wait_group", "wgmma", "wgmma", _reads_results("wgmma"), _WGMMA_WAITS),
     ("cp.async.wait", "cp.async", "cp.async", _touches_shared("read"), "CA001 CA003"),
-    ("bulk wait_group", "bulk", "bulk", _touches_shared("write"), ""),
+    ("bulk wait_group", "bulk", "bulk", _touches_shared("write"), "BK002 BK003"),
     ("tcgen05.wait::ld", "tcgen05", "tcgen05.ld", _reads_results("tcgen05.ld"), "TC002 TC007 TC011"),
     ("tcgen05.wait::st", "tcgen05", "tcgen05.st", _tells_others, "TC002 TC004"),
 ):
@@ -511,7 +511,7 @@ def _commits_late(group: str) -> Plant:
 
 operator("wgmma.commit_group behind the wait", "wgmma", _WGMMA_WAITS)(_commits_late("wgmma"))
 operator("cp.async.commit_group behind the wait", "cp.async", "CA001 CA002 CA003")(_commits_late("cp.async"))
-operator("bulk commit_group behind the wait", "bulk", "")(_commits_late("bulk"))
+operator("bulk commit_group behind the wait", "bulk", "BK002 BK004 BK005")(_commits_late("bulk"))
 
 
 def _comes_late(event: str, group: str | None, use: Test) -> Plant:
@@ -838,6 +838,31 @@ def _generic(kernel: Kernel) -> Iterator[Fault]:
                 edit = kernel.rewrite(site, r"\.shared(::cta)?\b", "")
                 if edit and not use.match.form.event:
                     yield Fault((edit,), frozenset((site,)), kernel.text(site))
+
+
+@operator("multicast to nobody", "bulk", "BK007")
+def _empty_mask(kernel: Kernel) -> Iterator[Fault]:
+    """The mask of a multicast copy names no CTA."""
+    for group in ("mbarrier", "tcgen05"):
+        for site in (*kernel.sites("issue", group), *kernel.sites("commit", group)):
+            mask, text = kernel.instructions[site].role("mask"), kernel.text(site)
+            if isinstance(mask, int) and "\n" not in text:
+                name = re.escape(kernel.function.registers[mask].name)
+                edit = kernel.rewrite(site, rf"\]\s*,\s*{name}\b", "], %tclint_h")
+                if edit:
+                    wrapped = f"{{ .reg .b16 %tclint_h; mov.b16 %tclint_h, 0; {edit.text} }}"
+                    yield Fault((Edit(edit.span, wrapped),), frozenset((site,)), text[:90])
+
+
+@operator("bulk load by a whole warp", "bulk", "BK006")
+def _loaded_by_all(kernel: Kernel) -> Iterator[Fault]:
+    """A copy loses its guard, where that alone keeps the other lanes away."""
+    for site in kernel.sites("issue", "mbarrier"):
+        instruction = kernel.instructions[site]
+        edit = kernel.rewrite(site, r"@!?[\w%$]+\s+", "")
+        copies = instruction.role("bytes") or instruction.role("tensormap")
+        if instruction.guard >= 0 and copies and edit:
+            yield Fault((edit,), frozenset((site,)), kernel.text(site)[:90])
 
 
 def _enters(prologue: str, rules_at: Callable[[Kernel], frozenset[int]]) -> Plant:

@@ -17,6 +17,7 @@ from support import built, kernel, label, lint, model, module
 import tclint.analyses
 import tclint.model
 from tclint.analyses.accumulators import UnwrittenAccumulators
+from tclint.analyses.bulk_groups import TOLD, BulkReads, BulkWrites
 from tclint.analyses.collector import ENTRY, Collector
 from tclint.analyses.copy_groups import TRACKED, CopyGroups
 from tclint.analyses.fences import WgmmaFences
@@ -63,6 +64,10 @@ loop:
     cp.async.commit_group;
     cp.async.ca.shared.global [slot], [%rd2], 4;
     cp.async.wait_group 0;
+    @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [slot], 16;
+    @%p1 cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group.read 1;
+    @%p1 cp.async.bulk.wait_group 0;
     @%p1 tcgen05.cp.cta_group::1.128x256b [%r9], %rd0;
     @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
 wait:
@@ -111,7 +116,8 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.results)
     if not sites:  # of the base class
         return st.just(EMPTY)
-    ages = st.integers(TRACKED if isinstance(analysis, CopyGroups) else OVERDUE, analysis.deepest)
+    least = {CopyGroups: TRACKED, BulkReads: TOLD}.get(type(analysis), OVERDUE)
+    ages = st.integers(least, analysis.deepest)
     copies = st.frozensets(
         st.tuples(st.integers(0, 12), st.sampled_from(sites), st.integers(0, 12)).filter(
             lambda c: c[0] != c[2]
@@ -140,6 +146,8 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Groups: _groups,
     WgmmaGroups: _groups,
     CopyGroups: _groups,
+    BulkReads: _groups,
+    BulkWrites: _groups,
     Depth: lambda analysis: st.integers(0, analysis.limit),
     Waited: lambda analysis: st.integers(0, analysis.limit),
     UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),

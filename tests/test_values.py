@@ -928,3 +928,30 @@ def test_known_bits_tell_addresses_apart() -> None:
     for name, may, must in (("%r9", 7, 0), ("%r11", 0b11101, 1), ("%r4", every & ~15, 0)):
         zeros, ones = m.values.known_bits(value(m, name))
         assert (~zeros & every, ones) == (may, must), name
+
+
+SWIZZLE = """
+    .shared .align {align} .b8 ring[8192];
+    mov.u32 %r0, %tid.x;
+    ld.param.u32 %r1, [number];
+    mov.u32 %r2, ring;
+    mad.lo.u32 %r3, %r0, 144, %r2;
+    shl.b32 %r4, %r1, 12;
+    shr.u32 %r5, %r3, 3;
+    and.b32 %r6, %r5, 112;
+    xor.b32 %r7, %r6, %r3;
+    add.u32 %r8, %r7, %r4;
+"""
+
+
+@pytest.mark.parametrize(("align", "known"), [(1024, True), (512, False)])
+def test_a_swizzle_of_an_aligned_address_is_a_distance_from_the_variable(align: int, known: bool) -> None:
+    m = of(SWIZZLE.format(align=align))
+    terms, constant = m.values.linear(value(m, "%r8"))
+    distances = [planes for term, _ in terms if (planes := m.values.planes(term)) is not None]
+    assert [m.space(term) for term, _ in terms].count(".shared") == 1
+    assert len(distances) == known
+    if known:
+        offsets = [t * 144 for t in range(64)]
+        assert read(distances[0], 64) == [x ^ x >> 3 & 112 for x in offsets]
+        assert constant == 0
