@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses import threads as T
+from tclint.analyses.values import Facts
 from tclint.analyses.warps import calls, of_the_cta, way
 from tclint.checks import Hit, Mark, check
+from tclint.dataflow import Path
 from tclint.ir.nodes import registers
 from tclint.model import KernelModel
 
@@ -22,7 +24,7 @@ def response_misuse(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     for hit in (
         _decoded_unasked(model, asks, decodes),
-        _read_unwaited(model, requests),
+        _read_unwaited(model, requests, _loads(model, [*asks, *decodes])),
         _asked_again(model, requests, asks),
     ):
         if hit is not None:
@@ -58,21 +60,14 @@ def _decoded_unasked(model: KernelModel, asks: list[int], decodes: list[int]) ->
     return None
 
 
-def _read_unwaited(model: KernelModel, requests: list[int]) -> Hit | None:
+def _read_unwaited(model: KernelModel, requests: list[int], loads: dict[int, int]) -> Hit | None:
     """A load of the response on a way from the request that no wait for its mbarrier interrupts."""
-    values, shared = model.values, model.shared
-    loads = [
-        (i, a)
-        for i in shared.sites
-        if not model.instruction(i).event
-        for a in shared.accesses(i)
-        if not a.writes
-    ]
+    values = model.values
     for site in requests:
         place, mbarrier = model.value(site, "destination"), model.value(site, "mbarrier")
         if place is None or mbarrier is None:
             continue
-        reads = [i for i, a in loads if values.linear(a.address) == values.linear(place)]
+        reads = [i for i, address in loads.items() if values.linear(address) == values.linear(place)]
         waits = [w for w in model.sites("mbarrier-wait") if _may_be(model, w, mbarrier)]
         ends = {*waits, *calls(model)}
         if waits:
@@ -94,6 +89,20 @@ def _read_unwaited(model: KernelModel, requests: list[int]) -> Hit | None:
     return None
 
 
+def _loads(model: KernelModel, queries: list[int]) -> dict[int, int]:
+    """The loads that the responses decoded come from, each with its address."""
+    values = model.values
+    found: dict[int, int] = {}
+    work = [value for q in queries if (value := model.value(q, "source")) is not None]
+    while work:
+        node = values.node(work.pop())
+        if node[0] == "load":
+            found[node[1]] = node[3]
+        elif node[0] in ("pack", "part"):
+            work += values.parts(node)
+    return found
+
+
 def _may_be(model: KernelModel, wait: int, mbarrier: int) -> bool:
     """Whether *wait* may be for *mbarrier*."""
     value = model.value(wait, "mbarrier")
@@ -108,7 +117,7 @@ def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hi
         said = values.before(registers(model.instruction(ask).operands[0])[0], ask + 1)
         facts = values.assume(said, False, model.views.at(ask).facts)
         path = way(model, ask, T.full(values.threads), requests, ends, facts)
-        if path is not None and any(_tells(model, model.views.edge_value(e), said) for e in path.edges):
+        if path is not None and _taken_when_failed(model, path, said, facts):
             role = model.who(path.threads)
             return Hit(
                 site=path.end,
@@ -123,6 +132,30 @@ def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hi
     return None
 
 
-def _tells(model: KernelModel, decided: int | None, said: int) -> bool:
-    """Whether what a branch is decided by is the answer itself."""
-    return decided is not None and said in (decided, model.values.negate(decided))
+def _taken_when_failed(model: KernelModel, path: Path, said: int, facts: Facts) -> bool:
+    """Whether the answer decides a branch of the path, and no other may depend on it.
+
+    Roles hand the answer on in shared memory, so whatever is loaded may be the answer.
+    """
+    values = model.values
+    along, told = values.along(path.edges, frozenset()), False
+    for k, edge in enumerate(path.edges):
+        decided = model.views.edge_value(edge)
+        if decided is None:
+            continue
+        p = along.walk(decided, k)
+        told = told or said in (p, values.negate(p))
+        truth = values.decide(p, facts)
+        if truth is (not edge.value) or (truth is None and not _unrelated(model, p)):
+            return False
+    return told
+
+
+def _unrelated(model: KernelModel, p: int) -> bool:
+    """Whether a predicate tells of the thread index, an election or a phase, and so of no response."""
+    values = model.values
+    node = values.node(p)
+    if node[0] == "not":
+        node = values.node(node[1])
+    phase = node[0] == "unknown" and model.instruction(node[1]).event == "mbarrier-wait"
+    return phase or node[0] == "elect" or values.mask(p) is not None
