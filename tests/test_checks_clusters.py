@@ -251,4 +251,15 @@ def test_the_first_kernel_of_a_chain_may_only_launch() -> None:
     assert not hits("GD002", "griddepcontrol.launch_dependents;", ".reqntid 128")
     later = kernel(f"{START}\n{PDL}\n{LOADED}\nret;", "later")
     report = lint(module(kernel(f"{START}\n{launch}\nret;"), later, header=HEADER))
-    assert [f.confidence for f in by_rule(report, "GD002")] == [Confidence.LOW]
+    assert not by_rule(report, "GD002")
+
+
+def test_the_next_kernel_may_be_the_dependent() -> None:
+    first, second = (
+        kernel(f"{START}\n{body}\nret;", name)
+        for name, body in (("first", f"griddepcontrol.launch_dependents;\n{LOADED}"), ("second", LOADED))
+    )
+    (found,) = by_rule(lint(module(first, second, header=HEADER)), "GD002")
+    assert [(step.entry, step.message) for step in found.steps] == [
+        ("second", "second reads global memory, and may be a dependent")
+    ]

@@ -175,19 +175,35 @@ def launch_without_wait(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     launches = model.sites("pdl-launch")
     if not launches or model.sites("pdl-wait") or not whole_program(model) or not _accesses(model, "read"):
         return
-    waited = any(_waits(f.uses) for f in model.module.functions if f is not model.function)
+    if any(_waits(f.uses) for f in model.module.functions):
+        return  # it may well be the first of its chain
     yield (
         "GD002",
         Hit(
             site=launches[0],
-            message="lets dependent grids start, but the kernel never executes griddepcontrol.wait"
-            + ("" if waited else ", nor does any other kernel of the module")
-            + ": a dependent that waits for this grid does not wait for those before it",
+            message="lets dependent grids start, but neither this kernel nor any other of the module executes "
+            "griddepcontrol.wait: a dependent may read what this grid, or one before it, has not written yet",
+            steps=tuple(_dependent(model)),
             count=len(launches),
-            help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain",
-            confidence=Confidence.LOW if waited else None,
+            help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in its dependents",
         ),
     )
+
+
+def _dependent(model: KernelModel) -> Iterator[Mark]:
+    """What the next kernel of the module that reads global memory reads first: it may be a dependent."""
+    functions = model.module.functions
+    at = next(k for k, f in enumerate(functions) if f.name == model.function.name)
+    for function in (*functions[at + 1 :], *functions[:at]):
+        reads = [
+            i
+            for use in function.uses
+            if use.match is not None and ".global" in use.match.modifiers and _operands(use.match, "read")
+            for i in use.sites
+        ]
+        if function.entry and reads:
+            yield Mark(min(reads), f"{function.name} reads global memory, and may be a dependent", function)
+            return
 
 
 def _waits(uses: Iterable[Use]) -> bool:
