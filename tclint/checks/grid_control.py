@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Values
-from tclint.analyses.warps import behind, waits, way, whole_program
-from tclint.checks import Hit, Mark, check
+from tclint.analyses.warps import SYSTEM_CALLS, behind, waits, way
+from tclint.checks import Hit, Mark, check, module_check
+from tclint.config import Config
 from tclint.finding import Confidence, Severity
-from tclint.ir.nodes import Use
+from tclint.ir.nodes import Function, Module
 from tclint.isa.table import Match
 from tclint.model import KernelModel
 
@@ -169,42 +170,47 @@ def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
     return frozenset(found)
 
 
-@check("GD002", needs="griddepcontrol")
-def launch_without_wait(model: KernelModel) -> Iterator[tuple[str, Hit]]:
-    """A kernel lets dependents start, and neither it nor another kernel of the module waits for anything."""
-    launches = model.sites("pdl-launch")
-    if not launches or model.sites("pdl-wait") or not whole_program(model) or not _accesses(model, "read"):
+@module_check("GD002")
+def launch_without_wait(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+    """Kernels that let dependents start, in a module in which no kernel waits for anything."""
+    launching = [(f, site) for f in module.functions if (site := _first(f, "pdl-launch")) is not None]
+    if not launching or any(_first(f, "pdl-wait") is not None for f in module.functions):
+        return  # a kernel that only launches may well be the first of its chain
+    bodies = SYSTEM_CALLS.union(f.name for f in module.functions if f.instructions)
+    if any(i.flow == "call" and i.callee not in bodies for f, _ in launching for i in f.instructions):
         return
-    if any(_waits(f.uses) for f in model.module.functions):
-        return  # it may well be the first of its chain
-    yield (
-        "GD002",
-        Hit(
-            site=launches[0],
-            message="lets dependent grids start, but neither this kernel nor any other of the module executes "
-            "griddepcontrol.wait: a dependent may read what this grid, or one before it, has not written yet",
-            steps=tuple(_dependent(model)),
-            count=len(launches),
-            help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in its dependents",
-        ),
+    readers = [(f, site) for f in module.functions if f.entry and (site := _first_read(f)) is not None]
+    for function, site in launching:
+        if any(f is function for f, _ in readers):
+            instruction = function.instructions[site]
+            yield (
+                "GD002",
+                Hit(
+                    span=(function.start + instruction.start, function.start + instruction.end),
+                    message=f"{function.name} lets dependent grids start, but no kernel of the module executes "
+                    "griddepcontrol.wait: a dependent may read what this grid, or one before it, has not written yet",
+                    steps=tuple(
+                        Mark(read, f"{f.name} reads global memory, and may be a dependent", f)
+                        for f, read in readers
+                        if f is not function
+                    ),
+                    help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in its dependents",
+                ),
+            )
+
+
+def _first(function: Function, event: str) -> int | None:
+    """The first instruction with that event."""
+    sites = (i for u in function.uses if u.match is not None and u.match.form.event == event for i in u.sites)
+    return min(sites, default=None)
+
+
+def _first_read(function: Function) -> int | None:
+    """The first instruction that reads global memory."""
+    sites = (
+        i
+        for u in function.uses
+        if u.match is not None and ".global" in u.match.modifiers and _operands(u.match, "read")
+        for i in u.sites
     )
-
-
-def _dependent(model: KernelModel) -> Iterator[Mark]:
-    """What the next kernel of the module that reads global memory reads first: it may be a dependent."""
-    functions = model.module.functions
-    at = next(k for k, f in enumerate(functions) if f.name == model.function.name)
-    for function in (*functions[at + 1 :], *functions[:at]):
-        reads = [
-            i
-            for use in function.uses
-            if use.match is not None and ".global" in use.match.modifiers and _operands(use.match, "read")
-            for i in use.sites
-        ]
-        if function.entry and reads:
-            yield Mark(min(reads), f"{function.name} reads global memory, and may be a dependent", function)
-            return
-
-
-def _waits(uses: Iterable[Use]) -> bool:
-    return any(use.match is not None and use.match.form.event == "pdl-wait" for use in uses)
+    return min(sites, default=None)
