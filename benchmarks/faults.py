@@ -168,6 +168,11 @@ def operator(name: str, family: str, rules: str | frozenset[str]) -> Callable[[P
     return register
 
 
+def _of_peers(kernel: Kernel) -> frozenset[int]:
+    """What may touch the shared memory of another CTA."""
+    return kernel.where(lambda match: match.space == ".shared::cluster" or "mask" in match.form.roles)
+
+
 def _deletes(event: str, group: str | None = None) -> Plant:
     """Take one instruction of that event and group away."""
 
@@ -175,6 +180,12 @@ def _deletes(event: str, group: str | None = None) -> Plant:
         for site in kernel.sites(event, group):
             if event.startswith("tcgen05-fence"):
                 about = kernel.where(lambda m: m.form.family in ("tcgen05", "mbarrier", "barrier"))
+            elif event.startswith("barrier"):
+                about = kernel.of_events("barrier-") | kernel.of_events("tmem-") | _of_peers(kernel)
+            elif event == "pdl-wait":
+                about = kernel.of_events("pdl-") | kernel.where(
+                    lambda m: bool(m.form.memory) or "tensormap" in m.form.roles
+                )
             else:
                 about = kernel.of_group(group) if group else kernel.of_events("tmem-")
             yield Fault((kernel.blank(site),), about | {site}, kernel.text(site))
@@ -200,11 +211,12 @@ for _name, _family, _event, _group, _rules in (
     ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, ""),
     ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, ""),
     ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006 BK003"),
-    ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, ""),
+    ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, "GD001 GD002"),
     ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
     ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
     ("memory fence deleted", "memory", "memory-fence", None, ""),
-    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011"),
+    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011 CL001 CL002"),
+    ("cluster arrival deleted", "barrier", "barrier-arrive", "cluster", "CL001"),
 ):
     operator(_name, _family, _rules)(_deletes(_event, _group))
 
@@ -353,11 +365,11 @@ operator("mbarrier wait relaxed", "mbarrier", "")(_relaxes("mbarrier-wait"))
 operator("mbarrier arrive relaxed", "mbarrier", "")(_relaxes("mbarrier-arrive"))
 
 
-def _doubles(event: str, about: str) -> Plant:
+def _doubles(event: str, about: str, group: str | None = None) -> Plant:
     """The same instruction a second time."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
-        for site in kernel.sites(event):
+        for site in kernel.sites(event, group):
             end, text = kernel.span(site).end, kernel.flat(site)
             if text:
                 yield Fault((Edit(Span(end, end), f" {text}"),), kernel.of_events(about), text[:90])
@@ -366,6 +378,7 @@ def _doubles(event: str, about: str) -> Plant:
 
 
 operator("mbarrier arrive doubled", "mbarrier", "")(_doubles("mbarrier-arrive", "mbarrier"))
+operator("cluster arrival doubled", "barrier", "CL001")(_doubles("barrier-arrive", "barrier-", "cluster"))
 operator("tcgen05.dealloc doubled", "tcgen05", "TM003")(_doubles("tmem-dealloc", "tmem-"))
 
 
@@ -453,7 +466,7 @@ def _touches_shared(how: str) -> Callable[[Kernel], Test]:
 def _tells_others(kernel: Kernel) -> Test:
     """Using tensor memory, or telling other threads that they may."""
     events = ("issue", "barrier-sync", "barrier-arrive", "mbarrier-arrive", "tcgen05-fence-before")
-    groups = ("", "none", "mbarrier", "tcgen05", "tcgen05.ld")
+    groups = ("", "none", "cluster", "mbarrier", "tcgen05", "tcgen05.ld")
     return lambda i: i.event in events and i.group in groups
 
 
@@ -1050,3 +1063,57 @@ def _odd_cluster(kernel: Kernel) -> Iterator[Fault]:
         start = kernel.function.start
         edit = Edit(Span(start + match.start(), start + match.end()), ".reqnctapercluster 3 ")
         yield Fault((edit,), pairs, match[0].decode().strip())
+
+
+@operator("cluster barrier and its arrival deleted", "barrier", "CL002 TM008 TM006 TM011")
+def _no_cluster_barrier(kernel: Kernel) -> Iterator[Fault]:
+    """All threads go on without the other CTAs: the wait and the arrival before it are gone."""
+    about = _of_peers(kernel) | kernel.of_events("tmem-")
+    arrivals = kernel.sites("barrier-arrive", "cluster")
+    for site in kernel.sites("barrier-wait", "cluster"):
+        before = [i for i in arrivals if i < site]
+        if before:
+            yield Fault((kernel.blank(before[-1]), kernel.blank(site)), about | {site}, kernel.text(site))
+
+
+@operator("barrier thread count raised", "barrier", "CV010 CV011")
+def _too_many_threads(kernel: Kernel) -> Iterator[Fault]:
+    """A named barrier waits for one warp more than come, or is told of one more than wait."""
+    for event in ("barrier-sync", "barrier-arrive"):
+        for site in kernel.sites(event):
+            number = _number(kernel.instructions[site], "count")
+            edit = kernel.operand(site, "count", str(number + 32)) if number else None
+            if edit:
+                yield Fault((edit,), kernel.of_events("barrier-"), kernel.text(site))
+
+
+@operator("setmaxnreg asks for more", "setmaxnreg", "CV012 CV008")
+def _more_registers(kernel: Kernel) -> Iterator[Fault]:
+    """A .inc to 16 registers more than the other warps leave."""
+    for site in kernel.sites("setmaxnreg"):
+        match, number = kernel.instructions[site].match, _number(kernel.instructions[site], "count")
+        if match is None or number is None or match.binding.get("action") != ".inc" or number + 16 > 256:
+            continue
+        edit = kernel.operand(site, "count", str(number + 16))
+        if edit:
+            yield Fault((edit,), kernel.of_events("setmaxnreg"), kernel.text(site))
+
+
+@operator("is_canceled not asked", "clc", "CL004")
+def _unasked(kernel: Kernel) -> Iterator[Fault]:
+    """Every request is taken as granted: no question, and what was guarded by its answer is executed."""
+    asks = [i for i in kernel.sites("clc-query") if ".is_canceled" in kernel.instructions[i].opcode]
+    if asks:
+        yield Fault(tuple(map(kernel.blank, asks)), kernel.of_events("clc-"), kernel.text(asks[0]))
+
+
+@operator("response not waited for", "clc", "CL004")
+def _unanswered(kernel: Kernel) -> Iterator[Fault]:
+    """The last wait before the response is decoded is asked once, whatever it says."""
+    waits = kernel.sites("mbarrier-wait")
+    for site in kernel.sites("clc-query"):
+        before = [w for w in waits if w < site]
+        loop = _loop(kernel, before[-1]) if before else []
+        if loop:
+            places = kernel.of_events("clc-") | kernel.where(lambda m: bool(m.form.memory))
+            yield Fault((*loop, kernel.blank(before[-1])), places, kernel.text(before[-1]))

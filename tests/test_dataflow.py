@@ -18,6 +18,7 @@ import tclint.analyses
 import tclint.model
 from tclint.analyses.accumulators import UnwrittenAccumulators
 from tclint.analyses.bulk_groups import TOLD, BulkReads, BulkWrites
+from tclint.analyses.cluster_barrier import ClusterBarrier
 from tclint.analyses.collector import ENTRY, Collector
 from tclint.analyses.copy_groups import TRACKED, CopyGroups
 from tclint.analyses.fences import WgmmaFences
@@ -85,6 +86,8 @@ wait:
     setp.lt.s32 %p3, %r8, 10;
     @%p3 bra loop;
     @%p0 setmaxnreg.inc.sync.aligned.u32 232;
+    @%p0 barrier.cluster.arrive;
+    barrier.cluster.wait;
     tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, 128;
     ret;
 """
@@ -158,6 +161,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Tcgen05: _tensor_memory,
     TensorMemory: _tensor_memory,
     Outstanding: _tensor_memory,
+    ClusterBarrier: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30))),
     RegisterCounts: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30), st.just(40))),
     LoadLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
     ResultLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
