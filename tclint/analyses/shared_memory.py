@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Level, Values
-from tclint.ir.nodes import Function, Immediate, Instruction, Memory
+from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand
 from tclint.isa.table import Match
 
 __all__ = ["Access", "Footprint", "SharedMemory"]
@@ -119,7 +119,7 @@ class SharedMemory:
                 if name.endswith("desc"):
                     start = self.start(values.operand(operand, site))
                     yield Access(site, writes, start, _CHUNK, later=True)
-                elif isinstance(operand, Memory) and operand == instruction.role(_shared_role(match)):
+                elif isinstance(operand, Memory) and operand in _in_shared(match, instruction):
                     size = _bytes(instruction) or _CHUNK
                     yield Access(site, writes, values.operand(operand, site), size, later=True)
 
@@ -184,11 +184,50 @@ class SharedMemory:
         found = self._split.get(address)
         if found is None:
             values = self.values
-            terms, constant = values.linear(address)
+            terms, constant = values.linear(self._unswizzled(address))
             mine = tuple(t for t in terms if values.planes(t[0]) is not None)
             base = tuple(t for t in terms if t not in mine)
             found = self._split[address] = (values.total(base, 0), values.total(mine, 0), constant)
         return found
+
+    def _unswizzled(self, address: int) -> int:
+        """*address* with a swizzle of the whole of it as one of the offset into an aligned variable, which is the same."""
+        values, moved = self.values, address
+        for term, factor in values.linear(address)[0]:
+            node = values.node(term)
+            if factor != 1 or node[:2] != ("op", "xor") or values.planes(term) is not None:
+                continue
+            for plain, bits in ((node[3], node[4]), (node[4], node[3])):
+                offset = self._swizzled_offset(plain, bits)
+                if offset is not None:
+                    moved = values.add(moved, values.add(offset, values.times(term, -1)))
+                    break
+        return moved
+
+    def _swizzled_offset(self, address: int, bits: int) -> int | None:
+        """``address ^ bits`` where *bits* are some of the address itself, and those of its terms that they spare are aligned."""
+        values = self.values
+        kind, name, *rest = (*values.node(bits), "", "")[:4]
+        if (kind, name) != ("op", "mask"):
+            return None
+        source, mask = values.find(rest[0]), rest[1]
+        shift = values.node(source)
+        by: int | None = 0
+        if shift[:2] == ("op", "shr"):
+            source, by = values.find(shift[3]), values.known(shift[4])
+        if by is None or source != values.find(address) or mask << by > _WINDOW:
+            return None
+        reach = (1 << (mask << by).bit_length()) - 1
+        terms, constant = values.linear(address)
+        fixed: list[tuple[int, int]] = []
+        mine: list[tuple[int, int]] = []
+        for term, factor in terms:
+            aligned = values.known_bits(values.times(term, factor))[0] & reach == reach
+            (fixed if aligned else mine).append((term, factor))
+        if not fixed:
+            return None
+        offset = values.total(tuple(mine), constant)
+        return values.add(values.total(tuple(fixed), 0), values.swizzled(offset, by, mask))
 
     def along(self, access: Access, resolve: Callable[[int], int]) -> Access:
         """*access*, at the end of a path, in terms of the values at its start (:meth:`Values.along`)."""
@@ -365,9 +404,12 @@ def _touches(match: Match) -> bool:
     )
 
 
-def _shared_role(match: Match) -> str:
-    """The role of a copy's address in shared memory: a load has it as destination, a store as source."""
-    return "source" if match.form.group == "bulk" else "destination"
+def _in_shared(match: Match, instruction: Instruction) -> tuple[Operand | None, ...]:
+    """The addresses of a copy that are in shared memory: a load has it as destination, a store as source."""
+    source, destination = instruction.role("source"), instruction.role("destination")
+    if ".global" not in match.modifiers:
+        return source, destination
+    return (source,) if match.form.group == "bulk" else (destination,)
 
 
 def _bytes(instruction: Instruction) -> int | None:
@@ -379,7 +421,7 @@ def _bytes(instruction: Instruction) -> int | None:
 def _extent(match: Match) -> tuple[int, int]:
     """How many bytes one thread accesses at its address, and the lanes whose address counts."""
     every = 0xFFFFFFFF
-    if match.scope == "warp":
+    if match.scope == "warp" and match.form.event != "tmem-alloc":
         # Each row of an 8x8 matrix is 16 bytes at the address of one lane (9.7.14.5.15); of other shapes, at least.
         rows = 8 * (match.number("num") or 1) if ".m8n8" in match.modifiers else 8
         return _CHUNK, every if rows >= 32 else (1 << rows) - 1

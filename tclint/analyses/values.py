@@ -694,6 +694,11 @@ class Values:
             return self.constant(pattern & 1)
         return self.constant(_signed(widen(match.binding, pattern, width), width))
 
+    def swizzled(self, value: int, by: int, mask: int) -> int:
+        """*value* with those of its bits that *mask* keeps, once shifted right, exchanged by others of its own."""
+        shifted = self._shifted(value, by, self.constant(by), ".u32")
+        return self._node("op", "xor", ".b32", *sorted((self.find(value), self._masked(shifted, mask, 32))))
+
     def _masked(self, value: int, mask: int, width: int) -> int:
         every = (1 << width) - 1
         mask &= every
