@@ -89,6 +89,8 @@ class Meetings:
     """The accesses that count."""
     meet: Callable[[Access, Access, Route], bool]
     """Whether an operation and a use, as they are on the route, provably touch the same bytes."""
+    begins: Callable[[Access], bool] = lambda access: access.later
+    """Which accesses of an operation are what must not be met."""
     _leads: dict[tuple[int, int, bool], tuple[Resolve, tuple[Edge, ...]] | None] = field(default_factory=dict)
     """For each block, and guard in it."""
     _unreached: set[int] = field(default_factory=set)
@@ -132,7 +134,7 @@ class Meetings:
                     continue
                 place = self._place(i, changes, block.start)
                 for access in shared.accesses(i):
-                    if i in self.operations and access.later:
+                    if i in self.operations and self.begins(access):
                         first.setdefault(place, _Bundle()).accesses.append(access)
                     if pending and self.wanted(access):
                         use = second.setdefault((place, access.writes), _Bundle())
