@@ -186,6 +186,8 @@ def _deletes(event: str, group: str | None = None) -> Plant:
                 about = kernel.of_events("pdl-") | kernel.where(
                     lambda m: bool(m.form.memory) or "tensormap" in m.form.roles
                 )
+            elif event == "proxy-fence":
+                about = kernel.where(lambda m: m.form.proxy == "async" or "tensormap" in m.form.roles)
             else:
                 about = kernel.of_group(group) if group else kernel.of_events("tmem-")
             yield Fault((kernel.blank(site),), about | {site}, kernel.text(site))
@@ -206,7 +208,7 @@ for _name, _family, _event, _group, _rules in (
     ("cp.async.wait deleted", "cp.async", "wait", "cp.async", "CA001 CA003"),
     ("bulk commit_group deleted", "bulk", "commit", "bulk", "BK002 BK004 BK005"),
     ("bulk wait_group deleted", "bulk", "wait", "bulk", "BK002 BK004"),
-    ("proxy fence deleted", "proxy", "proxy-fence", None, ""),
+    ("proxy fence deleted", "proxy", "proxy-fence", None, "PR001 PR002 PR003 PR004"),
     ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, ""),
     ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, ""),
     ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, ""),
@@ -382,7 +384,7 @@ operator("cluster arrival doubled", "barrier", "CL001")(_doubles("barrier-arrive
 operator("tcgen05.dealloc doubled", "tcgen05", "TM003")(_doubles("tmem-dealloc", "tmem-"))
 
 
-@operator("proxy fence narrowed", "proxy", "")
+@operator("proxy fence narrowed", "proxy", "PR001 PR002 PR004")
 def _narrow_fence(kernel: Kernel) -> Iterator[Fault]:
     """To a state space that is another one than the fence was about."""
     for site in kernel.sites("proxy-fence"):
@@ -556,7 +558,9 @@ def _async_proxy(instruction: Instruction) -> bool:
 operator("wgmma.fence behind the wgmma", "wgmma", "WG002 WG008")(
     _comes_late("register-fence", "wgmma", _issues("wgmma"))
 )
-operator("proxy fence behind the operation", "proxy", "")(_comes_late("proxy-fence", None, _async_proxy))
+operator("proxy fence behind the operation", "proxy", "PR001 PR002 PR003 PR004")(
+    _comes_late("proxy-fence", None, _async_proxy)
+)
 
 
 @operator("tcgen05.commit before the operation", "tcgen05", "TC001 TC005 TC012 TM006")

@@ -24,8 +24,10 @@ from tclint.analyses.copy_groups import TRACKED, CopyGroups
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness, ResultLiveness
+from tclint.analyses.proxies import LANDED, WAITED, WIDE, Arrivals, Landed, Unfenced, UnfencedReads
 from tclint.analyses.registers import RegisterCounts
 from tclint.analyses.tensor_allocation import TensorAllocation
+from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.analyses.tensor_memory import Outstanding, Tcgen05, TensorMemory
 from tclint.analyses.thread_sync import ThreadSync
 from tclint.cfg import CFG, Edge
@@ -82,6 +84,12 @@ wait:
     tcgen05.wait::st.sync.aligned;
     bar.sync 0;
     mbarrier.arrive.shared::cta.b64 _, [bar];
+    st.shared.b32 [slot], %r6;
+    @%p1 fence.proxy.async.shared::cta;
+    tensormap.replace.tile.rank.global.b1024.b32 [%rd4], 1;
+    fence.proxy.tensormap::generic.release.gpu;
+    @%p0 fence.proxy.tensormap::generic.acquire.gpu [%rd4], 128;
+    @%p1 cp.async.bulk.prefetch.tensor.1d.L2.global [%rd4, {%r8}];
     add.s32 %r8, %r8, 1;
     setp.lt.s32 %p3, %r8, 10;
     @%p3 bra loop;
@@ -119,8 +127,8 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.results)
     if not sites:  # of the base class
         return st.just(EMPTY)
-    least = {CopyGroups: TRACKED, BulkReads: TOLD}.get(type(analysis), OVERDUE)
-    ages = st.integers(least, analysis.deepest)
+    oldest = {CopyGroups: TRACKED, Landed: LANDED, BulkReads: TOLD}.get(type(analysis), OVERDUE)
+    ages = st.integers(oldest, analysis.deepest)
     copies = st.frozensets(
         st.tuples(st.integers(0, 12), st.sampled_from(sites), st.integers(0, 12)).filter(
             lambda c: c[0] != c[2]
@@ -133,6 +141,10 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
         return pair[0], frozenset(c for c in pair[1] if c[1] in outstanding)
 
     return st.tuples(facts, copies).map(valid)
+
+
+def _unfenced(analysis: Unfenced) -> st.SearchStrategy[Any]:
+    return st.frozensets(st.tuples(st.sampled_from(sorted(analysis.bundles)), st.integers(0, WIDE | WAITED)))
 
 
 def _tensor_memory(analysis: Tcgen05) -> st.SearchStrategy[Any]:
@@ -171,6 +183,13 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
         )
     ),
     ThreadSync: lambda analysis: st.integers(0, analysis.waits | analysis.operations),
+    Unfenced: _unfenced,
+    UnfencedReads: _unfenced,
+    Arrivals: _unfenced,
+    Landed: _groups,
+    TensorMaps: lambda analysis: st.frozensets(
+        st.tuples(st.sampled_from(sorted(analysis.writes)), st.sampled_from((WRITTEN, RELEASED)))
+    ),
 }
 """States of every analysis on ``MODEL``. A new analysis needs an entry."""
 

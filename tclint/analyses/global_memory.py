@@ -16,8 +16,9 @@ class GlobalMemory(SharedMemory):
         form = match.form
         if form.memory:
             return match.space in ("", ".global") and any(verb == "read" for verb, _ in form.memory)
-        return GlobalMemory.side(match) in form.roles and form.group in ("cp.async", "bulk", "mbarrier")
+        (side,) = GlobalMemory.sides(match)
+        return side in form.roles and form.group in ("cp.async", "bulk", "mbarrier")
 
     @staticmethod
-    def side(match: Match) -> str:
-        return "destination" if match.form.group == "bulk" else "source"
+    def sides(match: Match) -> tuple[str, ...]:
+        return ("destination",) if match.form.group == "bulk" else ("source",)

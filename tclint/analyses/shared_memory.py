@@ -119,7 +119,7 @@ class SharedMemory:
                 if name.endswith("desc"):
                     start = self.start(values.operand(operand, site))
                     yield Access(site, writes, start, _CHUNK, later=True)
-                elif isinstance(operand, Memory) and operand == instruction.role(self.side(match)):
+                elif isinstance(operand, Memory) and operand in map(instruction.role, self.sides(match)):
                     size = self._size(site) or _CHUNK
                     yield Access(site, writes, values.operand(operand, site), size, later=True)
 
@@ -135,9 +135,11 @@ class SharedMemory:
         )
 
     @staticmethod
-    def side(match: Match) -> str:
-        """The role of a copy's address in this memory: a load has it as destination, a store as source."""
-        return "source" if match.form.group == "bulk" else "destination"
+    def sides(match: Match) -> tuple[str, ...]:
+        """The roles of a copy's addresses in this memory: a load has it as destination, a store as source."""
+        if ".global" not in match.modifiers:
+            return "source", "destination"
+        return ("source",) if match.form.group == "bulk" else ("destination",)
 
     def _size(self, site: int) -> int | None:
         """The bytes of a copy, when they are a constant."""
@@ -379,7 +381,7 @@ def _numbers(planes: T.Planes, threads: int) -> Iterator[int]:
 def _extent(match: Match) -> tuple[int, int]:
     """How many bytes one thread accesses at its address, and the lanes whose address counts."""
     every = 0xFFFFFFFF
-    if match.scope == "warp":
+    if match.scope == "warp" and match.form.event != "tmem-alloc":
         # Each row of an 8x8 matrix is 16 bytes at the address of one lane (9.7.14.5.15); of other shapes, at least.
         rows = 8 * (match.number("num") or 1) if ".m8n8" in match.modifiers else 8
         return _CHUNK, every if rows >= 32 else (1 << rows) - 1

@@ -36,7 +36,6 @@ def sources_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         groups.follow,
         lambda access: access.writes,
         partial(_overwritten, model),
-        model.shared,
     )
     told: dict[tuple[str, int, int], tuple[Meeting, set[int]]] = {}
     for meeting in meetings:
@@ -191,7 +190,7 @@ def results_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         groups.follow,
         lambda access: not access.writes,
         lambda copy, use, route: memory.own(copy, use, route.path.threads),
-        memory,
+        memory=memory,
     )
     told: dict[tuple[int, int], tuple[Meeting, set[int]]] = {}
     for meeting in meetings:

@@ -35,7 +35,6 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         groups.follow,
         lambda access: True,
         partial(_meet, model),
-        model.shared,
     )
     told: dict[tuple[str, int, int], tuple[Meeting, set[int]]] = {}
     for meeting in meetings:

@@ -56,7 +56,6 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         groups.follow,
         _writes,
         partial(_meet, model, 128),
-        model.shared,
     )
     for meeting, uses, _ in _folded(model, meetings):
         operation, age = meeting.operation.site, meeting.path.state
@@ -88,7 +87,6 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]
         lambda site, state, i, instruction: state if i == site else tmem.follow(site, state, i, instruction),
         _writes,
         partial(_meet, model, 1024),
-        model.shared,
     )
     for meeting, uses, told in _folded(model, meetings):
         name = model.name(meeting.operation.site)
