@@ -168,6 +168,17 @@ def operator(name: str, family: str, rules: str | frozenset[str]) -> Callable[[P
     return register
 
 
+def _ordered(kernel: Kernel) -> frozenset[int]:
+    """What a barrier may order: accesses to shared memory, copies there, and arrivals that speak for other threads."""
+    return kernel.where(
+        lambda m: (
+            bool(m.form.memory and m.space.startswith(".shared"))
+            or m.form.group == "cp.async"
+            or m.form.event == "mbarrier-arrive"
+        )
+    )
+
+
 def _deletes(event: str, group: str | None = None) -> Plant:
     """Take one instruction of that event and group away."""
 
@@ -175,6 +186,8 @@ def _deletes(event: str, group: str | None = None) -> Plant:
         for site in kernel.sites(event, group):
             if event.startswith("tcgen05-fence"):
                 about = kernel.where(lambda m: m.form.family in ("tcgen05", "mbarrier", "barrier"))
+            elif event in ("barrier-sync", "barrier-wait"):
+                about = kernel.of_events("tmem-") | _ordered(kernel)
             else:
                 about = kernel.of_group(group) if group else kernel.of_events("tmem-")
             yield Fault((kernel.blank(site),), about | {site}, kernel.text(site))
@@ -199,12 +212,12 @@ for _name, _family, _event, _group, _rules in (
     ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, ""),
     ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, ""),
     ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, ""),
-    ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006"),
+    ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006 SM001 CA005 MB014 MB015"),
     ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, ""),
     ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
     ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
     ("memory fence deleted", "memory", "memory-fence", None, ""),
-    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011"),
+    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011 SM001"),
 ):
     operator(_name, _family, _rules)(_deletes(_event, _group))
 
@@ -624,6 +637,29 @@ _LANE = (
     "setp.eq.u32 %tclint_p, %tclint_r, 0; {} }}"
 )
 _ELECT = "{{ .reg .pred %tclint_p; elect.sync _|%tclint_p, 0xffffffff; {} }}"
+
+
+@operator("CTA barrier to warp barrier", "barrier", "SM001 CA005 MB015")
+def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
+    """A barrier of the CTA that becomes one of each warp."""
+    for site in kernel.sites("barrier-sync"):
+        match = kernel.instructions[site].match
+        if match is not None and match.form.scope == "cta" and "destination" not in match.form.roles:
+            edit = kernel.rewrite(site, r"\bbar(rier)?\b[^;]*;", "bar.warp.sync -1;")
+            if edit:
+                yield Fault((edit,), _ordered(kernel) | {site}, f"{kernel.text(site)} -> {edit.text}")
+
+
+@operator("CTA barrier before the cp.async.wait", "barrier", "CA005 SM001")
+def _early_barrier(kernel: Kernel) -> Iterator[Fault]:
+    """A barrier that stood behind a wait for copies, and so told the other threads of it."""
+    waits = set(kernel.sites("wait", "cp.async"))
+    for site in kernel.sites("barrier-sync"):
+        edits = kernel.move_up(site, site - 1) if site - 1 in waits else None
+        if edits:
+            yield Fault(
+                edits, _ordered(kernel) | {site}, f"{kernel.text(site)} before {kernel.text(site - 1)}"
+            )
 
 
 def _guards(wrap: str, branch: bool) -> Plant:
