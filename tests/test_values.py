@@ -928,3 +928,23 @@ def test_known_bits_tell_addresses_apart() -> None:
     for name, may, must in (("%r9", 7, 0), ("%r11", 0b11101, 1), ("%r4", every & ~15, 0)):
         zeros, ones = m.values.known_bits(value(m, name))
         assert (~zeros & every, ones) == (may, must), name
+
+
+# ---------------------------------------------------------------- fields of bits
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bfe.s32 %r3, %r1, 5, 1;", lambda t: -(t >> 5 & 1)),
+        ("bfe.s32 %r3, %r1, 2, 3;", lambda t: ((t >> 2 & 7) ^ 4) - 4),
+        ("bfe.u32 %r3, %r1, 2, 3;", lambda t: t >> 2 & 7),
+        ("mov.u32 %r2, 0x85; bfi.b32 %r3, %r1, %r2, 3, 4;", lambda t: 0x85 & ~0x78 | (t & 15) << 3),
+        ("mov.u32 %r2, 6; bfi.b32 %r3, %r2, %r1, 5, 29;", lambda t: t & 31 | 6 << 5),
+    ],
+)
+def test_a_field_of_the_thread_index(text: str, expected: Callable[[int], int]) -> None:
+    m = of(f"mov.u32 %r1, %tid.x; {text}")
+    planes = m.values.planes(value(m, "%r3"))
+    assert planes is not None
+    assert read(planes, 128) == [expected(t) & 0xFFFFFFFF for t in range(128)]

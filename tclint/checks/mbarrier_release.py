@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 from tclint.analyses import threads as T
 from tclint.analyses.shared_memory import Access
@@ -13,6 +15,8 @@ from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence
 from tclint.model import KernelModel
 
+_MOST = 16
+"""Arrivals, and waits, at one mbarrier that are looked at: the others are those of an unrolled loop."""
 Ring = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
 """Where the array starts that an address lies in, and its stride: two roles count its stages for themselves."""
 
@@ -25,10 +29,16 @@ def arrives_for_others(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not arrivals or not waits or not model.function.entry or model.views.dispatchers:
         return
     release = _Release(model)
+    if not release.plain:
+        return
+    alike: Counter[tuple[object, int]] = Counter()
     for arrival in arrivals:
-        hit = release.writes(arrival) or release.reads(arrival)
-        if hit is not None:
-            yield hit
+        key = release.ring(arrival), model.views.at(arrival).threads
+        alike[key] += 1
+        if key[0] in release.waits and alike[key] <= _MOST:
+            hit = release.writes(arrival) or release.reads(arrival)
+            if hit is not None:
+                yield hit
 
 
 def _alone(model: KernelModel, arrival: int) -> bool:
@@ -62,13 +72,18 @@ class _Release:
         """Where warps do."""
         self.barring = self.warps.difference(model.sites("mbarrier-wait"))
         self._ways: dict[tuple[int, int, int], bool] = {}
+        self._found: dict[tuple[Ring | None, int, bool], list[tuple[int, Access]]] = {}
+        self.waits: dict[Ring | None, list[int]] = {}
+        for site in model.sites("mbarrier-wait"):
+            self.waits.setdefault(self.ring(site), []).append(site)
+        self.waits.pop(None, None)
 
     def writes(self, arrival: int) -> tuple[str, Hit] | None:
         """Other lanes have written what a waiting thread reads."""
         model = self.model
         arriving = model.views.at(arrival).threads
         uses = self._uses(arrival, False)
-        for write in self._before(arrival, self.lanes, True) if uses else ():
+        for write in islice(self._before(arrival, self.lanes, True), _MOST) if uses else ():
             here = model.views.at(write.site).threads
             others = here & T.whole(arriving, 32) & ~arriving
             found = self._met(arrival, write, others, uses) if others else None
@@ -97,7 +112,7 @@ class _Release:
         if arriving & (arriving - 1) or self._count(arrival) != 1:
             return None
         uses = self._uses(arrival, True)
-        for read in self._before(arrival, self.warps, False) if uses else ():
+        for read in islice(self._before(arrival, self.warps, False), _MOST) if uses else ():
             here = model.views.at(read.site).threads
             others = here & ~T.whole(arriving, 32)
             found = self._met(arrival, read, others, uses) if others else None
@@ -136,18 +151,18 @@ class _Release:
 
     def _uses(self, arrival: int, writes: bool) -> list[tuple[int, Access]]:
         """The waits for the *arrival*, each with the reads or writes that may come behind it."""
-        model = self.model
-        barrier = self._ring(arrival)
-        found = []
-        for wait in model.sites("mbarrier-wait") if barrier is not None else ():
-            if self._ring(wait) != barrier:
-                continue
-            waiting = self._waiting(arrival, wait)
-            for use in self.accesses:
-                there = model.views.at(use.site).threads & waiting
-                if use.writes is writes and there and model.reaches(wait, use.site):
-                    found.append((wait, use))
-        return found
+        views, barrier = self.model.views, self.ring(arrival)
+        key = barrier, T.whole(views.at(arrival).threads, 32), writes
+        if key not in self._found:
+            self._found[key] = [
+                (wait, use)
+                for wait in self.waits.get(barrier, ())[:_MOST]
+                for use in self.accesses
+                if use.writes is writes
+                and views.at(use.site).threads & self._waiting(arrival, wait)
+                and self.model.reaches(wait, use.site)
+            ]
+        return self._found[key]
 
     def _waiting(self, arrival: int, wait: int) -> int:
         """The threads that wait, but for those of the warps that arrive."""
@@ -180,25 +195,27 @@ class _Release:
         if first is None or second is None or not first.meets(second):
             return False
         bases = [self.memory.split(a.address)[0] for a in (one, two)]
-        return bases[0] == bases[1] or ring(self.model.values, bases[0]) == ring(self.model.values, bases[1])
+        return bases[0] == bases[1] or _ring(self.model.values, bases[0]) == _ring(
+            self.model.values, bases[1]
+        )
 
-    def _ring(self, site: int) -> Ring | None:
+    def ring(self, site: int) -> Ring | None:
         address = self.model.value(site, "mbarrier")
-        return None if address is None else ring(self.model.values, address)
+        return None if address is None else _ring(self.model.values, address)
 
     def _count(self, arrival: int) -> int | None:
         """The arrivals that a phase of the mbarrier takes; None when that is not known."""
         model = self.model
-        mine = self._ring(arrival)
+        mine = self.ring(arrival)
         counts = {
             model.known(i, "count")
             for i in model.sites("mbarrier-init")
-            if mine is not None and (found := self._ring(i)) is not None and found[:2] == mine[:2]
+            if mine is not None and (found := self.ring(i)) is not None and found[:2] == mine[:2]
         }
         return counts.pop() if len(counts) == 1 else None
 
 
-def ring(values: Values, address: int) -> Ring:
+def _ring(values: Values, address: int) -> Ring:
     """The part of *address* that stays, and the strides of what a loop changes."""
     terms, constant = values.linear(address)
     fixed = tuple((t, f) for t, f in terms if not values.volatile(t))
