@@ -18,11 +18,12 @@ import tclint.analyses
 import tclint.model
 from tclint.analyses.accumulators import UnwrittenAccumulators
 from tclint.analyses.collector import ENTRY, Collector
-from tclint.analyses.copy_groups import TRACKED, CopyGroups
+from tclint.analyses.copy_groups import TRACKED, WAITED, CopyGroups, WaitedCopies
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness, ResultLiveness
 from tclint.analyses.registers import RegisterCounts
+from tclint.analyses.since_barrier import LOOSE, ReadsSince, SinceBarrier, WritesSince
 from tclint.analyses.tensor_allocation import TensorAllocation
 from tclint.analyses.tensor_memory import Outstanding, Tcgen05, TensorMemory
 from tclint.analyses.thread_sync import ThreadSync
@@ -111,7 +112,10 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.results)
     if not sites:  # of the base class
         return st.just(EMPTY)
-    ages = st.integers(TRACKED if isinstance(analysis, CopyGroups) else OVERDUE, analysis.deepest)
+    first = OVERDUE
+    if isinstance(analysis, CopyGroups):
+        first = WAITED if isinstance(analysis, WaitedCopies) else TRACKED
+    ages = st.integers(first, analysis.deepest)
     copies = st.frozensets(
         st.tuples(st.integers(0, 12), st.sampled_from(sites), st.integers(0, 12)).filter(
             lambda c: c[0] != c[2]
@@ -124,6 +128,10 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
         return pair[0], frozenset(c for c in pair[1] if c[1] in outstanding)
 
     return st.tuples(facts, copies).map(valid)
+
+
+def _since(analysis: SinceBarrier) -> st.SearchStrategy[Any]:
+    return st.frozensets(st.tuples(st.sampled_from([LOOSE, *sorted(analysis.firsts)])))
 
 
 def _tensor_memory(analysis: Tcgen05) -> st.SearchStrategy[Any]:
@@ -140,6 +148,10 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Groups: _groups,
     WgmmaGroups: _groups,
     CopyGroups: _groups,
+    WaitedCopies: _groups,
+    SinceBarrier: _since,
+    ReadsSince: _since,
+    WritesSince: _since,
     Depth: lambda analysis: st.integers(0, analysis.limit),
     Waited: lambda analysis: st.integers(0, analysis.limit),
     UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),

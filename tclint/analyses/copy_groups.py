@@ -68,5 +68,10 @@ class WaitedCopies(CopyGroups):
         if at in self.news:
             return after, copies
         if instruction.event == "wait":
-            waited |= {(s, WAITED) for s, _ in facts - after}
+            waited |= {
+                (fact[0], WAITED)
+                for fact in facts
+                if fact[1] != TRACKED
+                and not super(WaitedCopies, self).transfer((frozenset((fact,)), copies), at, instruction)[0]
+            }
         return after | waited, copies

@@ -12,10 +12,21 @@ from tclint.analyses.facts import FactSet
 from tclint.analyses.shared_memory import Access, Footprint, SharedMemory
 from tclint.analyses.values import Level
 from tclint.analyses.warps import of_the_cta, signals, waits
+from tclint.dataflow import Results
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
-__all__ = ["Executed", "ReadsSince", "SharedByWarps", "SinceBarrier", "WritesSince", "news", "plain"]
+__all__ = [
+    "LOOSE",
+    "Executed",
+    "ReadsSince",
+    "SharedByWarps",
+    "SinceBarrier",
+    "State",
+    "WritesSince",
+    "news",
+    "plain",
+]
 
 State = frozenset[tuple[int]]
 
@@ -162,15 +173,20 @@ class SinceBarrier(FactSet[tuple[int]]):
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if at in self.ends:
             return _NOTHING if at in self.joining else state & _LOOSE if at in self.telling else _LOOSE
-        return state if at not in self.firsts or (LOOSE,) in state else state | {(at,)}
+        return state | {(at,)} if at in self.firsts else state
 
     def follow(self, site: int, state: bool, at: int, instruction: Instruction) -> bool | None:
         """The fact about *site* on a path; None where threads hear of each other."""
         return None if at in self.ends else state
 
-    def loose(self, state: State) -> bool:
+    @staticmethod
+    def loose(state: State) -> bool:
         """Whether threads may be there one after the other."""
         return (LOOSE,) in state
+
+    def together(self, results: Results[State]) -> frozenset[int]:
+        """The first accesses to which the threads come together."""
+        return frozenset(site for site in self.firsts if not self.loose(results.before(site)))
 
 
 class ReadsSince(SinceBarrier):

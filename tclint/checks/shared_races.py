@@ -10,6 +10,7 @@ from tclint.analyses.since_barrier import (
     ReadsSince,
     SharedByWarps,
     SinceBarrier,
+    State,
     WritesSince,
 )
 from tclint.analyses.values import Level
@@ -36,8 +37,12 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
     kinds: tuple[type[SinceBarrier], ...] = (WritesSince, ReadsSince)
     for kind in kinds:
         since, results = model.solved(kind)
-        if not since.operations:
+        together = since.together(results)
+        if not together:
             continue
+
+        def pending(state: State, together: frozenset[int] = together) -> Iterator[int]:
+            return (site for (site,) in state if site in together)
 
         def wanted(access: Access, since: SinceBarrier = since, write: bool = kind is ReadsSince) -> bool:
             if access.later and not (access.writes and model.instruction(access.site).group == "cp.async"):
@@ -51,7 +56,7 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
             model,
             results,
             since.operations,
-            lambda state: (site for (site,) in state),
+            pending,
             lambda state, site: (site,) in state,
             lambda site: True,
             since.follow,
