@@ -173,6 +173,17 @@ def _of_peers(kernel: Kernel) -> frozenset[int]:
     return kernel.where(lambda match: match.space == ".shared::cluster" or "mask" in match.form.roles)
 
 
+def _ordered(kernel: Kernel) -> frozenset[int]:
+    """What a barrier may order: accesses to shared memory, copies there, and arrivals that speak for other threads."""
+    return kernel.where(
+        lambda m: (
+            bool(m.form.memory and m.space.startswith(".shared"))
+            or m.form.group == "cp.async"
+            or m.form.event == "mbarrier-arrive"
+        )
+    )
+
+
 def _deletes(event: str, group: str | None = None) -> Plant:
     """Take one instruction of that event and group away."""
 
@@ -181,7 +192,8 @@ def _deletes(event: str, group: str | None = None) -> Plant:
             if event.startswith("tcgen05-fence"):
                 about = kernel.where(lambda m: m.form.family in ("tcgen05", "mbarrier", "barrier"))
             elif event.startswith("barrier"):
-                about = kernel.of_events("barrier-") | kernel.of_events("tmem-") | _of_peers(kernel)
+                about = kernel.of_events("barrier-") | kernel.of_events("tmem-")
+                about |= _of_peers(kernel) | _ordered(kernel)
             elif event == "pdl-wait":
                 about = kernel.of_events("pdl-") | kernel.where(
                     lambda m: bool(m.form.memory) or "tensormap" in m.form.roles
@@ -212,12 +224,12 @@ for _name, _family, _event, _group, _rules in (
     ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, ""),
     ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, ""),
     ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, ""),
-    ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006 BK003"),
+    ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006 BK003 SM001 CA005 MB014 MB015"),
     ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, "GD001 GD002"),
     ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
     ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
     ("memory fence deleted", "memory", "memory-fence", None, ""),
-    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011 CL001 CL002"),
+    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011 CL001 CL002 SM001"),
     ("cluster arrival deleted", "barrier", "barrier-arrive", "cluster", "CL001"),
 ):
     operator(_name, _family, _rules)(_deletes(_event, _group))
@@ -641,6 +653,29 @@ _LANE = (
     "setp.eq.u32 %tclint_p, %tclint_r, 0; {} }}"
 )
 _ELECT = "{{ .reg .pred %tclint_p; elect.sync _|%tclint_p, 0xffffffff; {} }}"
+
+
+@operator("CTA barrier to warp barrier", "barrier", "SM001 CA005 MB015")
+def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
+    """A barrier of the CTA that becomes one of each warp."""
+    for site in kernel.sites("barrier-sync"):
+        match = kernel.instructions[site].match
+        if match is not None and match.form.scope == "cta" and "destination" not in match.form.roles:
+            edit = kernel.rewrite(site, r"\bbar(rier)?\b[^;]*;", "bar.warp.sync -1;")
+            if edit:
+                yield Fault((edit,), _ordered(kernel) | {site}, f"{kernel.text(site)} -> {edit.text}")
+
+
+@operator("CTA barrier before the cp.async.wait", "barrier", "CA005 SM001")
+def _early_barrier(kernel: Kernel) -> Iterator[Fault]:
+    """A barrier that stood behind a wait for copies, and so told the other threads of it."""
+    waits = set(kernel.sites("wait", "cp.async"))
+    for site in kernel.sites("barrier-sync"):
+        edits = kernel.move_up(site, site - 1) if site - 1 in waits else None
+        if edits:
+            yield Fault(
+                edits, _ordered(kernel) | {site}, f"{kernel.text(site)} before {kernel.text(site - 1)}"
+            )
 
 
 def _guards(wrap: str, branch: bool) -> Plant:

@@ -20,12 +20,14 @@ from tclint.analyses.accumulators import UnwrittenAccumulators
 from tclint.analyses.bulk_groups import TOLD, BulkReads, BulkWrites
 from tclint.analyses.cluster_barrier import ClusterBarrier
 from tclint.analyses.collector import ENTRY, Collector
-from tclint.analyses.copy_groups import TRACKED, CopyGroups
+from tclint.analyses.copy_groups import TRACKED, CopyGroups, WaitedCopies
+from tclint.analyses.copy_groups import WAITED as DONE
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness, ResultLiveness
 from tclint.analyses.proxies import LANDED, WAITED, WIDE, Arrivals, Landed, Unfenced, UnfencedReads
 from tclint.analyses.registers import RegisterCounts
+from tclint.analyses.since_barrier import LOOSE, ReadsSince, SinceBarrier, WritesSince
 from tclint.analyses.tensor_allocation import TensorAllocation
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.analyses.tensor_memory import Outstanding, Tcgen05, TensorMemory
@@ -127,7 +129,9 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.results)
     if not sites:  # of the base class
         return st.just(EMPTY)
-    oldest = {CopyGroups: TRACKED, Landed: LANDED, BulkReads: TOLD}.get(type(analysis), OVERDUE)
+    oldest = {CopyGroups: TRACKED, WaitedCopies: DONE, Landed: LANDED, BulkReads: TOLD}.get(
+        type(analysis), OVERDUE
+    )
     ages = st.integers(oldest, analysis.deepest)
     copies = st.frozensets(
         st.tuples(st.integers(0, 12), st.sampled_from(sites), st.integers(0, 12)).filter(
@@ -147,6 +151,10 @@ def _unfenced(analysis: Unfenced) -> st.SearchStrategy[Any]:
     return st.frozensets(st.tuples(st.sampled_from(sorted(analysis.bundles)), st.integers(0, WIDE | WAITED)))
 
 
+def _since(analysis: SinceBarrier) -> st.SearchStrategy[Any]:
+    return st.frozensets(st.tuples(st.sampled_from([LOOSE, *sorted(analysis.firsts)])))
+
+
 def _tensor_memory(analysis: Tcgen05) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.loads | analysis.stores | analysis.operations)
     return st.frozensets(st.tuples(st.sampled_from(sites), st.integers(0, 1)))
@@ -163,6 +171,10 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     CopyGroups: _groups,
     BulkReads: _groups,
     BulkWrites: _groups,
+    WaitedCopies: _groups,
+    SinceBarrier: _since,
+    ReadsSince: _since,
+    WritesSince: _since,
     Depth: lambda analysis: st.integers(0, analysis.limit),
     Waited: lambda analysis: st.integers(0, analysis.limit),
     UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),

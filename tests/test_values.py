@@ -955,3 +955,23 @@ def test_a_swizzle_of_an_aligned_address_is_a_distance_from_the_variable(align: 
         offsets = [t * 144 for t in range(64)]
         assert read(distances[0], 64) == [x ^ x >> 3 & 112 for x in offsets]
         assert constant == 0
+
+
+# ---------------------------------------------------------------- fields of bits
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bfe.s32 %r3, %r1, 5, 1;", lambda t: -(t >> 5 & 1)),
+        ("bfe.s32 %r3, %r1, 2, 3;", lambda t: ((t >> 2 & 7) ^ 4) - 4),
+        ("bfe.u32 %r3, %r1, 2, 3;", lambda t: t >> 2 & 7),
+        ("mov.u32 %r2, 0x85; bfi.b32 %r3, %r1, %r2, 3, 4;", lambda t: 0x85 & ~0x78 | (t & 15) << 3),
+        ("mov.u32 %r2, 6; bfi.b32 %r3, %r2, %r1, 5, 29;", lambda t: t & 31 | 6 << 5),
+    ],
+)
+def test_a_field_of_the_thread_index(text: str, expected: Callable[[int], int]) -> None:
+    m = of(f"mov.u32 %r1, %tid.x; {text}")
+    planes = m.values.planes(value(m, "%r3"))
+    assert planes is not None
+    assert read(planes, 128) == [expected(t) & 0xFFFFFFFF for t in range(128)]

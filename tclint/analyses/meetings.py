@@ -206,7 +206,9 @@ class Meetings:
             return None if after is None else (after, times)
 
         def goal(state: Any, i: int) -> bool:
-            return i in left and state[1] >= min(rounds, 1) and (i, state) not in tried
+            return (
+                i in left and self.ready(state[0]) and state[1] >= min(rounds, 1) and (i, state) not in tried
+            )
 
         paths: Iterator[Path] | None = None
         for _ in range(_TRIES + len(uses)):

@@ -1117,12 +1117,24 @@ class Values:
             if node[1] == "shl" and ".b16" not in node[2]:  # a set of roles: 1 << warp & mask
                 number, planes = self.known(node[3]), self.planes(node[4])
                 return None if number is None or planes is None else T.shifted(number, planes, n)
-            if node[1] == "bfe" and str(node[2][-1])[1] != "s":
+            if node[1] == "bfe" and str(node[2][-1]) != ".s64":
                 planes, at, length = self.planes(node[3]), self.known(node[4]), self.known(node[5])
                 if planes is None or at is None or length is None:
                     return None
-                field = T.shift_right(planes, at & 0xFF, False)
+                signed = str(node[2][-1]) == ".s32"
+                field = T.shift_right(planes, at & 0xFF, signed)
+                if signed and 0 < length & 0xFF < T.WIDTH:
+                    return T.narrow(field, length & 0xFF, True)
                 return tuple(p if bit < length & 0xFF else 0 for bit, p in enumerate(field))
+            if node[1] == "bfi" and ".b32" in node[2]:
+                new, old = self.planes(node[3]), self.planes(node[4])
+                at, length = self.known(node[5]), self.known(node[6])
+                if new is None or old is None or at is None or length is None:
+                    return None
+                begin, end = at & 0xFF, (at & 0xFF) + (length & 0xFF)
+                return tuple(
+                    new[bit - begin] if begin <= bit < end else plane for bit, plane in enumerate(old)
+                )
             if node[1] in ("and", "or", "xor"):
                 left, right = self.planes(node[3]), self.planes(node[4])
                 if left is None or right is None:
