@@ -175,6 +175,8 @@ def _deletes(event: str, group: str | None = None) -> Plant:
         for site in kernel.sites(event, group):
             if event.startswith("tcgen05-fence"):
                 about = kernel.where(lambda m: m.form.family in ("tcgen05", "mbarrier", "barrier"))
+            elif event.startswith("mbarrier") or event.startswith("barrier"):
+                about = kernel.where(lambda m: "mbarrier" in m.form.roles) | kernel.of_events("tmem-")
             else:
                 about = kernel.of_group(group) if group else kernel.of_events("tmem-")
             yield Fault((kernel.blank(site),), about | {site}, kernel.text(site))
@@ -196,15 +198,15 @@ for _name, _family, _event, _group, _rules in (
     ("bulk commit_group deleted", "bulk", "commit", "bulk", ""),
     ("bulk wait_group deleted", "bulk", "wait", "bulk", ""),
     ("proxy fence deleted", "proxy", "proxy-fence", None, ""),
-    ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, ""),
+    ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, "MB009"),
     ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, ""),
     ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, ""),
-    ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006"),
+    ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006 MB002"),
     ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, ""),
     ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
     ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
     ("memory fence deleted", "memory", "memory-fence", None, ""),
-    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011"),
+    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011 MB002"),
 ):
     operator(_name, _family, _rules)(_deletes(_event, _group))
 
@@ -281,7 +283,47 @@ def _waits_once(keep: bool) -> Plant:
 
 # The first is what a compiler does to a loop without side effects.
 operator("mbarrier wait loop dropped", "mbarrier", "TC001 TC012")(_waits_once(keep=False))
-operator("mbarrier wait asked once", "mbarrier", "")(_waits_once(keep=True))
+operator("mbarrier wait asked once", "mbarrier", "MB001")(_waits_once(keep=True))
+
+
+@operator("barrier behind mbarrier.init deleted", "mbarrier", "MB002")
+def _unpublished(kernel: Kernel) -> Iterator[Fault]:
+    """Nothing tells the other threads that the mbarriers have been initialised."""
+    inits = kernel.sites("mbarrier-init")
+    barriers = kernel.where(
+        lambda m: m.form.event in ("barrier-sync", "barrier-wait") and m.form.scope != "lanes"
+    )
+    behind = sorted(i for i in barriers if inits and i > inits[-1])
+    if behind:
+        about = kernel.where(lambda m: "mbarrier" in m.form.roles)
+        yield Fault((kernel.blank(behind[0]),), about, kernel.text(behind[0]))
+
+
+@operator("fence behind mbarrier.init deleted", "mbarrier", "MB002")
+def _unordered(kernel: Kernel) -> Iterator[Fault]:
+    """A relaxed arrival at the barrier of the cluster publishes nothing by itself."""
+    inits = kernel.sites("mbarrier-init")
+    relaxed = kernel.where(lambda m: m.form.event == "barrier-arrive" and ".relaxed" in m.modifiers)
+    fences = kernel.sites("memory-fence") + kernel.sites("proxy-fence")
+    first = min((i for i in relaxed if inits and i > inits[-1]), default=-1)
+    edits = tuple(kernel.blank(i) for i in fences if inits and inits[0] < i < first)
+    if edits:
+        about = kernel.where(lambda m: "mbarrier" in m.form.roles)
+        yield Fault(edits, about, kernel.text(first))
+
+
+@operator("mbarrier wait loop inverted", "mbarrier", "MB001")
+def _inverted(kernel: Kernel) -> Iterator[Fault]:
+    """The loop is left while the phase is not complete, and goes round when it is."""
+    for site in kernel.sites("mbarrier-wait"):
+        derived = set(kernel.instructions[site].writes)
+        for i in range(site + 1, min(site + 4, len(kernel.instructions))):
+            branch = kernel.instructions[i]
+            if branch.flow == "branch" and branch.guard in derived and _loop(kernel, site):
+                edit = kernel.rewrite(i, r"@(!?)", "@" if branch.negated else "@!")
+                if edit:
+                    yield Fault((edit,), frozenset((site, i)), kernel.text(i))
+                break
 
 
 def _alters(event: str, role: str, delta: int) -> Plant:

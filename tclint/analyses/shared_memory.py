@@ -309,6 +309,13 @@ class SharedMemory:
         spread = self._spread_of(mine, access, threads) if self._common(base) else None
         return None if spread is None else spread.moved(constant)
 
+    def offsets(self, mine: int, threads: int) -> set[int] | None:
+        """The numbers that *mine*, which depends on the thread index alone, is in *threads*; None: not known."""
+        number, planes = self.values.known(mine), self.values.planes(mine)
+        if number is not None:
+            return {number}
+        return None if planes is None else set(_numbers(planes, threads))
+
     def sure(self, threads: int) -> int:
         """Those of *threads* that are there however the kernel is launched: all, or one warp where nothing fixes it."""
         if self.function.threads is not None or not threads:
@@ -379,7 +386,7 @@ def _bytes(instruction: Instruction) -> int | None:
 def _extent(match: Match) -> tuple[int, int]:
     """How many bytes one thread accesses at its address, and the lanes whose address counts."""
     every = 0xFFFFFFFF
-    if match.scope == "warp":
+    if match.scope == "warp" and match.form.event != "tmem-alloc":
         # Each row of an 8x8 matrix is 16 bytes at the address of one lane (9.7.14.5.15); of other shapes, at least.
         rows = 8 * (match.number("num") or 1) if ".m8n8" in match.modifiers else 8
         return _CHUNK, every if rows >= 32 else (1 << rows) - 1

@@ -1,0 +1,301 @@
+"""Checks of the operations on mbarriers: waits, arrivals, counts and states (PTX ISA 9.7.13.15)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tclint.analyses.values import Facts
+from tclint.cfg import Edge
+from tclint.checks import Hit, Mark, check
+from tclint.checks._mbarriers import Place, at_home, differ, places
+from tclint.dataflow import EXIT, Path, find_paths
+from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
+from tclint.views import View
+
+_TRIES = 12
+"""Paths behind one wait that are looked at."""
+_SHORT = 4
+"""Blocks that lead back to a wait at most, in the loop that a compiler makes of one."""
+_PRIVATE = (".local", ".param", ".const")
+"""Memory that no mbarrier hands over."""
+_OPEN, _ASKED, _USED = range(3)
+"""Behind a wait: nothing has asked for its result; a branch has; and what it may protect has been done."""
+
+
+@check("MB001", needs="mbarrier")
+def unheeded_waits(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Waits for an mbarrier behind which a thread goes on although the phase is not complete."""
+    waits = model.sites("mbarrier-wait")
+    if not waits:
+        return
+    kernel = _Waits(model)
+    for site in waits:
+        if hit := kernel.judge(site):
+            yield "MB001", hit
+
+
+@dataclass
+class _Waits:
+    """What happens behind the waits of a kernel."""
+
+    model: KernelModel
+
+    @cached_property
+    def waits(self) -> frozenset[int]:
+        return frozenset(self.model.sites("mbarrier-wait"))
+
+    @cached_property
+    def guarded(self) -> frozenset[int]:
+        """Instructions that something may have to be waited for before, the first of a block behind each wait."""
+        model, block_of = self.model, self.model.cfg.block_of
+        found: dict[tuple[int, int], int] = {}
+        waits = sorted(self.waits)
+        for use in model.function.uses:
+            match = use.match
+            if match is None or match.form.event == "mbarrier-wait":
+                continue
+            memory = match.form.memory and not match.space.startswith(_PRIVATE)
+            if memory or match.form.event in _PROTECTED:
+                for i in use.sites:
+                    key = block_of[i], bisect_left(waits, i)
+                    found[key] = min(found.get(key, i), i)
+        return frozenset(i for i in found.values() if block_of[i] in model.cfg.rank)
+
+    @cached_property
+    def relevant(self) -> list[list[int]]:
+        model = self.model
+        relevant: list[list[int]] = [[] for _ in model.cfg.blocks]
+        for i in sorted(self.waits | self.guarded):
+            relevant[model.cfg.block_of[i]].append(i)
+        return relevant
+
+    @cached_property
+    def readers(self) -> dict[int, list[int]]:
+        """The instructions that read a register, or stand under it as their guard."""
+        found: dict[int, list[int]] = {}
+        for i, instruction in enumerate(self.model.function.instructions):
+            for register in instruction.reads:
+                found.setdefault(register, []).append(i)
+            if instruction.guard >= 0:
+                found.setdefault(instruction.guard, []).append(i)
+        return found
+
+    def judge(self, site: int) -> Hit | None:
+        result = self.model.instruction(site).role("destination")
+        if not isinstance(result, int) or self._spins(site, result, False):
+            return None
+        if self._spins(site, result, True):
+            return self._inverted(site)
+        branches = self._decided(result)
+        if branches is None:
+            return None
+        answer, needing = self._behind(result, site), self.guarded
+        if not branches and any(not self.model.views.apart(site, w) for w in self.same(site)):
+            needing = self._of_the_stage(site)
+        path = self._goes_on(site, answer, branches, needing)
+        if path is None:
+            return None
+        use = next((i for i in path.marks if i in needing), path.end)
+        if branches and not self._reached(site, answer, use):
+            return None  # what is done meanwhile, and not what the wait is for
+        return self._hit(site, use, [i for i in path.marks if i in branches])
+
+    def _of_the_stage(self, site: int) -> frozenset[int]:
+        """What may need the wait at *site*, when others wait for the same mbarrier.
+
+        A look ahead is dropped where a loop ends, and another wait is there for whoever needs it. What is done to
+        another mbarrier of the same stage, such as to give it back, is not meant to be done ahead.
+        """
+        stage = self._stage(site)
+        return frozenset(i for i in self.operations if self._stage(i) == stage) if stage else self.guarded
+
+    def _stage(self, site: int) -> tuple[tuple[int, int], ...]:
+        """What changes in the address of the mbarrier of an instruction."""
+        values = self.model.values
+        address = self.model.value(site, "mbarrier")
+        terms = () if address is None else values.linear(at_home(self.model, address)[0])[0]
+        return tuple(t for t in terms if values.volatile(t[0]))
+
+    @cached_property
+    def operations(self) -> frozenset[int]:
+        """Instructions about an mbarrier that are no wait for it."""
+        uses = self.model.function.uses
+        found = (u.sites for u in uses if u.match is not None and "mbarrier" in u.match.form.roles)
+        return frozenset(i for sites in found for i in sites) - self.waits
+
+    def _spins(self, site: int, result: int, answer: bool) -> bool:
+        """Whether the thread comes straight back to the wait as long as that is its answer."""
+        model, cfg = self.model, self.model.cfg
+        facts = model.values.assume(self._behind(result, site), answer, Facts())
+        block, begin = cfg.block_of[site], site + 1
+        for _ in range(_SHORT):
+            if any(i >= begin for i in self.relevant[block]):
+                return False
+            onward = [
+                edge
+                for edge in cfg.successors[block]
+                if (p := model.views.edge_value(edge)) is None
+                or model.values.decide(p, facts) is not (not edge.value)
+            ]
+            if len(onward) != 1:
+                return False
+            block = onward[0].target
+            begin = cfg.blocks[block].start
+            first = next(iter(self.relevant[block]), -1)
+            if first == site:
+                return True
+        return False
+
+    def _decided(self, result: int) -> frozenset[int] | None:
+        """The branches that the result decides; None when it goes where it cannot be followed: into memory, to another
+        thread, into a call."""
+        instructions = self.model.function.instructions
+        made, work, branches = {result}, [result], set()
+        while work:
+            register = work.pop()
+            for i in self.readers.get(register, ()):
+                instruction = instructions[i]
+                match = instruction.match
+                if instruction.flow == "branch":
+                    branches.add(i)
+                elif match is None or match.form.event or match.form.memory or instruction.flow:
+                    return None
+                else:
+                    work += set(instruction.writes) - made
+                    made.update(instruction.writes)
+        return frozenset(branches)
+
+    def _behind(self, register: int, site: int) -> int:
+        """The value of *register* behind the instruction at *site*."""
+        cfg, values = self.model.cfg, self.model.values
+        block = cfg.block_of[site]
+        last = site + 1 == cfg.blocks[block].end
+        return values.after_block(register, block) if last else values.before(register, site + 1)
+
+    def _view(self, site: int, answer: int, truth: bool) -> View:
+        view = self.model.views.at(site)
+        return View(view.threads, self.model.values.assume(answer, truth, view.facts))
+
+    def _goes_on(
+        self, site: int, answer: int, branches: frozenset[int], needing: frozenset[int]
+    ) -> Path | None:
+        """A path on which the phase is not complete, to what needs it.
+
+        Where branches ask for the result, what is done before does not count: that may be done meanwhile. Nor does
+        what comes before another wait for the same mbarrier, so such a path leads to the next round or the end.
+        """
+        model, values, cfg = self.model, self.model.values, self.model.cfg
+        view = self._view(site, answer, False)
+        ends = self.same(site) if branches or self._stage(site) else self.waits
+        relevant = list(self.relevant)
+        for i in branches | needing - self.guarded:
+            block = cfg.block_of[i]
+            relevant[block] = sorted({*relevant[block], i})
+
+        def step(state: Hashable, i: int, instruction: Instruction) -> Hashable:
+            if i in ends or i == site:
+                return None
+            if i in branches:
+                return _ASKED if state == _OPEN else state
+            return _USED if state == _ASKED and i in needing else state
+
+        def goal(state: Hashable, i: int) -> bool:
+            return i in needing if not branches else state == _USED and i in (site, EXIT)
+
+        closed: set[Edge] = set()
+        goals = {cfg.block_of[i] for i in needing}
+        if branches:
+            goals = {cfg.block_of[site], *cfg.exits, *model.views.dispatchers}
+        for _ in range(_TRIES):
+            state = _OPEN if branches else _ASKED
+            found = find_paths(model.survey, site, view, state, relevant, step, goal, goals, closed=closed)
+            path = next(found, None)
+            if path is None:
+                return None
+            along = values.along(path.edges, path.passed(cfg, site))
+            for k, edge in enumerate(path.edges):
+                if cfg.blocks[edge.source].end - 1 not in branches:
+                    continue
+                p = model.views.edge_value(edge)
+                decided = None if p is None else values.decide(along.walk(p, k), view.facts)
+                if decided is None:
+                    return None  # by the result, but nobody knows how
+                if decided is not edge.value:
+                    closed.add(edge)
+                    break
+            else:
+                return path
+        return None
+
+    @cached_property
+    def named(self) -> dict[int, tuple[frozenset[Place] | None, int | None]]:
+        """The mbarriers that a wait may be for, and the parity."""
+        return {w: (places(self.model, w), self.model.known(w, "parity")) for w in self.waits}
+
+    def same(self, site: int) -> frozenset[int]:
+        """The other waits that may be for a phase of the same mbarrier that the wait at *site* is for."""
+        model = self.model
+        mine, parity = self.named[site]
+        found = {site}
+        for other, (named, theirs) in self.named.items():
+            if parity is not None and theirs is not None and parity != theirs:
+                continue
+            known = mine is not None and named is not None
+            if not known or any(differ(model, a, b) is not True for a in mine or () for b in named or ()):
+                found.add(other)
+        return frozenset(found - {site})
+
+    def _reached(self, site: int, answer: int, to: int) -> bool:
+        """Whether a thread for which the phase is complete comes to instruction *to* before it waits here again."""
+        model, cfg = self.model, self.model.cfg
+
+        def step(state: Hashable, i: int, instruction: Instruction) -> Hashable:
+            return None if i == site else state
+
+        def goal(state: Hashable, i: int) -> bool:
+            return i == to
+
+        goals = {cfg.block_of[to]} if to != EXIT else cfg.exits | model.views.dispatchers
+        view = self._view(site, answer, True)
+        found = find_paths(model.survey, site, view, True, self.relevant, step, goal, goals)
+        return next(found, None) is not None
+
+    def _inverted(self, site: int) -> Hit:
+        name = self.model.name(site)
+        return Hit(
+            site=site,
+            message=f"goes on while {name} says that the phase is not complete, and waits again when it is",
+            steps=(Mark(site, "comes back here when the result is true"),),
+            help="invert the condition of the branch: back to the wait when the result is false",
+            about=frozenset((site,)),
+        )
+
+    def _hit(self, site: int, use: int, branches: list[int]) -> Hit:
+        instruction, name = self.model.instruction(site), self.model.name(site)
+        early = (
+            "may return before the phase is complete"
+            if ".try_wait" in instruction.opcode
+            else "does not block"
+        )
+        why = "the thread goes on whatever its result is" if branches else "nothing uses its result"
+        return Hit(
+            site=site,
+            message=f"{name} {early}, and {why}",
+            steps=(
+                Mark(site, "the result may be false"),
+                *(Mark(i, "goes on with false") for i in branches[:1]),
+                Mark(use, "done although the phase may not be complete"),
+            ),
+            help="branch back to the wait as long as its result is false",
+            about=frozenset((site,)),
+        )
+
+
+_PROTECTED = frozenset(
+    "issue commit mbarrier-arrive mbarrier-expect barrier-sync barrier-arrive tmem-alloc tmem-dealloc clc-query".split()
+)
+"""Events that a wait may have to come before."""
