@@ -175,7 +175,7 @@ def _deletes(event: str, group: str | None = None) -> Plant:
         for site in kernel.sites(event, group):
             if event.startswith("tcgen05-fence"):
                 about = kernel.where(lambda m: m.form.family in ("tcgen05", "mbarrier", "barrier"))
-            elif event.startswith("mbarrier") or event.startswith("barrier"):
+            elif event.startswith(("mbarrier", "barrier")):
                 about = kernel.where(lambda m: "mbarrier" in m.form.roles) | kernel.of_events("tmem-")
             else:
                 about = kernel.of_group(group) if group else kernel.of_events("tmem-")
@@ -286,17 +286,47 @@ operator("mbarrier wait loop dropped", "mbarrier", "TC001 TC012")(_waits_once(ke
 operator("mbarrier wait asked once", "mbarrier", "MB001")(_waits_once(keep=True))
 
 
+@operator("mbarrier.init count of zero", "mbarrier", "MB003")
+def _no_arrivals(kernel: Kernel) -> Iterator[Fault]:
+    """A count in a register, which no assembler checks."""
+    for site in kernel.sites("mbarrier-init"):
+        zero = ".reg .b32 %tclint_r; mov.u32 %tclint_r, 0;"
+        if edit := kernel.operand(site, "count", "%tclint_r", zero):
+            yield Fault((edit,), frozenset((site,)), kernel.text(site))
+
+
+@operator("mbarrier.init done twice", "mbarrier", "MB009")
+def _made_twice(kernel: Kernel) -> Iterator[Fault]:
+    for site in kernel.sites("mbarrier-init"):
+        if text := kernel.flat(site):
+            end = kernel.span(site).end
+            yield Fault((Edit(Span(end, end), f" {text}"),), frozenset((site, site + 1)), text)
+
+
+@operator("mbarrier invalidated at once", "mbarrier", "MB009")
+def _ended_at_once(kernel: Kernel) -> Iterator[Fault]:
+    for site in kernel.sites("mbarrier-init"):
+        edit = kernel.rewrite(site, r"\binit\b", "inval")
+        text = kernel.flat(site)
+        if edit and text:
+            ended = re.sub(r",[^,]*$", ";", edit.text)
+            places = kernel.where(lambda m: "mbarrier" in m.form.roles)
+            end = kernel.span(site).end
+            yield Fault((Edit(Span(end, end), f" {' '.join(ended.split())}"),), places, text)
+
+
 @operator("barrier behind mbarrier.init deleted", "mbarrier", "MB002")
 def _unpublished(kernel: Kernel) -> Iterator[Fault]:
     """Nothing tells the other threads that the mbarriers have been initialised."""
     inits = kernel.sites("mbarrier-init")
+    about = kernel.where(lambda m: "mbarrier" in m.form.roles)
     barriers = kernel.where(
         lambda m: m.form.event in ("barrier-sync", "barrier-wait") and m.form.scope != "lanes"
     )
-    behind = sorted(i for i in barriers if inits and i > inits[-1])
-    if behind:
-        about = kernel.where(lambda m: "mbarrier" in m.form.roles)
-        yield Fault((kernel.blank(behind[0]),), about, kernel.text(behind[0]))
+    first = min((i for i in about if inits and i > inits[-1]), default=-1)
+    edits = tuple(kernel.blank(i) for i in sorted(barriers) if inits and inits[-1] < i < first)
+    if edits:
+        yield Fault(edits, about, kernel.text(inits[-1]))
 
 
 @operator("fence behind mbarrier.init deleted", "mbarrier", "MB002")
@@ -391,8 +421,8 @@ def _relaxes(event: str) -> Plant:
     return plant
 
 
-operator("mbarrier wait relaxed", "mbarrier", "")(_relaxes("mbarrier-wait"))
-operator("mbarrier arrive relaxed", "mbarrier", "")(_relaxes("mbarrier-arrive"))
+operator("mbarrier wait relaxed", "mbarrier", "MB013")(_relaxes("mbarrier-wait"))
+operator("mbarrier arrive relaxed", "mbarrier", "MB013")(_relaxes("mbarrier-arrive"))
 
 
 def _doubles(event: str, about: str) -> Plant:

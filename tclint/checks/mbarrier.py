@@ -295,6 +295,199 @@ class _Waits:
         )
 
 
+# ---------------------------------------------------------------- MB003
+
+
+@check("MB003", needs="mbarrier")
+def counts(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Numbers of arrivals and of bytes that an mbarrier cannot hold; literals are told as any other (PX004)."""
+    for use in model.function.uses:
+        match = use.match
+        if match is None or match.problem or not match.form.event.startswith("mbarrier-"):
+            continue
+        for role, what, least in (("count", "arrivals", 1), ("tx", "bytes", 0)):
+            if role not in match.form.roles:
+                continue
+            for site in use.sites:
+                number = _number(model, site, role)
+                if number is not None and not least <= number <= _MOST:
+                    yield "MB003", _out_of_range(model, site, number, what, least)
+    yield from _too_many(model)
+
+
+def _number(model: KernelModel, site: int, role: str) -> int | None:
+    """The number that a register of this role is known to hold, unsigned."""
+    if (
+        not isinstance(model.instruction(site).role(role), int)
+        or model.cfg.block_of[site] not in model.cfg.rank
+    ):
+        return None
+    number = model.known(site, role)
+    return None if number is None else number & 0xFFFFFFFF
+
+
+def _out_of_range(model: KernelModel, site: int, number: int, what: str, least: int) -> Hit:
+    return Hit(
+        site=site,
+        message=f"{model.name(site)} counts {number} {what}, but an mbarrier counts {least} to {_MOST}",
+        help=f"use a number from {least} to {_MOST}",
+        about=frozenset((site,)),
+    )
+
+
+def _too_many(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """One arrival that counts for more than a whole phase."""
+    inits = {i: (places(model, i), model.known(i, "count")) for i in model.sites("mbarrier-init")}
+    for site in model.sites("mbarrier-arrive"):
+        count = model.known(site, "count")
+        if count is None or count < 2 or not inits:
+            continue
+        named = places(model, site)
+        made = [
+            (expected, i)
+            for i, (theirs, expected) in inits.items()
+            if named is None
+            or theirs is None
+            or any(differ(model, a, b) is not True for a in named for b in theirs)
+        ]
+        most = max((expected if expected is not None else _MOST for expected, _ in made), default=_MOST)
+        if 0 < most < count:
+            yield (
+                "MB003",
+                Hit(
+                    site=site,
+                    message=f"arrives {count} times at an mbarrier that expects {most}: its count of pending arrivals cannot go below 0",
+                    steps=(Mark(made[0][1], f"initialised for {most} here"), Mark(site, f"counts {count}")),
+                    help="initialise the mbarrier for as many arrivals as all threads of a phase make",
+                    about=frozenset((site,)),
+                ),
+            )
+
+
+# ---------------------------------------------------------------- MB010
+
+
+@check("MB010", needs="mbarrier")
+def remote(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Operations on an mbarrier of another CTA that only its own CTA may do."""
+    for use in model.function.uses:
+        match = use.match
+        if match is None or match.problem or "mbarrier" not in match.form.roles:
+            continue
+        event = match.form.event
+        if event not in _LOCAL and (event != "mbarrier-arrive" or match.space == ".shared::cluster"):
+            continue
+        for site in use.sites:
+            mapped = _foreign(model, site) if model.cfg.block_of[site] in model.cfg.rank else None
+            if mapped is not None:
+                yield "MB010", _not_here(model, site, mapped)
+
+
+_LOCAL = frozenset(("mbarrier-init", "mbarrier-inval", "mbarrier-wait"))
+"""What is supported on mbarriers of the own CTA only (9.7.13.15.8)."""
+
+
+def _foreign(model: KernelModel, site: int) -> int | None:
+    """The ``mapa`` node by which the mbarrier at *site* is provably one of another CTA, in some CTA of the cluster."""
+    values = model.values
+    address = model.value(site, "mbarrier")
+    for term, _ in values.linear(address)[0] if address is not None else ():
+        node = values.node(term)
+        if node[:2] == ("op", "mapa") and not _about_rank(model, site):
+            terms, constant = values.linear(node[4])
+            if not terms or (
+                constant and [values.node(t) for t, _ in terms] == [("special", "%cluster_ctarank")]
+            ):
+                return term
+            rank = values.node(node[4])
+            if rank[:2] == ("op", "xor") and any(values.known(a) for a in rank[3:]):
+                return term
+    return None
+
+
+def _about_rank(model: KernelModel, site: int) -> bool:
+    """Whether a branch that depends on the CTA's place in the cluster decides whether *site* is executed."""
+    values = model.values
+    work = list(model.views.at(site).facts)
+    seen: set[int] = set()
+    while work:
+        value = values.find(work.pop())
+        if value in seen:
+            continue
+        seen.add(value)
+        node = values.node(value)
+        if node[0] == "special" and "cta" in str(node[1]):
+            return True
+        work += values.arguments(value) if node[0] == "phi" else values.parts(node)
+    return False
+
+
+def _not_here(model: KernelModel, site: int, mapped: int) -> Hit:
+    name = model.name(site)
+    arrives = model.instruction(site).event == "mbarrier-arrive"
+    return Hit(
+        site=site,
+        message=f"{name} on an mbarrier of another CTA: "
+        + (
+            "without .shared::cluster it is for one of its own CTA"
+            if arrives
+            else "only its own CTA may do that"
+        ),
+        help="name .shared::cluster, with the sink _ for the state"
+        if arrives
+        else "let the other CTA arrive here, or each CTA wait for its own mbarrier",
+        about=frozenset((site,)),
+    )
+
+
+# ---------------------------------------------------------------- MB011
+
+
+@check("MB011", needs="mbarrier")
+def states(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A state that is not the one which an arrival at the same mbarrier has returned."""
+    for site in (*model.sites("mbarrier-wait"), *model.sites("mbarrier-pending")):
+        value = model.value(site, "state")
+        if value is None:
+            continue
+        node = model.values.node(value)
+        if node[0] == "const":
+            yield "MB011", _bad_state(model, site, "is a constant, and no arrival has returned it", ())
+        elif node[0] == "unknown" and (hit := _from(model, site, node[1])):
+            yield "MB011", hit
+
+
+def _from(model: KernelModel, site: int, made: int) -> Hit | None:
+    """What is wrong with the state that the instruction *made* has written."""
+    arrival = model.instruction(made)
+    if arrival.event != "mbarrier-arrive":
+        return None
+    step = (Mark(made, "the state comes from here"),)
+    if model.instruction(site).event == "mbarrier-pending":
+        if arrival.match is not None and ".noComplete" in arrival.match.modifiers:
+            return None
+        return _bad_state(model, site, "comes from an arrival without .noComplete", step)
+    there, here = places(model, made), places(model, site)
+    if there and here and all(differ(model, a, b) for a in there for b in here):
+        return _bad_state(model, site, "comes from an arrival at another mbarrier", step)
+    return None
+
+
+def _bad_state(model: KernelModel, site: int, why: str, steps: tuple[Mark, ...]) -> Hit:
+    name = model.name(site)
+    return Hit(
+        site=site,
+        message=f"the state that {name} asks about {why}",
+        steps=(*steps, Mark(site, "asked about here")),
+        help="use the state that the arrival at this mbarrier has returned"
+        if name != "mbarrier.pending_count"
+        else "use the state that mbarrier.arrive.noComplete has returned",
+        about=frozenset((site,)),
+    )
+
+
+_MOST = (1 << 20) - 1
+"""Arrivals, and bytes, that an mbarrier can count (9.7.13.15.2)."""
 _PROTECTED = frozenset(
     "issue commit mbarrier-arrive mbarrier-expect barrier-sync barrier-arrive tmem-alloc tmem-dealloc clc-query".split()
 )
