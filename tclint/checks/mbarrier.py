@@ -102,7 +102,8 @@ class _Waits:
         use = next((i for i in path.marks if i in needing), path.end)
         if branches and not self._reached(site, answer, use):
             return None  # what is done meanwhile, and not what the wait is for
-        return self._hit(site, use, [i for i in path.marks if i in branches])
+        taken = [last for e in path.edges if (last := self.model.cfg.blocks[e.source].end - 1) in branches]
+        return self._hit(site, use, taken)
 
     def _of_the_stage(self, site: int) -> frozenset[int]:
         """What may need the wait at *site*, when others wait for the same mbarrier.
@@ -192,15 +193,16 @@ class _Waits:
         view = self._view(site, answer, False)
         ends = self.same(site) if branches or self._stage(site) else self.waits
         relevant = list(self.relevant)
-        for i in branches | needing - self.guarded:
+        asked = self._behind_branches(branches)
+        for i in asked | needing - self.guarded:
             block = cfg.block_of[i]
             relevant[block] = sorted({*relevant[block], i})
 
         def step(state: Hashable, i: int, instruction: Instruction) -> Hashable:
             if i in ends or i == site:
                 return None
-            if i in branches:
-                return _ASKED if state == _OPEN else state
+            if i in asked and state == _OPEN:
+                state = _ASKED
             return _USED if state == _ASKED and i in needing else state
 
         def goal(state: Hashable, i: int) -> bool:
@@ -215,6 +217,8 @@ class _Waits:
             found = find_paths(model.survey, site, view, state, relevant, step, goal, goals, closed=closed)
             path = next(found, None)
             if path is None:
+                return None
+            if branches and not any(cfg.blocks[e.source].end - 1 in branches for e in path.edges):
                 return None
             along = values.along(path.edges, path.passed(cfg, site))
             for k, edge in enumerate(path.edges):
@@ -248,6 +252,18 @@ class _Waits:
             if not known or any(differ(model, a, b) is not True for a in mine or () for b in named or ()):
                 found.add(other)
         return frozenset(found - {site})
+
+    def _behind_branches(self, branches: frozenset[int]) -> frozenset[int]:
+        """The first instruction behind each branch, either way, that no guard leaves out."""
+        cfg, instructions = self.model.cfg, self.model.function.instructions
+        found = set()
+        for branch in branches:
+            for edge in cfg.successors[cfg.block_of[branch]]:
+                block = cfg.blocks[edge.target]
+                found.add(
+                    next((i for i in range(block.start, block.end) if instructions[i].guard < 0), block.start)
+                )
+        return frozenset(found)
 
     def _reached(self, site: int, answer: int, to: int) -> bool:
         """Whether a thread for which the phase is complete comes to instruction *to* before it waits here again."""

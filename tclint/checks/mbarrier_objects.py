@@ -164,11 +164,20 @@ def _twice(known: _Objects) -> Iterator[tuple[str, Hit]]:
 def _ended(known: _Objects) -> Iterator[tuple[str, Hit]]:
     """An mbarrier that is used although it has been invalidated."""
     model = known.model
-    used = known.alone(known.named)
-    for place, sites in known.alone(known.invals).items():
-        to = used.get(place, ())
-        for ended in sites if to else ():
-            path = warps.follow(model, ended, model.views.at(ended), to, known.about(known.inits, place))
+    ended_at = known.alone(known.invals)
+    used: dict[Place, list[int]] = defaultdict(list)
+    for use in known.uses if ended_at else ():
+        for place in places(model, use, each=True) or ():
+            used[place].append(use)
+    for place, sites in ended_at.items():
+        for ended in sites:
+            to, view = used.get(place, []), model.views.at(ended)
+            made = known.about(known.inits, place)
+            if not any(model.reaches(ended, i) for i in made):
+                # Gone for good, and for all threads: whoever comes to a use behind it finds none.
+                to = [i for i in to if not model.reaches(i, ended)]
+                view = View(T.full(model.values.threads))
+            path = warps.follow(model, ended, view, to, made) if to else None
             if path is None:
                 continue
             yield (

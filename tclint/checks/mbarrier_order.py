@@ -136,12 +136,12 @@ def _orders(model: KernelModel) -> list[int]:
     return [*model.sites("memory-fence"), *kept, *warps.calls(model)]
 
 
-def _accesses(model: KernelModel, writes: bool) -> Iterator[Access]:
-    """Accesses to shared memory that happen at once, through the generic proxy."""
+def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator[Access]:
+    """Accesses to shared memory that happen at once, through the generic proxy; with *later*, all of them."""
     for site, match in model.shared.sites.items():
-        if model.cfg.block_of[site] in model.cfg.rank and not match.form.proxy:
+        if model.cfg.block_of[site] in model.cfg.rank and (later or not match.form.proxy):
             for access in model.shared.accesses(site):
-                if access.writes is writes and not access.later:
+                if access.writes is writes and (later or not access.later):
                     yield access
 
 
@@ -179,7 +179,11 @@ def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[i
 def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
     """Bytes that a copy brings, which completes at the mbarrier, and that are read behind the wait."""
     brought = [a for a in model.shared.accesses(copy) if a.writes]
-    met = [b.site for b in _accesses(model, False) if any(_overlap(model, a, b) for a in brought)]
+    met = [
+        b.site
+        for b in _accesses(model, False, later=True)
+        if b.site != copy and any(_overlap(model, a, b) for a in brought)
+    ]
     if not met:
         return None
     others = [i for i in model.sites("mbarrier-wait") if i != wait]
