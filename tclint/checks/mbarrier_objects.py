@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
@@ -25,6 +26,7 @@ class _Objects:
     """The mbarriers of a kernel: where they are made, used and ended."""
 
     model: KernelModel
+    _makers: dict[Place, frozenset[int]] = field(default_factory=dict)
 
     @cached_property
     def inits(self) -> dict[int, frozenset[Place] | None]:
@@ -60,6 +62,12 @@ class _Objects:
             for i, named in sites.items()
             if named is None or any(differ(self.model, place, other) is not True for other in named)
         ]
+
+    def makers(self, place: Place) -> frozenset[int]:
+        """The inits that may have made what lies at *place*."""
+        if place not in self._makers:
+            self._makers[place] = frozenset(self.about(self.inits, place))
+        return self._makers[place]
 
     def alone(self, sites: dict[int, frozenset[Place] | None]) -> dict[Place, list[int]]:
         """The sites that name one mbarrier and no other."""
@@ -135,30 +143,35 @@ def _self_contained(model: KernelModel) -> bool:
 
 
 def _twice(known: _Objects) -> Iterator[tuple[str, Hit]]:
-    """An mbarrier that is initialised while it is one."""
-    model = known.model
+    """Mbarriers that are initialised while they are some; those of one place in the code together."""
+    model, block_of = known.model, known.model.cfg.block_of
+    told: dict[tuple[int, int], list[tuple[Place, int, int]]] = defaultdict(list)
     for place, sites in known.alone(known.inits).items():
+        if len(sites) == 1 and block_of[sites[0]] not in model.cfg.in_cycle:
+            continue
         ends = known.about(known.invals, place)
         for first in sites:
             path = warps.follow(model, first, model.views.at(first), sites, ends)
-            if path is None:
-                continue
-            again = path.end
-            yield (
-                "MB009",
-                Hit(
-                    site=again,
-                    message=f"initialises the mbarrier {known.words(place)} while it is one: mbarrier.inval has to come before",
-                    steps=(
-                        Mark(first, "initialised here"),
-                        Mark(again, "and here again" if again != first else "and again in the next round"),
-                    ),
-                    help="initialise it once, or put an mbarrier.inval between the two, with a barrier before it",
-                    severity=Severity.WARNING,
-                    about=frozenset((again,)),
+            if path is not None:
+                told[block_of[first], block_of[path.end]].append((place, first, path.end))
+                break
+    for found in told.values():
+        place, first, again = found[0]
+        yield (
+            "MB009",
+            Hit(
+                site=again,
+                message=f"initialises the mbarrier {known.words(place)} while it is one: mbarrier.inval has to come before",
+                steps=(
+                    Mark(first, "initialised here"),
+                    Mark(again, "and here again" if again != first else "and again in the next round"),
                 ),
-            )
-            break
+                help="initialise it once, or put an mbarrier.inval between the two, with a barrier before it",
+                count=len(found),
+                severity=Severity.WARNING,
+                about=frozenset(at for _, _, at in found),
+            ),
+        )
 
 
 def _ended(known: _Objects) -> Iterator[tuple[str, Hit]]:
@@ -251,11 +264,19 @@ class _News:
         self.lanes = frozenset(set(model.sites("barrier-sync")).difference(self.waits))
         self.cta = frozenset(model.sites("barrier-sync")).difference(self.lanes)
         self.cluster = frozenset(model.sites("barrier-wait"))
+        self.orders = sorted((*self.waits, *self.lanes, *_fences(model), *model.sites("barrier-arrive")))
+        self._after: dict[tuple[int, int, int], frozenset[int]] = {}
         self.clustered = bool(self.cluster) or _cluster_size(model) > 1
         self.arrivals = [i for i in model.sites("barrier-arrive") if model.instruction(i).role("id") is None]
 
     def after(self, init: int) -> frozenset[int]:
-        """Where a thread may hear of *init*."""
+        """Where a thread may hear of *init*; the same for all that no synchronisation stands between."""
+        key = self.model.cfg.block_of[init], id(self.model.views.at(init)), bisect_left(self.orders, init)
+        if key not in self._after:
+            self._after[key] = self._heard(init)
+        return self._after[key]
+
+    def _heard(self, init: int) -> frozenset[int]:
         found = {i for i in (*self.waits, *self.lanes) if self._later(init, i)}
         ids = {
             self._id(i)
@@ -280,7 +301,7 @@ class _News:
         found: dict[int, int] = {}
         relaxed = [i for i in self.arrivals if ".relaxed" in _modifiers(model, i)]
         if relaxed:
-            fences = {*model.sites("memory-fence"), *model.sites("proxy-fence"), *self.arrivals}
+            fences = {*_fences(model), *self.arrivals}
             view = model.views.at(init)
             for arrival in relaxed:
                 if warps.follow(model, init, view, (arrival,), fences - {arrival}) is None:
@@ -290,6 +311,10 @@ class _News:
                     if warps.follow(model, arrival, model.views.at(arrival), (wait,), others) is not None:
                         found[wait] = arrival
         return found
+
+
+def _fences(model: KernelModel) -> list[int]:
+    return [*model.sites("memory-fence"), *model.sites("proxy-fence")]
 
 
 def _cluster_size(model: KernelModel) -> int:
@@ -338,7 +363,7 @@ def _made(known: _Objects, use: int) -> frozenset[int]:
     named = known.named[use]
     if named is None:
         return frozenset(known.inits)
-    return frozenset(i for place in named for i in known.about(known.inits, place))
+    return frozenset().union(*(known.makers(place) for place in named))
 
 
 def _elsewhere(model: KernelModel, use: int) -> bool:
