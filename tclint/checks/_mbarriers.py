@@ -69,6 +69,11 @@ def places(model: KernelModel, site: int, each: bool = False) -> frozenset[Place
 def _numbers(model: KernelModel, value: int, bounded: bool) -> list[int] | None:
     """What *value* can be, when that is not much: its bounds, and its bits that are known."""
     values = model.values
+    node = values.node(value)
+    if node[:2] == ("op", "mask") and not node[3] & node[3] + 1:
+        inner = values.interval(node[2])
+        if inner is not None and inner[0] >= 0 and inner[1] <= node[3]:
+            return _numbers(model, node[2], bounded)  # a mask that only narrows the type
     zeros, ones = values.known_bits(value)
     bounds = values.interval(value)
     if bounded and (bounds is None or not _counts(model, value, bounds)):

@@ -16,7 +16,7 @@ from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import SIZE, Place, at_home, differ, places
-from tclint.finding import Severity
+from tclint.finding import Confidence, Severity
 from tclint.model import KernelModel
 from tclint.views import View
 
@@ -124,6 +124,10 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
                 message=f"{model.name(sites[0])} uses {name}, which is never initialised: {why}",
                 steps=tuple(Mark(i, "another one is initialised here") for i in sorted(known.inits)[:1]),
                 help="initialise it once before it is used, and have a barrier between the two",
+                confidence=Confidence.LOW if what is None else None,
+                doubt=""
+                if what is not None
+                else "a kernel without any may be an extract of one that has them",
                 count=len(sites),
                 about=frozenset(sites),
             ),
