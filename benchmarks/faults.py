@@ -193,13 +193,17 @@ def _deletes(event: str, group: str | None = None) -> Plant:
                 about = kernel.where(lambda m: m.form.family in ("tcgen05", "mbarrier", "barrier"))
             elif event.startswith("barrier"):
                 about = kernel.of_events("barrier-") | kernel.of_events("tmem-")
-                about |= _of_peers(kernel) | _ordered(kernel)
+                about |= (
+                    _of_peers(kernel) | _ordered(kernel) | kernel.where(lambda m: "mbarrier" in m.form.roles)
+                )
             elif event == "pdl-wait":
                 about = kernel.of_events("pdl-") | kernel.where(
                     lambda m: bool(m.form.memory) or "tensormap" in m.form.roles
                 )
             elif event == "proxy-fence":
                 about = kernel.where(lambda m: m.form.proxy == "async" or "tensormap" in m.form.roles)
+            elif event.startswith("mbarrier"):
+                about = kernel.where(lambda m: "mbarrier" in m.form.roles)
             else:
                 about = kernel.of_group(group) if group else kernel.of_events("tmem-")
             yield Fault((kernel.blank(site),), about | {site}, kernel.text(site))
@@ -221,15 +225,21 @@ for _name, _family, _event, _group, _rules in (
     ("bulk commit_group deleted", "bulk", "commit", "bulk", "BK002 BK004 BK005"),
     ("bulk wait_group deleted", "bulk", "wait", "bulk", "BK002 BK004"),
     ("proxy fence deleted", "proxy", "proxy-fence", None, "PR001 PR002 PR003 PR004"),
-    ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, ""),
+    ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, "MB009"),
     ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, ""),
     ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, ""),
-    ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006 BK003 SM001 CA005 MB014 MB015"),
+    (
+        "CTA barrier deleted",
+        "barrier",
+        "barrier-sync",
+        None,
+        "TM008 TM006 BK003 SM001 CA005 MB014 MB015 MB002",
+    ),
     ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, "GD001 GD002"),
     ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
     ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
     ("memory fence deleted", "memory", "memory-fence", None, ""),
-    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011 CL001 CL002 SM001"),
+    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011 CL001 CL002 SM001 MB002"),
     ("cluster arrival deleted", "barrier", "barrier-arrive", "cluster", "CL001"),
 ):
     operator(_name, _family, _rules)(_deletes(_event, _group))
@@ -307,7 +317,77 @@ def _waits_once(keep: bool) -> Plant:
 
 # The first is what a compiler does to a loop without side effects.
 operator("mbarrier wait loop dropped", "mbarrier", "TC001 TC012")(_waits_once(keep=False))
-operator("mbarrier wait asked once", "mbarrier", "")(_waits_once(keep=True))
+operator("mbarrier wait asked once", "mbarrier", "MB001")(_waits_once(keep=True))
+
+
+@operator("mbarrier.init count of zero", "mbarrier", "MB003")
+def _no_arrivals(kernel: Kernel) -> Iterator[Fault]:
+    """A count in a register, which no assembler checks."""
+    for site in kernel.sites("mbarrier-init"):
+        zero = ".reg .b32 %tclint_r; mov.u32 %tclint_r, 0;"
+        if edit := kernel.operand(site, "count", "%tclint_r", zero):
+            yield Fault((edit,), frozenset((site,)), kernel.text(site))
+
+
+@operator("mbarrier.init done twice", "mbarrier", "MB009")
+def _made_twice(kernel: Kernel) -> Iterator[Fault]:
+    for site in kernel.sites("mbarrier-init"):
+        if text := kernel.flat(site):
+            end = kernel.span(site).end
+            yield Fault((Edit(Span(end, end), f" {text}"),), frozenset((site, site + 1)), text)
+
+
+@operator("mbarrier invalidated at once", "mbarrier", "MB009")
+def _ended_at_once(kernel: Kernel) -> Iterator[Fault]:
+    for site in kernel.sites("mbarrier-init"):
+        edit = kernel.rewrite(site, r"\binit\b", "inval")
+        text = kernel.flat(site)
+        if edit and text:
+            ended = re.sub(r",[^,]*$", ";", edit.text)
+            places = kernel.where(lambda m: "mbarrier" in m.form.roles)
+            end = kernel.span(site).end
+            yield Fault((Edit(Span(end, end), f" {' '.join(ended.split())}"),), places, text)
+
+
+@operator("barrier behind mbarrier.init deleted", "mbarrier", "MB002")
+def _unpublished(kernel: Kernel) -> Iterator[Fault]:
+    """Nothing tells the other threads that the mbarriers have been initialised."""
+    inits = kernel.sites("mbarrier-init")
+    about = kernel.where(lambda m: "mbarrier" in m.form.roles)
+    barriers = kernel.where(
+        lambda m: m.form.event in ("barrier-sync", "barrier-wait") and m.form.scope != "lanes"
+    )
+    first = min((i for i in about if inits and i > inits[-1]), default=-1)
+    edits = tuple(kernel.blank(i) for i in sorted(barriers) if inits and inits[-1] < i < first)
+    if edits:
+        yield Fault(edits, about, kernel.text(inits[-1]))
+
+
+@operator("fence behind mbarrier.init deleted", "mbarrier", "MB002")
+def _unordered(kernel: Kernel) -> Iterator[Fault]:
+    """A relaxed arrival at the barrier of the cluster publishes nothing by itself."""
+    inits = kernel.sites("mbarrier-init")
+    relaxed = kernel.where(lambda m: m.form.event == "barrier-arrive" and ".relaxed" in m.modifiers)
+    fences = kernel.sites("memory-fence") + kernel.sites("proxy-fence")
+    first = min((i for i in relaxed if inits and i > inits[-1]), default=-1)
+    edits = tuple(kernel.blank(i) for i in fences if inits and inits[0] < i < first)
+    if edits:
+        about = kernel.where(lambda m: "mbarrier" in m.form.roles)
+        yield Fault(edits, about, kernel.text(first))
+
+
+@operator("mbarrier wait loop inverted", "mbarrier", "MB001")
+def _inverted(kernel: Kernel) -> Iterator[Fault]:
+    """The loop is left while the phase is not complete, and goes round when it is."""
+    for site in kernel.sites("mbarrier-wait"):
+        derived = set(kernel.instructions[site].writes)
+        for i in range(site + 1, min(site + 4, len(kernel.instructions))):
+            branch = kernel.instructions[i]
+            if branch.flow == "branch" and branch.guard in derived and _loop(kernel, site):
+                edit = kernel.rewrite(i, r"@(!?)", "@" if branch.negated else "@!")
+                if edit:
+                    yield Fault((edit,), frozenset((site, i)), kernel.text(i))
+                break
 
 
 def _alters(event: str, role: str, delta: int) -> Plant:
@@ -375,8 +455,8 @@ def _relaxes(event: str) -> Plant:
     return plant
 
 
-operator("mbarrier wait relaxed", "mbarrier", "")(_relaxes("mbarrier-wait"))
-operator("mbarrier arrive relaxed", "mbarrier", "")(_relaxes("mbarrier-arrive"))
+operator("mbarrier wait relaxed", "mbarrier", "MB013")(_relaxes("mbarrier-wait"))
+operator("mbarrier arrive relaxed", "mbarrier", "MB013")(_relaxes("mbarrier-arrive"))
 
 
 def _doubles(event: str, about: str, group: str | None = None) -> Plant:

@@ -333,6 +333,13 @@ class SharedMemory:
         spread = self._spread_of(mine, access, threads) if self._common(base) else None
         return None if spread is None else spread.moved(constant)
 
+    def offsets(self, mine: int, threads: int) -> set[int] | None:
+        """The numbers that *mine*, which depends on the thread index alone, is in *threads*; None: not known."""
+        number, planes = self.values.known(mine), self.values.planes(mine)
+        if number is not None:
+            return {number}
+        return None if planes is None else set(_numbers(planes, threads))
+
     def sure(self, threads: int) -> int:
         """Those of *threads* that are there however the kernel is launched: all, or one warp where nothing fixes it."""
         if self.function.threads is not None or not threads:
