@@ -72,6 +72,8 @@ def widen(binding: Binding, pattern: int, width: int) -> int:
 
     Signed results are sign-extended, others zero-extended (9.4.1, and the notes of 9.7.9.21 on ``cvt``).
     """
+    if ".wide" in binding:
+        return pattern & ((1 << width) - 1)  # twice as wide as the type, and whole
     return _types(binding)[0].read(pattern) & ((1 << width) - 1)
 
 
