@@ -19,14 +19,12 @@ from math import gcd
 from typing import NamedTuple
 
 from tclint.analyses import threads as T
+from tclint.analyses.extents import Terms, steps
 from tclint.analyses.values import Level
 from tclint.analyses.warps import deciding, whole_program
 from tclint.model import KernelModel
 
 __all__ = ["Address", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring"]
-
-Terms = tuple[tuple[int, int], ...]
-"""A sum: values with their factors."""
 
 SIZE = 8
 """Bytes of an mbarrier object (9.7.13.15.1)."""
@@ -206,9 +204,11 @@ class Mbarriers:
         moves = tuple(t for t in rest if t not in mine)
         if any(not values.volatile(t) and values.level(t) is not Level.CTA for t, _ in moves):
             return None
-        stride, low, stages = self._steps(moves)
+        stride, low, stages = steps(values, moves)
         if step:
             stride, low, stages = gcd(stride, step), 0, None
+        if stages is not None and stages > _MOST:
+            low, stages = 0, None
         return Address(values.total(base, 0), start + low, stride, stages, values.total(mine, 0), remote)
 
     def _begins(self, value: int) -> bool:
@@ -255,54 +255,6 @@ class Mbarriers:
         addresses = (a for i in self.sites.get("mbarrier-init", ()) for a in self.addresses(i))
         bases = dict.fromkeys(self.model.values.linear(a.base)[0] for a in addresses)
         return sorted(bases, key=len, reverse=True)
-
-    def _steps(self, terms: Terms) -> tuple[int, int, int | None]:
-        """Of a sum that changes: the distance of its values, the least, and how many there are."""
-        values = self.model.values
-        if not terms:
-            return 0, 0, 1
-        ring = self._remainder(terms)
-        if ring is not None:
-            return ring
-        stride, low, high = 0, 0, 0
-        known = True
-        for term, factor in terms:
-            zeros, _ = values.known_bits(term)
-            stride = gcd(stride, factor * (~zeros & (zeros + 1)))
-            bounds = values.interval(term)
-            if bounds is None:
-                known = False
-            else:
-                low += min(bounds[0] * factor, bounds[1] * factor)
-                high += max(bounds[0] * factor, bounds[1] * factor)
-        if not known or not stride or (high - low) // stride >= _MOST:
-            return stride, 0, None
-        return stride, low, (high - low) // stride + 1
-
-    def _remainder(self, terms: Terms) -> tuple[int, int, int] | None:
-        """The same of f times the remainder of some x by a constant n, as compilers spell it.
-
-        That is ``f * x - f * n * (x / n)``, and for a signed x and a power of two ``f * x - f * (x + s & -n)``, where s
-        comes from the sign of x, which an index does not have.
-        """
-        values = self.model.values
-        whole = values.total(terms, 0)
-        for term, factor in terms:
-            node, divided = values.node(term), values.quotient(term)
-            if divided is not None and factor % divided[1] == 0:
-                x, n = divided
-                each = -factor // n
-            elif node[:2] == ("op", "mask") and (n := (-node[3] & 0xFFFFFFFF)) & (n - 1) == 0 and n > 1:
-                x, each = node[2], -factor
-            else:
-                continue
-            rest = values.add(values.add(whole, values.times(term, -factor)), values.times(x, -each))
-            signs, low = values.linear(rest)
-            if each > 0 and all(
-                values.node(t)[:2] == ("op", "shr") and values.node(t) != node for t, _ in signs
-            ):
-                return each, low, n
-        return None
 
     # ------------------------------------------------------------ objects
 

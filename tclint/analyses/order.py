@@ -11,8 +11,8 @@ heard is a proof that two events are not ordered on it.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable
+from functools import cached_property
 
-from tclint.analyses import threads as T
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.warps import signals, waits
 from tclint.dataflow import Path, find_paths
@@ -32,23 +32,19 @@ class Order:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.mbarriers = model.made(Mbarriers)
-        warp = {i: self._warps(i) for i in self._collectives()}
-        self._signals = {i: self._channels(i) for i in signals(model)} | warp
-        self._waits = {i: self._channels(i) for i in waits(model)} | warp
+        self._signals = {i: self._channels(i) for i in signals(model)}
+        self._waits = {i: self._channels(i) for i in waits(model)}
+        self._meet = frozenset(self._collectives())
         self._heard: dict[frozenset[int], frozenset[int]] = {}
 
     def _collectives(self) -> list[int]:
-        """Where the lanes of a warp meet."""
+        """Where the lanes of a warp meet: they come to one instruction together."""
         return [
             i
             for use in self.model.function.uses
             if use.match is not None and use.match.form.scope == "lanes" and use.match.form.event
             for i in use.sites
         ]
-
-    def _warps(self, site: int) -> frozenset[Hashable]:
-        threads = self.model.views.at(site).threads
-        return frozenset(("warp", w) for w in range(T.LIMIT // 32) if threads >> 32 * w & 0xFFFFFFFF)
 
     def _channels(self, site: int) -> frozenset[Hashable]:
         """By what a signal reaches a wait: the same ring of mbarriers, or barrier."""
@@ -62,6 +58,8 @@ class Order:
         if "id" in match.form.roles:
             number = model.known(site, "id")
             return frozenset((_ANY if number is None else ("barrier", number),))
+        if match.form.event == "commit":
+            return frozenset()  # a group of its own thread
         return frozenset(("cluster",)) if match.form.event.startswith("barrier") else frozenset((_ANY,))
 
     def heard(self, sites: Iterable[int]) -> frozenset[int]:
@@ -75,42 +73,95 @@ class Order:
             self._heard[key] = self._follow(key, frozenset())
         return self._heard[key]
 
-    def completed(self, copies: Iterable[int]) -> frozenset[int]:
-        """The waits behind which a thread may know that one of the *copies* is complete: those for its mbarrier, and on."""
+    def completed(self, copies: Iterable[int], idle: Collection[int] = ()) -> frozenset[int]:
+        """The waits behind which a thread may know that one of the *copies* is complete: those for its mbarrier, and on.
+
+        Nothing is learned at the waits *idle*.
+        """
         rings = {ring for site in copies for ring in self.mbarriers.rings_at(site)}
         own = frozenset(
-            i for i, channels in self._waits.items() if _ANY in channels or not rings.isdisjoint(channels)
+            i
+            for i, channels in self._waits.items()
+            if i not in idle and (_ANY in channels or not rings.isdisjoint(channels))
         )
         return self._follow(own, own)
 
     def _follow(self, known: frozenset[int], heard: frozenset[int]) -> frozenset[int]:
         """The waits that are reached from *known* by signals, through any number of threads."""
-        model = self.model
+        cfg = self.model.cfg
         found, work = set(heard), list(known)
-        signalled: set[int] = set()
+        passed = 0  # the blocks whose signals have been given
         channels: set[Hashable] = set()
         while work:
             site = work.pop()
-            for signal, through in self._signals.items():
-                if signal not in signalled and (signal == site or model.reaches(site, signal)):
-                    signalled.add(signal)
-                    if through <= channels:
-                        continue
-                    channels |= through
-                    for wait, by in self._waits.items():
-                        if wait not in found and (
-                            _ANY in channels or _ANY in by or not through.isdisjoint(by)
-                        ):
-                            found.add(wait)
-                            work.append(wait)
+            block = cfg.block_of[site]
+            behind = cfg.following[block] & self._signalling & ~passed
+            passed |= behind
+            given = [i for i in self._in_block[block] if i >= site] if block in self._in_block else []
+            while behind:
+                given += self._in_block[(behind & -behind).bit_length() - 1]
+                behind &= behind - 1
+            for signal in given:
+                fresh = self._received(signal, channels) - found
+                found |= fresh
+                work += fresh
         return frozenset(found)
 
-    def unheard(
-        self, use: int, heard: Collection[int], start: int = -1, ends: Collection[int] = (), threads: int = -1
-    ) -> Path | None:
-        """A path to *use*, from *start* or the entry, that passes none of the waits *heard*, nor one of *ends*.
+    @cached_property
+    def _in_block(self) -> dict[int, list[int]]:
+        """The signals, and the places where lanes meet, by block."""
+        found: dict[int, list[int]] = {}
+        for site in sorted({*self._signals, *self._meet}):
+            found.setdefault(self.model.cfg.block_of[site], []).append(site)
+        return found
 
-        On it the thread knows nothing of the events that these waits tell of. It is taken by one of *threads*.
+    @cached_property
+    def _signalling(self) -> int:
+        return sum(1 << block for block in self._in_block)
+
+    @cached_property
+    def _by_channel(self) -> dict[Hashable, list[int]]:
+        """The waits that a channel may end."""
+        found: dict[Hashable, list[int]] = {}
+        for wait, channels in self._waits.items():
+            for channel in channels:
+                found.setdefault(channel, []).append(wait)
+        return found
+
+    def _received(self, signal: int, given: set[Hashable]) -> set[int]:
+        """The waits that a signal may end, but for those of the channels that were *given* before."""
+        if signal in self._meet:
+            return {signal}
+        found: set[int] = set()
+        for channel in self._signals[signal]:
+            if isinstance(channel, tuple) or channel == "cluster":
+                found.update(w for w in self._by_channel.get(channel, ()) if not self._parted(signal, w))
+            elif channel not in given:
+                given.add(channel)
+                found.update(self._waits if channel == _ANY else self._by_channel.get(channel, ()))
+        if _ANY not in given:
+            given.add(_ANY)
+            found.update(self._by_channel.get(_ANY, ()))
+        return found
+
+    def _parted(self, signal: int, wait: int) -> bool:
+        """Whether two barriers are not one: who comes to one of them has passed the other, or will.
+
+        All threads of a barrier pass it equally often, so what is met at the second is what is at the second. Roles that
+        a dispatcher calls reach each other through it, and none is sure to come.
+        """
+        model = self.model
+        if signal == wait:
+            return False
+        if model.views.dispatchers:
+            first, second = model.cfg.block_of[signal], model.cfg.block_of[wait]
+            return model.cfg.dominates(first, second) or model.cfg.dominates(second, first)
+        return model.reaches(signal, wait) or model.reaches(wait, signal)
+
+    def unheard(self, use: int, stops: Collection[int], start: int = -1, threads: int = -1) -> Path | None:
+        """A path to *use*, from *start* or the entry, that passes none of *stops*, waits that may tell of some event.
+
+        On it the thread knows nothing of that. It is taken by one of *threads*.
         """
         model = self.model
         cfg = model.cfg
@@ -118,7 +169,9 @@ class Order:
         view = View(here.threads & threads if threads >= 0 else here.threads, here.facts)
         if not view.threads:
             return None
-        stops = {*heard, *ends} - {use}
+        stops = set(stops) - {use}
+        if not self._open(max(start, 0), use, stops):
+            return None
         relevant: list[list[int]] = [[] for _ in cfg.blocks]
         for i in sorted({use, *stops}):
             relevant[cfg.block_of[i]].append(i)
@@ -132,3 +185,25 @@ class Order:
         return next(
             find_paths(model.survey, start, view, True, relevant, step, goal, (cfg.block_of[use],)), None
         )
+
+    def _open(self, start: int, use: int, stops: Collection[int]) -> bool:
+        """Whether any way leads from *start* to *use* that passes none of *stops*, guards left aside."""
+        cfg, instructions = self.model.cfg, self.model.function.instructions
+        barred: dict[int, list[int]] = {}
+        for i in stops:
+            if instructions[i].guard < 0:
+                barred.setdefault(cfg.block_of[i], []).append(i)
+        first, last = cfg.block_of[start], cfg.block_of[use]
+        if first == last and start <= use and not any(start <= i < use for i in barred.get(first, ())):
+            return True
+        if any(i >= start for i in barred.get(first, ())) or any(i < use for i in barred.get(last, ())):
+            return False
+        work, seen = [first], set[int]()
+        while work:
+            for edge in cfg.successors[work.pop()]:
+                if edge.target == last:
+                    return True
+                if edge.target not in seen and edge.target not in barred:
+                    seen.add(edge.target)
+                    work.append(edge.target)
+        return False

@@ -213,6 +213,7 @@ class Values:
         self._bits: dict[int, Bits] = {}
         self._intervals: dict[int, Interval | None] = {}
         self._guess: dict[int, Interval] = {}  # bounds that are being tried
+        self._seen_bounds: dict[int, Interval | None] = {}  # what one question has asked already
         self._volatile: dict[int, frozenset[tuple[str, int]]] = {}
         self._renewed: dict[int, frozenset[tuple[str, int]]] = {}
         self._depth = 0
@@ -1639,10 +1640,18 @@ class Values:
     def interval(self, value: int, depth: int = 0) -> Interval | None:
         """Bounds of *value* as a signed number, when both are known."""
         value = self.find(value)
+        if not depth:
+            self._seen_bounds.clear()
+        elif depth > 16:
+            return None
+        elif value in self._seen_bounds:
+            return self._seen_bounds[value]
+        found = self._seen_bounds[value] = self._interval_of(value, depth)
+        return found
+
+    def _interval_of(self, value: int, depth: int) -> Interval | None:
         node = self.nodes[value]
         kind = node[0]
-        if depth > 16:
-            return None
         if kind == "const":
             return node[1], node[1]
         if kind == "special":
@@ -1721,8 +1730,9 @@ class Values:
             if numbers:
                 guess = min(numbers), max(numbers)
                 self._guess = dict.fromkeys(phis, guess)
+                known, self._seen_bounds = self._seen_bounds, {}
                 brought = [self.interval(a, 1) for phi in phis for a in self.arguments(phi)]
-                self._guess = {}
+                self._guess, self._seen_bounds = {}, known
                 if all(b is not None and guess[0] <= b[0] and b[1] <= guess[1] for b in brought):
                     self._intervals.update(dict.fromkeys(phis, guess))
         return self._intervals[value]

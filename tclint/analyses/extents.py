@@ -1,0 +1,156 @@
+"""Which bytes of shared memory an instruction may touch, in all threads and rounds of all loops.
+
+Roles address the same stage of a ring by loop counters of their own, so the
+values of two addresses say nothing about each other. The range of all that an
+address may be does: what lies inside the bytes that copies fill reads copied
+bytes, whatever the round.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import gcd
+from typing import NamedTuple
+
+from tclint.analyses import threads as T
+from tclint.analyses.shared_memory import Access
+from tclint.analyses.values import Level, Values
+from tclint.model import KernelModel
+
+__all__ = ["Extent", "Extents", "Terms", "steps"]
+
+Terms = tuple[tuple[int, int], ...]
+"""A sum: values with their factors."""
+
+
+class Extent(NamedTuple):
+    """All bytes that an access may touch, relative to an address that stays."""
+
+    base: int
+    low: int
+    high: int
+    """The first byte behind."""
+    stride: int
+    """How far apart the places of two rounds are; 0: there is one place."""
+
+    def inside(self, other: Extent) -> bool:
+        return self.base == other.base and other.low <= self.low and self.high <= other.high
+
+    def meets(self, other: Extent) -> bool:
+        return self.base != other.base or (self.low < other.high and other.low < self.high)
+
+
+class Extents:
+    """The extents of all accesses to shared memory."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._known: dict[tuple[int, int], Extent | None] = {}
+
+    @cached_property
+    def _accesses(self) -> list[Access]:
+        rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
+        shared = self.model.shared
+        return [a for i in sorted(shared.sites) if block_of[i] in rank for a in shared.accesses(i)]
+
+    @cached_property
+    def reads(self) -> list[Access]:
+        return [a for a in self._accesses if not a.writes]
+
+    @cached_property
+    def writes(self) -> list[Access]:
+        return [a for a in self._accesses if a.writes]
+
+    def of(self, access: Access) -> Extent | None:
+        """The extent of *access*; None when it is not known."""
+        key = access.address, access.size
+        if key not in self._known:
+            self._known[key] = self._find(access)
+        return self._known[key]
+
+    def _find(self, access: Access) -> Extent | None:
+        values = self.model.values
+        terms, constant = values.linear(access.address)
+        stays, mine, moves = [], [], []
+        for term, factor in terms:
+            if values.planes(term) is not None:
+                mine.append((term, factor))
+            elif not values.volatile(term) and values.level(term) is Level.CTA:
+                stays.append((term, factor))
+            else:
+                moves.append((term, factor))
+        stride, low, count = steps(values, tuple(moves))
+        own = self._bounds(values.total(tuple(mine), 0))
+        if count is None or own is None or not any(values.node(t)[0] == "symbol" for t, _ in stays):
+            return self._whole(stays)
+        low += constant
+        high = low + (count - 1) * stride + access.size
+        return Extent(values.total(tuple(stays), 0), low + own[0], high + own[1], stride)
+
+    def _whole(self, stays: list[tuple[int, int]]) -> Extent | None:
+        """All bytes of a variable: no address that is made of it leads out of it."""
+        if len(stays) != 1 or stays[0][1] != 1:
+            return None
+        node = self.model.values.node(stays[0][0])
+        name = str(node[1]) if node[0] == "symbol" else ""
+        variable = self.model.function.variables.get(name) or self.model.module.variables.get(name)
+        return Extent(stays[0][0], 0, variable.size, 0) if variable is not None and variable.size else None
+
+    def _bounds(self, mine: int) -> tuple[int, int] | None:
+        """The least and the greatest of what depends on the thread index alone."""
+        bounds = self.model.values.interval(mine)
+        planes = self.model.values.planes(mine) if bounds is None else None
+        if planes is None:
+            return bounds
+        threads = T.full(self.model.values.threads)
+        return (
+            (0, sum(1 << bit for bit, plane in enumerate(planes) if plane & threads))
+            if not planes[-1]
+            else None
+        )
+
+
+def steps(values: Values, terms: Terms) -> tuple[int, int, int | None]:
+    """Of a sum that changes: the distance of its values, the least, and how many there are."""
+    if not terms:
+        return 0, 0, 1
+    ring = _remainder(values, terms)
+    if ring is not None:
+        return ring
+    stride, low, high = 0, 0, 0
+    known = True
+    for term, factor in terms:
+        zeros, _ = values.known_bits(term)
+        stride = gcd(stride, factor * (~zeros & (zeros + 1)))
+        bounds = values.interval(term)
+        if bounds is None:
+            known = False
+        else:
+            low += min(bounds[0] * factor, bounds[1] * factor)
+            high += max(bounds[0] * factor, bounds[1] * factor)
+    if not known or not stride:
+        return stride, 0, None
+    return stride, low, (high - low) // stride + 1
+
+
+def _remainder(values: Values, terms: Terms) -> tuple[int, int, int] | None:
+    """The same of f times the remainder of some x by a constant n, as compilers spell it.
+
+    That is ``f * x - f * n * (x / n)``, and for a signed x and a power of two ``f * x - f * (x + s & -n)``, where s
+    comes from the sign of x, which an index does not have.
+    """
+    whole = values.total(terms, 0)
+    for term, factor in terms:
+        node, divided = values.node(term), values.quotient(term)
+        if divided is not None and factor % divided[1] == 0:
+            x, n = divided
+            each = -factor // n
+        elif node[:2] == ("op", "mask") and (n := (-node[3] & 0xFFFFFFFF)) & (n - 1) == 0 and n > 1:
+            x, each = node[2], -factor
+        else:
+            continue
+        rest = values.add(values.add(whole, values.times(term, -factor)), values.times(x, -each))
+        signs, low = values.linear(rest)
+        if each > 0 and all(values.node(t)[:2] == ("op", "shr") and values.node(t) != node for t, _ in signs):
+            return each, low, n
+    return None
