@@ -12,14 +12,15 @@ known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
 from tclint.analyses import threads as T
 from tclint.analyses.extents import Terms, steps
+from tclint.analyses.stretches import Stretches
 from tclint.analyses.values import Level
 from tclint.analyses.warps import deciding, whole_program
 from tclint.model import KernelModel
@@ -403,8 +404,12 @@ class Mbarriers:
     def _alike(self, group: list[Mbarrier]) -> list[list[Mbarrier]]:
         """*group* in parts that count alike: an index may be known less well than it is, if none names them all."""
         counts = {frozenset(m.counts) for m in group}
+        every = set(group)
         if len(counts) == 1 or any(
-            len(named) == len(group) for named in self._named.values() if group[0] in named
+            every == set(self.named(i))
+            for e, sites in self.sites.items()
+            if e != "mbarrier-init"
+            for i in sites
         ):
             return [group]
         return [[m for m in group if frozenset(m.counts) == alike] for alike in counts]
@@ -451,12 +456,12 @@ class Mbarriers:
         for threads, places in _classes({i: many for i, (_, many) in here.items()}):
             sure = [
                 sum(self._amount(i) or 1 for i in bunch if not threads & ~here[i][0])
-                for bunch in self._bunches(places, self._next)
+                for bunch in self._in_a_row(places)
             ]
             # Other threads may take turns with these.
             least = max(least, self._launched(threads).bit_count() * min(sure))
             alike: dict[Hashable, int] = {}
-            for bunch in self._bunches(places, self._onward):
+            for bunch in self._parted.together(places):
                 many = self._at_most(bunch)
                 if many is None or len(known) > _TOTALS:
                     return Arrivals(least, None, least, frozenset())
@@ -494,8 +499,8 @@ class Mbarriers:
             return None
         found = []
         for threads, places in _classes({i: many for i, (_, many) in here.items()}):
-            for bunch in self._bunches(places, partial(self._onward, barriers=False)):
-                if any(self._repeated(i) for i in bunch):
+            for bunch in self._phases.together(places):
+                if any(self._repeated(i, self._phases) for i in bunch):
                     return None
                 mine = [i for i in bunch if i in copies]
                 found.append(Delivery(self._launched(threads), [i for i in bunch if i not in mine], mine))
@@ -515,7 +520,7 @@ class Mbarriers:
     def _at_most(self, bunch: list[int]) -> int | None:
         amounts = [self._amount(i) for i in bunch]
         known = [a for a in amounts if a is not None]
-        repeated = any(map(self._repeated, bunch))
+        repeated = any(self._repeated(i, self._parted) for i in bunch)
         return sum(known) if len(known) == len(amounts) and not repeated else None
 
     def _leaves(self, site: int) -> bool:
@@ -557,26 +562,25 @@ class Mbarriers:
         """Whether the instruction may name each stage of the ring, and nothing else."""
         return set(self.named(site)) == set(self._ring_of[object_].stages)
 
-    def _bunches(self, sites: list[int], one_phase: Callable[[int, int], bool]) -> list[list[int]]:
-        """The places of one thread, those together of which two are in one phase."""
-        bunches: list[list[int]] = []
+    def _in_a_row(self, sites: list[int]) -> list[list[int]]:
+        """*sites* in parts: one holds those at which a thread arrives at one object, with no wait between."""
+        parts: list[list[int]] = []
         for site in sites:
-            joined = [b for b in bunches if any(one_phase(i, site) or one_phase(site, i) for i in b)]
-            bunches = [b for b in bunches if b not in joined]
-            bunches.append([i for b in joined for i in b] + [site])
-        return bunches
+            last = parts[-1][-1] if parts else -1
+            if parts and self._parted.alike(last, site) and self._same(last, site):
+                parts[-1].append(site)
+            else:
+                parts.append([site])
+        return parts
 
-    def _next(self, first: int, then: int) -> bool:
-        """Whether the second arrival comes right behind the first, at the same object, with no wait between."""
-        if self.model.cfg.block_of[first] != self.model.cfg.block_of[then] or not self._onward(first, then):
-            return False
+    def _same(self, first: int, then: int) -> bool:
         a, b = self.model.value(first, "mbarrier"), self.model.value(then, "mbarrier")
         return a is not None and b is not None and self.model.values.find(a) == self.model.values.find(b)
 
-    def _repeated(self, site: int) -> bool:
+    def _repeated(self, site: int, parted: Stretches) -> bool:
         """Whether a loop may bring a thread there several times in one phase: at the same stage, and it waits for nothing."""
         cfg, value = self.model.cfg, self.model.value(site, "mbarrier")
-        if not self._onward(site, site):
+        if not parted.returns(site):
             return False
         loop = min(
             (inside for inside in cfg.loops.values() if cfg.block_of[site] in inside), key=len, default=()
@@ -584,35 +588,16 @@ class Mbarriers:
         places = () if value is None else self.model.values.volatile(value)
         return not any((at if kind == "block" else cfg.block_of[at]) in loop for kind, at in places)
 
-    def _onward(self, first: int, then: int, barriers: bool = True) -> bool:
-        """Whether a thread may come from one place to another and wait for nothing on the way."""
-        cfg, waits = self.model.cfg, self._waits[barriers]
-        start, end = cfg.block_of[first], cfg.block_of[then]
-        if start == end and first < then:
-            return not any(first < i < then for i in waits.get(start, ()))
-        if any(i > first for i in waits.get(start, ())) or any(i < then for i in waits.get(end, ())):
-            return False
-        work, seen = [start], set[int]()
-        while work:
-            for edge in cfg.successors[work.pop()]:
-                b = edge.target
-                if b == end:
-                    return True
-                if b not in seen and b not in waits:
-                    seen.add(b)
-                    work.append(b)
-        return False
+    @cached_property
+    def _phases(self) -> Stretches:
+        """What lies between two waits for mbarriers."""
+        return Stretches(self.model.cfg, self.sites.get("mbarrier-wait", ()))
 
     @cached_property
-    def _waits(self) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """Where a thread learns that a phase is over, by block: at an mbarrier; or at a barrier as well."""
-        block_of, own = self.model.cfg.block_of, dict[int, list[int]]()
-        for i in self.sites.get("mbarrier-wait", ()):
-            own.setdefault(block_of[i], []).append(i)
-        every = {block: list(sites) for block, sites in own.items()}
-        for i in (*self.model.sites("barrier-sync"), *self.model.sites("barrier-wait")):
-            every.setdefault(block_of[i], []).append(i)
-        return own, every
+    def _parted(self) -> Stretches:
+        """What lies between two waits for mbarriers or at barriers: behind both another thread may know of a phase."""
+        barriers = (*self.model.sites("barrier-sync"), *self.model.sites("barrier-wait"))
+        return Stretches(self.model.cfg, (*self.sites.get("mbarrier-wait", ()), *barriers))
 
 
 def _scope(threads: int) -> Level:
