@@ -123,6 +123,7 @@ class Mbarriers:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._addresses: dict[int, tuple[Address, ...]] = {}
+        self._delivered: dict[Mbarrier, list[Delivery] | None] = {}
 
     # ------------------------------------------------------------ addresses
 
@@ -479,6 +480,11 @@ class Mbarriers:
 
         There may be one for each copy of a loop that was peeled or unrolled.
         """
+        if object_ not in self._delivered:
+            self._delivered[object_] = self._deliveries(object_)
+        return self._delivered[object_]
+
+    def _deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
         ring = self._ring_of[object_]
         expects = [
             i
