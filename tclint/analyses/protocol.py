@@ -1,0 +1,916 @@
+"""Who waits for whom in a kernel: its roles, their events in order, its barriers and its shared memory, as data.
+
+This draws together what the other analyses know and decides nothing new, so
+that ``tclint barriers`` can show it. Everything is told by site (instruction
+number); what is not known is None, or an entry of ``unresolved`` with the
+reason, and never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import TypeVar
+
+from tclint.analyses.expressions import Expressions
+from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring
+from tclint.analyses.shared_memory import Access
+from tclint.analyses.values import Level
+from tclint.analyses.warps import SYSTEM_CALLS, calls, deciding
+from tclint.model import KernelModel
+
+__all__ = [
+    "Arrive",
+    "Barrier",
+    "BarrierUse",
+    "Bytes",
+    "Changing",
+    "Delivered",
+    "Event",
+    "Init",
+    "MbarrierRing",
+    "Next",
+    "Protocol",
+    "Region",
+    "RegionUse",
+    "Role",
+    "Unresolved",
+    "Wait",
+    "protocol",
+]
+
+_KINDS = {
+    "mbarrier-init": "init",
+    "mbarrier-inval": "inval",
+    "mbarrier-arrive": "arrive",
+    "mbarrier-expect": "expect",
+    "mbarrier-complete": "complete",
+    "mbarrier-wait": "wait",
+    "barrier-sync": "barrier sync",
+    "barrier-arrive": "barrier arrive",
+    "barrier-wait": "barrier wait",
+    "proxy-fence": "proxy fence",
+    "memory-fence": "fence",
+    "pdl-wait": "pdl wait",
+    "pdl-launch": "pdl launch",
+    "clc-request": "copy",
+    "commit": "commit",
+    "wait": "wait group",
+}
+"""The events that are part of a protocol, and what they are called here; an operation that is issued: see `_issued`."""
+_SETUP = frozenset(("init", "inval", "fence", "proxy fence", "pdl wait", "pdl launch"))
+"""Events that make no role: some thread has to do them."""
+_LOCAL = re.compile(r"_ZZ.+E(\d+)([A-Za-z_]\w*?)(?:_\d+)?$")
+"""How a variable of a function is called in C++ (Itanium ABI, 5.1.6)."""
+
+_ALL = "all threads"
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Warps that take part in the same events."""
+
+    name: str
+    warps: tuple[int, ...]
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a role does, in program order; *sites* are several where the same is done again and again."""
+
+    kind: str
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    """Which of :attr:`Protocol.roles` take part."""
+    loops: tuple[int, ...] = ()
+    """The first sites of the loops around it, the outermost first; a loop that only waits is none."""
+    opcode: str = ""
+    rings: tuple[int, ...] = ()
+    """Which of :attr:`Protocol.mbarriers` it may be about; none: no mbarrier, or not known which."""
+    regions: tuple[int, ...] = ()
+    """Which of :attr:`Protocol.regions` it touches."""
+    count: int | None = None
+    """Arrivals of one thread, or the threads of a barrier."""
+    bytes: int | None = None
+    parity: str | None = None
+    group: str = ""
+    depth: int | None = None
+    """Groups that a wait leaves pending."""
+    barrier: int | None = None
+    """The number of a barrier of the CTA."""
+    scope: str = "cta"
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """Arrivals of the same kind by the same threads."""
+
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    opcode: str
+    threads: int | None
+    """Threads that arrive at each site; None: as many as there are, which is not known."""
+    count: int | None
+    """How often each of them does."""
+    scope: str
+    remote: bool
+    """Whether it may be at the mbarrier of another CTA."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Bytes that are expected, or that a copy brings."""
+
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    opcode: str
+    bytes: int | None
+    """None: not a constant; what a tensor copy brings is said by its tensor map."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The bytes of a phase, by one way through the program."""
+
+    expected: int | None
+    copied: int | None
+    expects: tuple[int, ...]
+    copies: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    parity: str | None
+    """In words; None: not known, or a state token."""
+    first: int | None
+    """The parity that the first wait has."""
+    token: bool
+    """Whether it waits for the phase of a state that an arrival gave."""
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Threads that wait for one ring and then signal another one: they free it, or fill it."""
+
+    ring: int
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    same_stage: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierRing:
+    """An mbarrier, or several that take turns."""
+
+    name: str
+    base: str
+    offset: int
+    stride: int | None
+    """Bytes from one stage to the next; None: there is one, or they are not evenly spaced."""
+    offsets: tuple[int, ...]
+    count: int | None
+    inits: tuple[Init, ...]
+    arrives: tuple[Arrive, ...]
+    arrivals: Arrivals | None
+    """How many a phase gets; None: not known."""
+    expects: tuple[Bytes, ...]
+    copies: tuple[Bytes, ...]
+    delivered: tuple[Delivered, ...] | None
+    waits: tuple[Wait, ...]
+    then: tuple[Next, ...]
+
+    @property
+    def stages(self) -> int:
+        return len(self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionUse:
+    verb: str
+    """``read`` or ``write``."""
+    proxy: str
+    who: str
+    roles: tuple[int, ...]
+    sites: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Bytes of shared memory that belong together, because some accesses may touch any of them."""
+
+    name: str
+    base: str | None
+    """None: the address is not resolved."""
+    start: int | None
+    end: int | None
+    """None: not known how far it goes."""
+    uses: tuple[RegionUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierUse:
+    kind: str
+    """``sync``, ``arrive`` or ``wait``."""
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    threads: int | None
+    count: int | None
+    """The threads that it is for; None: all, or not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A barrier of the CTA, or that of the cluster."""
+
+    number: int | None
+    """None: that of the cluster, or not known which."""
+    uses: tuple[BarrierUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changing:
+    """What an expression calls something that a loop changes."""
+
+    name: str
+    meaning: str
+    site: int
+    """Where the loop begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    site: int
+    """-1: it is about the kernel."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """All of that for one kernel."""
+
+    roles: tuple[Role, ...]
+    mbarriers: tuple[MbarrierRing, ...]
+    barriers: tuple[Barrier, ...]
+    cluster: Barrier | None
+    regions: tuple[Region, ...]
+    events: tuple[Event, ...]
+    names: tuple[Changing, ...]
+    unresolved: tuple[Unresolved, ...]
+
+
+def protocol(model: KernelModel) -> Protocol:
+    """The protocol of a kernel; the same each time."""
+    return model.made(_Reader).protocol()
+
+
+class _Reader:
+    """Reads a protocol off a model."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.mbarriers = model.made(Mbarriers)
+        self.words = Expressions(model.values)
+
+    def protocol(self) -> Protocol:
+        mbarriers = tuple(self._ring(n) for n in range(len(self.rings)))
+        events = tuple(self._events())
+        return Protocol(
+            roles=self.roles,
+            mbarriers=tuple(replace(ring, then=tuple(self._next(n))) for n, ring in enumerate(mbarriers)),
+            barriers=tuple(self._barriers()),
+            cluster=self._cluster(),
+            regions=self.regions,
+            events=events,
+            names=tuple(self._names()),
+            unresolved=tuple(self._unresolved()),
+        )
+
+    def _names(self) -> Iterator[Changing]:
+        for name in sorted(self.words.names.values(), key=lambda name: (name.block, name.name)):
+            yield Changing(name.name, name.meaning, self.model.cfg.blocks[name.block].start)
+
+    # ------------------------------------------------------------ who
+
+    @cached_property
+    def sites(self) -> dict[int, str]:
+        """The events of the protocol in program order, each with its kind."""
+        model, found = self.model, dict[int, str]()
+        for event in model.events:
+            match = model.instruction(event.site).match
+            if match is None or match.problem or match.form.scope == "lanes":
+                continue
+            kind = self._issued(event.site) if event.kind == "issue" else _KINDS.get(event.kind, "")
+            if kind and self._threads(event.site):
+                found[event.site] = kind
+        return found
+
+    def _issued(self, site: int) -> str:
+        """What an asynchronous operation is called: what multiplies has a descriptor or an accumulator."""
+        instruction = self.model.instruction(site)
+        form = instruction.match.form if instruction.match else None
+        if form is None or form.group in ("tcgen05.ld", "tcgen05.st", "none"):
+            return ""
+        if "b" in form.roles and "d" in form.roles:
+            return "mma"
+        return "copy" if "*" in "".join((*form.async_reads, *form.async_writes)) else ""
+
+    def _threads(self, site: int) -> int:
+        return self.model.views.at(site).threads & self.model.cta
+
+    def _who(self, site: int) -> str:
+        """The threads that execute an instruction, in words."""
+        threads = self._threads(site)
+        words = self.model.who(threads)
+        if not self._some(site):
+            return words
+        return "some threads" if words == _ALL else f"some of {words}"
+
+    def _some(self, site: int) -> bool:
+        """Whether something that is not known decides which of the threads execute it; that they wait does not."""
+        if site not in self._split:
+            model, threads = self.model, self._threads(site)
+            values = model.values
+            self._split[site] = threads & (threads - 1) != 0 and any(
+                values.mask(p) is None
+                and values.level(p) > Level.WARPGROUP
+                and not any(self.sites.get(at) == "wait" for kind, at in values.volatile(p) if kind == "site")
+                for p in deciding(model, site)
+            )
+        return self._split[site]
+
+    @cached_property
+    def _split(self) -> dict[int, bool]:
+        return {}
+
+    @cached_property
+    def roles(self) -> tuple[Role, ...]:
+        warps: dict[int, list[int]] = {}
+        count = (self.model.cta.bit_length() + 31) // 32
+        for number, (site, kind) in enumerate(self.sites.items()):
+            if kind not in _SETUP:
+                threads = self._threads(site)
+                for w in range(count):
+                    if threads >> 32 * w & 0xFFFFFFFF:
+                        warps.setdefault(w, []).append(number)
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for w in range(count):
+            alike.setdefault(tuple(warps.get(w, ())), []).append(w)
+        found = []
+        for members in alike.values():
+            threads = sum(0xFFFFFFFF << 32 * w for w in members) & self.model.cta
+            found.append(Role(self.model.who(threads), tuple(members), threads))
+        return tuple(found)
+
+    def _part(self, threads: int) -> tuple[int, ...]:
+        return tuple(n for n, role in enumerate(self.roles) if role.threads & threads)
+
+    def _many(self, site: int) -> int | None:
+        """How many threads execute an instruction, if the size of a CTA is bounded."""
+        threads = self._threads(site)
+        known = threads.bit_count() <= 1 or self.model.function.most_threads is not None
+        return threads.bit_count() if known and not self._some(site) else None
+
+    # ------------------------------------------------------------ mbarriers
+
+    @cached_property
+    def rings(self) -> list[Ring]:
+        """The rings in the order in which they are made."""
+        return sorted(self.mbarriers.rings, key=lambda ring: (min(ring.inits), ring.stages[0].offset))
+
+    @cached_property
+    def _number(self) -> dict[Ring, int]:
+        return {ring: n for n, ring in enumerate(self.rings)}
+
+    @cached_property
+    def _bases(self) -> list[str]:
+        """For each ring what its addresses are offsets from."""
+        return [self.words.text(ring.stages[0].base) or "?" for ring in self.rings]
+
+    @cached_property
+    def _short(self) -> dict[str, str]:
+        """Names of variables without that of the function they are local to, where that is no other's."""
+        bases = {*self._bases, *(base for base, _, _ in self._areas if base is not None)}
+        short = {b: m[2] if (m := _LOCAL.match(b)) and int(m[1]) == len(m[2]) else b for b in sorted(bases)}
+        often = Counter(short.values())
+        return {base: name if often[name] == 1 else base for base, name in short.items()}
+
+    def _label(self, number: int) -> str:
+        stages = self.rings[number].stages
+        offset = f"{stages[0].offset:+d}" if stages[0].offset else ""
+        many = f"[{len(stages)}]" if len(stages) > 1 else ""
+        return f"{self._short[self._bases[number]]}{offset}{many}"
+
+    def _ring(self, number: int) -> MbarrierRing:
+        ring = self.rings[number]
+        offsets = tuple(stage.offset for stage in ring.stages)
+        steps = {b - a for a, b in pairwise(offsets)}
+        arriving = [i for i in self.mbarriers.arriving if ring in self.mbarriers.rings_at(i)]
+        expects = [
+            i
+            for event in ("mbarrier-arrive", "mbarrier-expect")
+            for i in ring.uses.get(event, ())
+            if self.model.instruction(i).role("tx") is not None
+        ]
+        first = ring.stages[0]
+        return MbarrierRing(
+            name=self._label(number),
+            base=self._bases[number],
+            offset=offsets[0],
+            stride=next(iter(steps)) if len(steps) == 1 else None,
+            offsets=offsets,
+            count=ring.count,
+            inits=tuple(_merged(self._init(i) for i in sorted(ring.inits))),
+            arrives=tuple(_merged(self._arrive(i, ring) for i in arriving)),
+            arrivals=self.mbarriers.arrivals(first),
+            expects=tuple(_merged(self._bytes(i, "tx") for i in sorted(expects))),
+            copies=tuple(_merged(self._bytes(i, "bytes") for i in self.mbarriers.copies(ring))),
+            delivered=self._delivered(first),
+            waits=tuple(_merged(self._wait(i) for i in ring.uses.get("mbarrier-wait", ()))),
+            then=(),
+        )
+
+    def _init(self, site: int) -> Init:
+        threads = self._threads(site)
+        return Init((site,), self._who(site), self._part(threads))
+
+    def _arrive(self, site: int, ring: Ring) -> Arrive:
+        model = self.model
+        named = self.mbarriers.named(site)
+        here = self._threads(site)
+        at_once = {(threads & here).bit_count() for m, threads in named.items() if m in ring.stages}
+        every = self._many(site)
+        counted = model.instruction(site).role("count") is not None
+        return Arrive(
+            sites=(site,),
+            who=self._who(site),
+            roles=self._part(here),
+            opcode=_opcode(model, site),
+            threads=max(at_once) if every is not None else None,
+            count=model.known(site, "count") if counted else 1,
+            scope=_scope(model, site),
+            remote=self._remote(site),
+        )
+
+    def _remote(self, site: int) -> bool:
+        multicast = ".multicast" in self.model.instruction(site).opcode
+        return multicast or any(a.remote for a in self.mbarriers.addresses(site))
+
+    def _bytes(self, site: int, role: str) -> Bytes:
+        threads = self._threads(site)
+        many = self.model.known(site, role)
+        return Bytes((site,), self._who(site), self._part(threads), _opcode(self.model, site), many)
+
+    def _delivered(self, object_: Mbarrier) -> tuple[Delivered, ...] | None:
+        found = self.mbarriers.deliveries(object_)
+        if found is None:
+            return None
+        return tuple(
+            Delivered(
+                self._sum(d.expects, "tx", d.threads),
+                self._sum(d.copies, "bytes", d.threads),
+                tuple(d.expects),
+                tuple(d.copies),
+            )
+            for d in found
+        )
+
+    def _sum(self, sites: Iterable[int], role: str, threads: int) -> int | None:
+        numbers = [self.model.known(i, role) for i in sites]
+        known = [n for n in numbers if n is not None]
+        return sum(known) * threads.bit_count() if len(known) == len(numbers) else None
+
+    def _wait(self, site: int) -> Wait:
+        model = self.model
+        parity = model.value(site, "parity")
+        threads = self._threads(site)
+        return Wait(
+            sites=(site,),
+            who=self._who(site),
+            roles=self._part(threads),
+            parity=None if parity is None else self.words.text(parity),
+            first=None if parity is None else self._first(site, parity),
+            token=parity is None,
+            scope=_scope(model, site),
+        )
+
+    def _first(self, site: int, parity: int) -> int | None:
+        """The parity when a thread waits there for the first time."""
+        values = self.model.values
+        if values.known(parity) is not None:
+            return values.known(parity)
+        resolve = self.model.at_first(site)
+        number = None if resolve is None else values.known(resolve(parity))
+        return None if number is None else number & 1
+
+    # ------------------------------------------------------------ order of a round
+
+    def _next(self, number: int) -> Iterator[Next]:
+        """What is signalled by threads that have waited for a ring before, in the same round of the loop that has both."""
+        ring = self.rings[number]
+        found: list[Next] = []
+        for wait in ring.uses.get("mbarrier-wait", ()):
+            for signal, rings in self._signals.items():
+                threads = self._threads(wait) & self._threads(signal)
+                if not threads or wait not in self._before(signal):
+                    continue
+                for other in rings:
+                    if other is not ring:
+                        same = self._same_stage(wait, ring, signal, other)
+                        found.append(
+                            Next(
+                                self._number[other],
+                                (signal,),
+                                self._who(signal),
+                                self._part(threads),
+                                same,
+                            )
+                        )
+        yield from _merged(sorted(dict.fromkeys(found), key=lambda n: (n.ring, n.sites)))
+
+    @cached_property
+    def _signals(self) -> dict[int, list[Ring]]:
+        """What completes phases, in order, with the rings."""
+        sites = [*self.mbarriers.arriving, *(i for ring in self.rings for i in self.mbarriers.copies(ring))]
+        return {
+            i: sorted(self.mbarriers.rings_at(i), key=self._number.__getitem__) for i in sorted(set(sites))
+        }
+
+    def _before(self, signal: int) -> frozenset[int]:
+        """The waits that a round passes before the signal: those of the innermost loop around it that has any."""
+        if signal not in self._waited:
+            cfg = self.model.cfg
+            waits = [
+                i
+                for i in self.mbarriers.sites.get("mbarrier-wait", ())
+                if self._threads(i) & self._threads(signal) and self._forward(i, signal)
+            ]
+            own = cfg.block_of[signal]
+            around = sorted((len(body), head) for head, body in cfg.loops.items() if own in body)
+            found = frozenset[int]()
+            for _, head in around:
+                found = frozenset(i for i in waits if cfg.block_of[i] in cfg.loops[head])
+                if found:
+                    break
+            self._waited[signal] = found or frozenset(waits)
+        return self._waited[signal]
+
+    @cached_property
+    def _waited(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    def _forward(self, first: int, then: int) -> bool:
+        """Whether a way leads from one to the other that begins no further round of a loop."""
+        cfg = self.model.cfg
+        start, end = cfg.block_of[first], cfg.block_of[then]
+        return first < then if start == end else bool(self._onward[start] >> end & 1)
+
+    @cached_property
+    def _onward(self) -> dict[int, int]:
+        """For each block those that it leads to without a way back, as a set of bits."""
+        cfg, found = self.model.cfg, dict[int, int]()
+        for b in reversed(cfg.order):
+            reached = 0
+            for edge in cfg.successors[b]:
+                if cfg.rank.get(edge.target, -1) > cfg.rank[b]:
+                    reached |= 1 << edge.target | found[edge.target]
+            found[b] = reached
+        return found
+
+    def _same_stage(self, wait: int, ring: Ring, signal: int, other: Ring) -> bool | None:
+        """Whether both name the stage with the same index; None: not known."""
+        if len(ring.stages) != len(other.stages) or len(ring.stages) == 1:
+            return None
+        values = self.model.values
+        a, b = self.model.value(wait, "mbarrier"), self.model.value(signal, "mbarrier")
+        if a is None or b is None:
+            return None
+        indices = []
+        for value, of in ((a, ring), (b, other)):
+            first = values.add(of.stages[0].base, values.constant(of.stages[0].offset))
+            indices.append(values.add(value, values.times(first, -1)))
+        if self._index(indices[0]) == self._index(indices[1]):
+            return True
+        terms, constant = values.linear(values.add(indices[1], values.times(indices[0], -1)))
+        return constant == 0 if not terms else None
+
+    def _index(self, value: int) -> Hashable:
+        """An offset in a ring in one spelling: a compiler multiplies an index before or after it takes its low bits."""
+        values = self.model.values
+        terms, constant = values.linear(value)
+        if len(terms) != 1 or constant:
+            return values.find(value)
+        ((term, factor),) = terms
+        node = values.node(term)
+        if node[:2] != ("op", "mask"):
+            return values.find(value)
+        inner, rest = values.linear(node[2])
+        mask = node[3]
+        while mask & 1 == 0 and rest % 2 == 0 and all(f % 2 == 0 for _, f in inner):
+            inner, rest = tuple((t, f // 2) for t, f in inner), rest // 2
+            mask, factor = mask >> 1, factor * 2
+        return values.total(inner, rest), mask, factor
+
+    # ------------------------------------------------------------ barriers
+
+    def _barriers(self) -> Iterator[Barrier]:
+        model, found = self.model, dict[int | None, list[BarrierUse]]()
+        for site in self.sites:
+            match = model.instruction(site).match
+            if match is not None and "id" in match.form.roles:
+                found.setdefault(model.known(site, "id"), []).append(self._barrier_use(site))
+        for number, uses in sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0)):
+            yield Barrier(number, tuple(_merged(uses)))
+
+    def _cluster(self) -> Barrier | None:
+        uses = [self._barrier_use(i) for i, kind in self.sites.items() if self._of_cluster(i, kind)]
+        return Barrier(None, tuple(_merged(uses))) if uses else None
+
+    def _of_cluster(self, site: int, kind: str) -> bool:
+        match = self.model.instruction(site).match
+        return kind.startswith("barrier") and match is not None and "id" not in match.form.roles
+
+    def _barrier_use(self, site: int) -> BarrierUse:
+        threads = self._threads(site)
+        return BarrierUse(
+            self.sites[site].removeprefix("barrier "),
+            (site,),
+            self._who(site),
+            self._part(threads),
+            self._many(site),
+            self.model.known(site, "count"),
+        )
+
+    # ------------------------------------------------------------ shared memory
+
+    @cached_property
+    def _accesses(self) -> list[tuple[Access, str, str | None, int | None, int | None]]:
+        """Accesses to shared memory: with the proxy, the base, and the bytes from it that they may touch."""
+        model, found = self.model, []
+        for site, match in sorted(model.shared.sites.items()):
+            if model.cfg.block_of[site] not in model.cfg.rank or not self._threads(site):
+                continue
+            for access in model.shared.accesses(site):
+                base, start, end = self._extent(access)
+                if base is None and not access.later and not match.space.startswith(".shared"):
+                    continue  # a generic address of which nothing says that it is in shared memory
+                proxy = match.form.proxy or "generic"
+                found.append((access, proxy, base, start, end))
+        return found
+
+    def _extent(self, access: Access) -> tuple[str | None, int | None, int | None]:
+        values = self.model.values
+        terms, constant = values.linear(access.address)
+        origin = next((t for t, factor in terms if factor == 1 and self._is_shared(t)), None)
+        bounds = None
+        if origin is not None:
+            rest = values.total(tuple(t for t in terms if t[0] != origin), constant)
+            bounds = values.interval(rest)
+        else:
+            began = [i[0] for t, f in terms if f == 1 and (i := values.induction(t)) is not None]
+            origin = next((t for v in began for t, _ in values.linear(v)[0] if self._is_shared(t)), None)
+        if origin is None:
+            return None, None, None
+        base, size = self.words.text(origin), self._size(origin)
+        if bounds is None:
+            return base, 0 if size else None, size or None
+        bytes_ = self.model.known(access.site, "bytes") if access.later else None
+        return base, bounds[0], bounds[1] + max(access.size, bytes_ or 0)
+
+    def _size(self, origin: int) -> int:
+        """The size of a shared variable; 0: it is open."""
+        node, function = self.model.values.node(origin), self.model.function
+        if node[0] != "symbol":
+            return 0
+        variable = function.variables.get(node[1]) or self.model.module.variables.get(node[1])
+        return variable.size if variable is not None else 0
+
+    def _is_shared(self, value: int) -> bool:
+        """Whether *value* is the address of a shared variable, or that aligned."""
+        values = self.model.values
+        node = values.node(value)
+        if node[:2] == ("op", "mask"):
+            return any(self._is_shared(t) for t, factor in values.linear(node[2])[0] if factor == 1)
+        return self.model.space(value).startswith(".shared")
+
+    @cached_property
+    def _areas(self) -> list[tuple[str | None, int | None, int | None]]:
+        """Extents that overlap made one."""
+        known: dict[str, list[tuple[int, int]]] = {}
+        loose: set[str | None] = set()
+        for _, _, base, start, end in self._accesses:
+            if base is None or start is None or end is None:
+                loose.add(base)
+            else:
+                known.setdefault(base, []).append((start, end))
+        found: list[tuple[str | None, int | None, int | None]] = []
+        for base in sorted(known):
+            runs: list[tuple[int, int]] = []
+            for start, end in sorted(known[base]):
+                if runs and start < runs[-1][1]:
+                    runs[-1] = (runs[-1][0], max(runs[-1][1], end))
+                else:
+                    runs.append((start, end))
+            found += [(base, *run) for run in runs]
+        return found + [(base, None, None) for base in sorted(loose, key=lambda b: (b is None, b or ""))]
+
+    def _area(self, base: str | None, start: int | None) -> int:
+        for n, (at, low, high) in enumerate(self._areas):
+            if at == base and (
+                (low is None and start is None)
+                or (low is not None and high is not None and start is not None and low <= start < high)
+            ):
+                return n
+        raise AssertionError("every access is in an area")
+
+    @cached_property
+    def _touched(self) -> dict[int, list[int]]:
+        """The regions that each access is in, by site."""
+        found: dict[int, list[int]] = {}
+        for access, _, base, start, _ in self._accesses:
+            found.setdefault(access.site, []).append(self._area(base, start))
+        return found
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        uses: list[list[RegionUse]] = [[] for _ in self._areas]
+        for access, proxy, base, start, _ in self._accesses:
+            threads = self._threads(access.site)
+            verb = "write" if access.writes else "read"
+            use = RegionUse(verb, proxy, self._who(access.site), self._part(threads), (access.site,))
+            uses[self._area(base, start)].append(use)
+        return tuple(
+            Region(
+                self._short.get(area[0] or "", ""),
+                *area,
+                tuple(_merged(sorted(of, key=lambda use: (use.verb != "write", use.sites)))),
+            )
+            for area, of in zip(self._areas, uses, strict=True)
+        )
+
+    # ------------------------------------------------------------ events
+
+    def _events(self) -> Iterator[Event]:
+        run: list[Event] = []
+        for site, kind in self.sites.items():
+            event = self._event(site, kind)
+            if run and (run[0].kind, run[0].who, run[0].loops) != (event.kind, event.who, event.loops):
+                yield from _merged(run)
+                run = []
+            run.append(event)
+        yield from _merged(run)
+
+    def _event(self, site: int, kind: str) -> Event:
+        model = self.model
+        threads = self._threads(site)
+        parity = model.value(site, "parity")
+        role = next((r for r in ("tx", "bytes") if model.instruction(site).role(r) is not None), None)
+        rings = self.mbarriers.rings_at(site)
+        counted = model.instruction(site).role("count") is not None
+        return Event(
+            kind="cluster " + kind.removeprefix("barrier ") if self._of_cluster(site, kind) else kind,
+            sites=(site,),
+            who=self._who(site),
+            roles=self._part(threads),
+            loops=self._around(site),
+            opcode=_opcode(model, site),
+            rings=tuple(sorted(self._number[ring] for ring in rings)),
+            regions=tuple(sorted(set(self._touched.get(site, ())))) if kind in ("copy", "mma") else (),
+            count=model.known(site, "count") if counted else 1 if kind == "arrive" else None,
+            bytes=None if role is None else model.known(site, role),
+            parity=None if parity is None else self.words.text(parity),
+            group=model.instruction(site).group if kind in ("commit", "wait group") else "",
+            depth=model.known(site, "depth"),
+            barrier=model.known(site, "id"),
+            scope=_scope(model, site),
+        )
+
+    def _around(self, site: int) -> tuple[int, ...]:
+        cfg = self.model.cfg
+        inside = sorted(
+            (-len(body), head) for head, body in self._loops.items() if cfg.block_of[site] in body
+        )
+        return tuple(cfg.blocks[head].start for _, head in inside)
+
+    @cached_property
+    def _loops(self) -> dict[int, frozenset[int]]:
+        """The loops in which something else happens than a wait for one phase."""
+        cfg, found = self.model.cfg, dict[int, frozenset[int]]()
+        for head, body in cfg.loops.items():
+            inside = [i for i in self.sites if cfg.block_of[i] in body]
+            if any(self.sites[i] != "wait" or self._moves(i, body) for i in inside):
+                found[head] = body
+        return found
+
+    def _moves(self, wait: int, body: frozenset[int]) -> bool:
+        """Whether a loop changes what a wait in it is for."""
+        cfg = self.model.cfg
+        for role in ("mbarrier", "parity", "state"):
+            value = self.model.value(wait, role)
+            for kind, at in self.model.values.volatile(value) if value is not None else ():
+                if (at if kind == "block" else cfg.block_of[at]) in body:
+                    return True
+        return False
+
+    # ------------------------------------------------------------ what is not known
+
+    def _unresolved(self) -> Iterator[Unresolved]:
+        model = self.model
+        found: list[Unresolved] = []
+        if not model.function.entry:
+            found.append(Unresolved(-1, "not a kernel: what its callers have done, and do next, is not seen"))
+        for block in sorted(model.views.dispatchers):
+            why = "roles are dispatched by a number from memory: which warps take part in what is not known"
+            found.append(Unresolved(model.cfg.blocks[block].end - 1, why))
+        found += [Unresolved(i, self._unnamed(i)) for i in self.mbarriers.unresolved]
+        known = SYSTEM_CALLS.union(f.name for f in model.module.functions if f.instructions)
+        for i in calls(model):
+            callee = model.instruction(i).callee
+            if model.cfg.block_of[i] in model.cfg.rank and callee not in known:
+                who = callee or "a function whose address is computed"
+                found.append(Unresolved(i, f"calls {who}: what that does to barriers is not seen"))
+            elif model.cfg.block_of[i] in model.cfg.rank and callee not in SYSTEM_CALLS:
+                found.append(Unresolved(i, f"calls {callee}, which is shown by itself (--entry {callee})"))
+        for i in self.sites:
+            match = model.instruction(i).match
+            if match is not None and "id" in match.form.roles and model.known(i, "id") is None:
+                found.append(Unresolved(i, "the number of the barrier is computed at run time"))
+        yield from sorted(found, key=lambda u: (u.site, u.why))
+
+    def _unnamed(self, site: int) -> str:
+        """Why it is not known which mbarrier an instruction names."""
+        value = self.model.value(site, "mbarrier")
+        if self.mbarriers.addresses(site):
+            text = None if value is None else self.words.text(value)
+            where = f" at {text}" if text else " at this address"
+            if self.sites.get(site) == "init":
+                return "it is not known how many mbarriers this makes"
+            return f"no mbarrier.init makes an mbarrier{where}"
+        return f"the address of the mbarrier {self._origin(value)}"
+
+    def _origin(self, value: int | None) -> str:
+        values = self.model.values
+        work, seen = [value] if value is not None else [], set[int]()
+        while work and len(seen) < 64:
+            v = values.find(work.pop())
+            if v in seen:
+                continue
+            seen.add(v)
+            node = values.node(v)
+            if node[0] == "load":
+                return "comes from memory"
+            if node[0] in ("unknown", "undefined"):
+                site = node[1] if node[0] == "unknown" else -1
+                if site >= 0 and self.model.instruction(site).name.startswith("ld.param"):
+                    return "is passed by a caller, or comes from a call"
+                return "is computed in a way that is not followed"
+            work += values.arguments(v) if node[0] == "phi" else values.parts(node)
+        return "is computed at run time"
+
+
+def _opcode(model: KernelModel, site: int) -> str:
+    """What the instruction is called in the ISA table."""
+    match = model.instruction(site).match
+    return match.form.name if match is not None else model.instruction(site).name
+
+
+def _scope(model: KernelModel, site: int) -> str:
+    """The threads that hear of what happened before: of the CTA unless it says otherwise (9.7.13.15.13)."""
+    match = model.instruction(site).match
+    modifiers = match.modifiers if match is not None else ()
+    if ".relaxed" in modifiers:
+        return "relaxed"
+    return next((m[1:] for m in (".cluster", ".gpu", ".sys") if m in modifiers), "cta")
+
+
+def _merged(items: Iterable[E]) -> list[E]:
+    """Items that differ in their sites alone made one, in the order of the first of them."""
+    found: dict[Hashable, E] = {}
+    for item in items:
+        key = replace(item, sites=())  # type: ignore[type-var]
+        old = found.get(key)
+        sites = (*(old.sites if old is not None else ()), *item.sites)  # type: ignore[attr-defined]
+        found[key] = replace(item, sites=tuple(dict.fromkeys(sites)))  # type: ignore[type-var]
+    return list(found.values())
