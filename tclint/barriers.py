@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tclint.analyses import threads as T
 from tclint.analyses.protocol import (
     Arrive,
     Barrier,
@@ -42,6 +43,8 @@ __all__ = ["SCHEMA", "Shown", "failed", "read", "render_json", "render_text"]
 SCHEMA = 1
 _LINES = 4
 """So many line numbers are shown; the rest is counted."""
+_NAME = 80
+"""So many characters of a name are shown as text."""
 _BROKEN = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
 """Troubles of a function whose flow of control is not known."""
 
@@ -194,7 +197,7 @@ class _Text:
         function = self._kernel.function
         kind = "kernel" if function.entry else "function"
         size = _size(function)
-        yield self._style(BOLD, f"{kind} {function.name}") + f"  {where}:{self._line}, {size}"
+        yield self._style(BOLD, f"{kind} {_name(function.name)}") + f"  {where}:{self._line}, {size}"
         for problem in self._kernel.problems:
             yield f"  {self._style(RED, 'not shown')}: line {problem.line}: {problem.message}"
         found = self._kernel.protocol
@@ -232,8 +235,16 @@ class _Text:
         wanted = "unknown" if ring.count is None else str(ring.count)
         yield self._style(CYAN, f"mbarrier {ring.name}") + f"  at {_place(ring)}"
         rows: list[Row] = [("init", i.who, wanted, self._places.words(i.sites)) for i in ring.inits]
-        rows += [("arrive", a.who, _arriving(a), self._places.words(a.sites)) for a in ring.arrives]
-        rows += [("expect", b.who, _bytes(b.bytes), self._places.words(b.sites)) for b in ring.expects]
+        arriving = {site for a in ring.arrives for site in a.sites}
+        for a in ring.arrives:
+            bytes_ = [_bytes(e.bytes) for e in ring.expects if not set(a.sites).isdisjoint(e.sites)]
+            what = ", ".join([_arriving(a), *(f"expects {b}" for b in bytes_)])
+            rows.append(("arrive", a.who, what, self._places.words(a.sites)))
+        rows += [
+            ("expect", b.who, _bytes(b.bytes), self._places.words(b.sites))
+            for b in ring.expects
+            if arriving.isdisjoint(b.sites)
+        ]
         rows += [
             ("copy", b.who, f"{_bytes(b.bytes, b.opcode)}, {b.opcode}", self._places.words(b.sites))
             for b in ring.copies
@@ -267,33 +278,52 @@ class _Text:
 
     def _program(self, found: Protocol) -> Iterator[str]:
         """The events in order, those of one role together."""
-        rows: list[tuple[str, Row]] = []
-        heads: list[str] = []
+        rows = []
         for event in found.events:
-            every = len(event.roles) == len(found.roles)
-            roles = " and ".join(found.roles[r].name for r in event.roles)
-            heads.append("all roles" if every and len(found.roles) > 1 else roles)
-            deep = "  " * len(event.loops)
-            about = _about(found, event)
-            rows.append((deep, (event.kind, about, event.who, self._places.words(event.sites))))
-        lines = _columns((f"{deep}{first}", *rest) for deep, (first, *rest) in rows)
-        if not lines:
-            return
-        yield ""
-        yield self._style(CYAN, "program")
-        last = ""
-        loops: tuple[int, ...] = ()
-        for number, line in enumerate(lines):
-            if heads[number] != last:
-                last = heads[number]
-                loops = ()
-                yield f"  {self._style(BOLD, last)}"
-            inside = found.events[number].loops
-            for depth, head in enumerate(inside):
-                if head not in loops:
-                    yield f"    {'  ' * depth}loop from line {self._places.line(head)}"
-            loops = inside
-            yield f"    {line}"
+            first = "  " * len(event.loops) + event.kind
+            rows.append((first, _about(found, event), event.who, self._places.words(event.sites)))
+        lines = iter(_columns(rows))
+        for number, section in enumerate(_sections(found.events)):
+            if not number:
+                yield ""
+                yield self._style(CYAN, "program")
+            yield f"  {self._style(BOLD, _together(found, section))}"
+            loops: tuple[int, ...] = ()
+            for event in section:
+                for depth, head in enumerate(event.loops):
+                    if head not in loops:
+                        yield f"    {'  ' * depth}loop from line {self._places.line(head)}"
+                loops = event.loops
+                yield f"    {next(lines)}"
+
+
+def _sections(events: Iterable[Event]) -> list[list[Event]]:
+    """Runs of events that some role does all of, in the same loop or in none."""
+    found: list[list[Event]] = []
+    core: set[int] = set()
+    for event in events:
+        last = found[-1][-1] if found else None
+        roles = set(event.roles)
+        if (
+            last is not None
+            and core & roles
+            and (last.loops[:1] == event.loops[:1] or set(last.roles) == roles == core)
+        ):
+            found[-1].append(event)
+            core &= roles
+        else:
+            found.append([event])
+            core = roles
+    return found
+
+
+def _together(found: Protocol, section: Iterable[Event]) -> str:
+    """The roles that take part in a section."""
+    threads = 0
+    for role in {r for event in section for r in event.roles}:
+        threads |= found.roles[role].threads
+    every = sum(role.threads for role in found.roles)
+    return T.describe(threads, every.bit_length())
 
 
 def _columns(rows: Iterable[Row]) -> list[str]:
@@ -320,6 +350,11 @@ def _counted(rows: Iterable[tuple[str, str]]) -> Iterator[Row]:
         rest = len(lines) - _LINES
         text = ", ".join(lines[:_LINES]) + (f" and {rest} more" if rest > 0 else "")
         yield f"line {text}" if text else "", why
+
+
+def _name(name: str) -> str:
+    """The name of a kernel, its middle left out where it is long: templates have names of a thousand characters."""
+    return name if len(name) <= _NAME else f"{name[: _NAME - 21]}...{name[-18:]}"
 
 
 def _size(function: Function) -> str:
@@ -353,7 +388,7 @@ def _arriving(arrive: Arrive) -> str:
 def _bytes(number: int | None, opcode: str = "") -> str:
     if number is not None:
         return f"{number} bytes"
-    return "as its tensor map says" if ".tensor" in opcode else "bytes unknown"
+    return "a box of its tensor map" if ".tensor" in opcode else "bytes unknown"
 
 
 def _parity(wait: Wait) -> str:
@@ -374,10 +409,16 @@ def _phase(ring: MbarrierRing) -> Iterator[str]:
     seen = dict.fromkeys((d.expected, d.copied, bool(d.expects), bool(d.copies)) for d in ring.delivered)
     tensors = any(".tensor" in copy.opcode for copy in ring.copies)
     for expected, copied, expects, copies in seen:
-        if expects or copies:
-            want = "bytes unknown" if expected is None else f"{expected} bytes"
-            got = "what tensor maps say" if tensors else "an unknown number"
-            yield f"{want} expected and {got if copied is None else copied} copied"
+        want = "bytes unknown" if expected is None else f"{expected} bytes"
+        got = "an unknown number" if copied is None else str(copied)
+        if copied is None and tensors:
+            got = "boxes of tensor maps"
+        if expects and copies:
+            yield f"{want} expected and {got} copied"
+        elif expects:
+            yield f"{want} expected by threads that copy none"
+        elif copies:
+            yield f"{got} copied by threads that expect none"
 
 
 def _arrivals(ring: MbarrierRing) -> str:
@@ -394,7 +435,7 @@ def _region(region: Region) -> str:
         return "address unknown"
     if region.start is None:
         return f"{region.name}, somewhere"
-    return f"{region.name}+{region.start}..{region.end}"
+    return f"{region.name}+{region.start}..{region.end}{'+' if region.more else ''}"
 
 
 def _about(found: Protocol, event: Event) -> str:
@@ -410,7 +451,8 @@ def _about(found: Protocol, event: Event) -> str:
     elif event.kind in ("fence", "proxy fence"):
         parts = [event.opcode]
     elif event.kind in ("init", "arrive"):
-        parts += [str(event.count)] if event.count not in (None, 1) or event.kind == "init" else []
+        count = "count unknown" if event.count is None else str(event.count)
+        parts += [count] if count != "1" or event.kind == "init" else []
         parts += [f"expects {_bytes(event.bytes)}"] if "expect_tx" in event.opcode else []
     elif event.kind in ("expect", "complete"):
         parts.append(_bytes(event.bytes))
@@ -493,6 +535,7 @@ class _Json:
                     "base": region.base,
                     "start": region.start,
                     "end": region.end,
+                    "more": region.more,
                     "uses": [self._region_use(use) for use in region.uses],
                 }
                 for region in found.regions

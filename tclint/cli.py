@@ -407,7 +407,7 @@ def barriers(
     sources = inputs(paths, stdin_filename or _STDIN_NAME)
     shown = [read(s, entry) if isinstance(s, Source) else failed(name, s) for name, s in sources]
     names = dict.fromkeys(name for one in shown for name in one.functions)
-    if entry and names and not any(one.kernels for one in shown):
+    if entry and names and not any(one.kernels or one.problems for one in shown):
         raise _usage(f"no function is called {', '.join(entry)}{nearest(entry[0], names)}")
     _write(render_json(shown) if output_format == "json" else render_text(shown, _use_color(color)))
     broken = any(one.problems or any(kernel.problems for kernel in one.kernels) for one in shown)

@@ -13,6 +13,8 @@ from tclint.analyses.values import Values
 __all__ = ["Expressions", "Name"]
 
 _DEEP = 16
+_FOLLOWED = 256
+"""Expressions that a phase is made of, of which more are not looked at."""
 _LONG = 60
 """An expression of more characters says nothing at a glance."""
 _SHORT = (1 << 32) - 1
@@ -41,14 +43,15 @@ class Expressions:
         """The names given so far, by value."""
         self._pending: set[int] = set()
 
-    def text(self, value: int) -> str | None:
-        """*value* in words; None where it has none that are short enough."""
+    def text(self, value: int, most: int = _LONG) -> str | None:
+        """*value* in words; None where it has none that are short enough, which the name of a variable always is."""
         before = dict(self.names)
+        kind = self.values.node(value)[0]
         try:
             found = self._text(value, 0)
         except _Unwritable:
             found = ""
-        if not found or len(found) > _LONG:
+        if not found or (len(found) > most and kind != "symbol"):
             self.names = before
             return None
         return found
@@ -132,6 +135,9 @@ class Expressions:
 
     def _masked(self, inner: int, mask: int, depth: int) -> str:
         values = self.values
+        divided = values.quotient(inner)
+        if mask == 1 and divided is not None and values.node(divided[0])[:2] == ("op", "not"):
+            return f"({self._atom(values.node(divided[0])[3], depth)} / {divided[1]} + 1) & 1"
         if mask == 1:  # of a sum, only the parity of its parts counts
             terms, constant = self._odd(inner)
             inner = values.total(tuple((t, 1) for t, factor in terms if factor & 1), constant & 1)
@@ -192,36 +198,37 @@ class Expressions:
         return self._fresh("i"), f"{began}, then {_by(step)} each round"
 
     def _flipping(self, phi: int, depth: int) -> tuple[str, str] | None:
-        """A bit that rounds of a loop flip; how often, if that can be said."""
-        starts: set[int] = set()
+        """A bit that rounds of a loop flip, by one exclusive or or several; how often, if that can be said."""
+        values, starts = self.values, dict[int, None]()
         flips: set[int | None] = set()
-        work, seen = list(self.values.arguments(phi)), {phi}
+        work: list[tuple[int, int | None]] = [(v, None) for v in values.arguments(phi)]
+        seen = {phi}
         while work:
-            v = self.values.find(work.pop())
-            node = self.values.node(v)
+            v, when = work.pop()
+            v = values.find(v)
             if v in seen:
                 continue
             seen.add(v)
-            condition = self._flip(v, phi)
-            if condition != ():
-                flips.add(condition[0])
+            if len(seen) > _FOLLOWED:
+                return None
+            node = values.node(v)
+            flipped = self._flip(v)
+            if flipped is not None:
+                flips.add(when if flipped[1] is None else flipped[1])
+                work.append((flipped[0], None))
             elif node[0] == "phi":
-                work += self.values.arguments(v)
-            elif node[0] == "select" and self._involves(v, phi):
-                for arm, when in ((node[2], node[1]), (node[3], self.values.negate(node[1]))):
-                    if self._flip(arm, phi) == (None,):
-                        flips.add(when)
-                    else:
-                        work.append(arm)
-            else:
-                starts.add(v)
+                work += [(x, None) for x in values.arguments(v)]
+            elif node[0] == "select" and any(self._turns(x) for x in node[2:4]):
+                work += [(node[2], node[1]), (node[3], values.negate(node[1]))]
+            elif node[0] != "undefined":
+                starts[v] = None
         if len(starts) != 1 or not flips:
             return None
-        (start,) = starts
-        number = self.values.known(start)
-        if number is None or number not in (0, 1, -1):
-            return None
-        return self._fresh("phase"), f"{abs(number)}, flips {self._when(flips, depth)}"
+        try:
+            start = self._text(next(iter(starts)), depth + 1)
+        except _Unwritable:
+            start = "?"
+        return self._fresh("phase"), f"{start.removeprefix('-')}, flips {self._when(flips, depth)}"
 
     def _when(self, flips: set[int | None], depth: int) -> str:
         if flips == {None}:
@@ -235,32 +242,32 @@ class Expressions:
                 pass
         return "in some rounds"
 
-    def _involves(self, select: int, phi: int) -> bool:
-        return any(
-            self.values.find(arm) == phi or self._flip(arm, phi) for arm in self.values.node(select)[2:4]
-        )
+    def _turns(self, value: int) -> bool:
+        """Whether *value* may be a phase, and is none that begins."""
+        return self.values.node(value)[0] == "phi" or self._flip(value) is not None
 
-    def _flip(self, value: int, phi: int) -> tuple[int | None, ...]:
-        """When *value* is *phi* flipped: ``(None,)`` always, ``(p,)`` where p holds; ``()`` never."""
+    def _flip(self, value: int) -> tuple[int, int | None] | None:
+        """The bit that *value* is the opposite of, and when; no predicate: always."""
         values = self.values
         node = values.node(value)
         if node[:2] == ("op", "mask") and node[3] == 1:
-            return self._flip(node[2], phi)
-        if node[0] == "not" and values.find(node[1]) == phi:
-            return (None,)
-        terms, constant = values.linear(value)
-        if len(terms) == 1 and terms[0] in ((phi, -1), (phi, 1)) and constant in (1, -1):
-            return (None,)
-        if (node[:2] == ("op", "xor") or node[:2] == ("logic", "xor")) and phi in map(values.find, node[-2:]):
-            other = next(x for x in node[-2:] if values.find(x) != phi)
-            if values.known(other) == 1:
-                return (None,)
-            chosen = values.node(other)
-            if chosen[0] == "select" and values.known(chosen[2]) == 1 and values.known(chosen[3]) == 0:
-                return (chosen[1],)
-            if chosen[0] == "select" and values.known(chosen[2]) == 0 and values.known(chosen[3]) == 1:
-                return (values.negate(chosen[1]),)
-        return ()
+            return self._flip(node[2])
+        if node[0] == "not":
+            return node[1], None
+        if node[0] == "sum":
+            terms, constant = values.linear(value)
+            return (terms[0][0], None) if len(terms) == 1 and terms[0][1] == -1 and constant == 1 else None
+        if node[:2] in (("op", "xor"), ("logic", "xor")):
+            for bit, other in (node[-2:], node[:-3:-1]):
+                chosen = values.node(other)
+                numbers = tuple(map(values.known, chosen[2:4])) if chosen[0] == "select" else ()
+                if values.known(other) == 1:
+                    return bit, None
+                if numbers in ((1, 0), (0, 1)):
+                    return bit, chosen[1] if numbers[0] else values.negate(chosen[1])
+                if chosen[:2] == ("op", "mask") and chosen[3] == 1:
+                    return bit, other
+        return None
 
 
 def _by(step: int) -> str:

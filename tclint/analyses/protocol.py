@@ -14,8 +14,9 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from tclint.analyses import threads as T
 from tclint.analyses.expressions import Expressions
 from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring
 from tclint.analyses.shared_memory import Access
@@ -65,8 +66,12 @@ _KINDS = {
 _SETUP = frozenset(("init", "inval", "fence", "proxy fence", "pdl wait", "pdl launch"))
 """Events that make no role: some thread has to do them."""
 _LOCAL = re.compile(r"_ZZ.+E(\d+)([A-Za-z_]\w*?)(?:_\d+)?$")
-"""How a variable of a function is called in C++ (Itanium ABI, 5.1.6)."""
+"""How a variable of a function is called in C++ (Itanium ABI, 5.1.6); the same of a namespace begins with ``_ZN``."""
 
+_LONGEST = 1000
+"""Characters of the name of a variable."""
+_FOLLOWED = 64
+"""Expressions that an address is made of, of which more are not looked at."""
 _ALL = "all threads"
 
 E = TypeVar("E")
@@ -225,7 +230,9 @@ class Region:
     """None: the address is not resolved."""
     start: int | None
     end: int | None
-    """None: not known how far it goes."""
+    """None: not known where in what follows the base."""
+    more: bool
+    """Whether accesses of which only the first bytes are known may go on behind the end."""
     uses: tuple[RegionUse, ...]
 
 
@@ -284,6 +291,18 @@ class Protocol:
 def protocol(model: KernelModel) -> Protocol:
     """The protocol of a kernel; the same each time."""
     return model.made(_Reader).protocol()
+
+
+class _Touch(NamedTuple):
+    """An access to shared memory, and the bytes from a base that it may touch."""
+
+    access: Access
+    proxy: str
+    base: str | None
+    start: int | None
+    end: int | None
+    more: bool
+    """Whether it may go on behind the end."""
 
 
 class _Reader:
@@ -346,6 +365,8 @@ class _Reader:
         words = self.model.who(threads)
         if not self._some(site):
             return words
+        if words.startswith("some "):
+            return words
         return "some threads" if words == _ALL else f"some of {words}"
 
     def _some(self, site: int) -> bool:
@@ -407,13 +428,13 @@ class _Reader:
     @cached_property
     def _bases(self) -> list[str]:
         """For each ring what its addresses are offsets from."""
-        return [self.words.text(ring.stages[0].base) or "?" for ring in self.rings]
+        return [self.words.text(ring.stages[0].base, _LONGEST) or "?" for ring in self.rings]
 
     @cached_property
     def _short(self) -> dict[str, str]:
         """Names of variables without that of the function they are local to, where that is no other's."""
         bases = {*self._bases, *(base for base, _, _ in self._areas if base is not None)}
-        short = {b: m[2] if (m := _LOCAL.match(b)) and int(m[1]) == len(m[2]) else b for b in sorted(bases)}
+        short = {base: _unmangled(base) for base in sorted(bases)}
         often = Counter(short.values())
         return {base: name if often[name] == 1 else base for base, name in short.items()}
 
@@ -528,7 +549,7 @@ class _Reader:
     # ------------------------------------------------------------ order of a round
 
     def _next(self, number: int) -> Iterator[Next]:
-        """What is signalled by threads that have waited for a ring before, in the same round of the loop that has both."""
+        """What is signalled by threads that have just waited for a ring."""
         ring = self.rings[number]
         found: list[Next] = []
         for wait in ring.uses.get("mbarrier-wait", ()):
@@ -559,44 +580,51 @@ class _Reader:
         }
 
     def _before(self, signal: int) -> frozenset[int]:
-        """The waits that a round passes before the signal: those of the innermost loop around it that has any."""
+        """The waits that a round passes last before the signal: those between which nothing else is signalled.
+
+        Waits of a loop around those are of an earlier time, and left out.
+        """
         if signal not in self._waited:
-            cfg = self.model.cfg
-            waits = [
-                i
-                for i in self.mbarriers.sites.get("mbarrier-wait", ())
-                if self._threads(i) & self._threads(signal) and self._forward(i, signal)
-            ]
-            own = cfg.block_of[signal]
-            around = sorted((len(body), head) for head, body in cfg.loops.items() if own in body)
-            found = frozenset[int]()
-            for _, head in around:
-                found = frozenset(i for i in waits if cfg.block_of[i] in cfg.loops[head])
-                if found:
-                    break
-            self._waited[signal] = found or frozenset(waits)
+            self._waited[signal] = frozenset(self._passed(signal))
         return self._waited[signal]
 
     @cached_property
     def _waited(self) -> dict[int, frozenset[int]]:
         return {}
 
-    def _forward(self, first: int, then: int) -> bool:
-        """Whether a way leads from one to the other that begins no further round of a loop."""
-        cfg = self.model.cfg
-        start, end = cfg.block_of[first], cfg.block_of[then]
-        return first < then if start == end else bool(self._onward[start] >> end & 1)
+    def _passed(self, signal: int) -> Iterator[int]:
+        cfg, threads = self.model.cfg, self._threads(signal)
+        work = [(cfg.block_of[signal], signal, False)]
+        visited: set[tuple[int, bool]] = set()
+        while work:
+            block, end, waited = work.pop()
+            for site in reversed(self._exchanges.get(block, ())):
+                if site >= end or not threads & self._threads(site):
+                    continue
+                if self.sites[site] == "wait":
+                    waited = True
+                    yield site
+                elif waited:
+                    break
+            else:
+                if waited and block in self._loops:
+                    continue
+                for edge in cfg.predecessors[block]:
+                    before = edge.source
+                    if (
+                        cfg.rank.get(before, cfg.rank[block]) < cfg.rank[block]
+                        and (before, waited) not in visited
+                    ):
+                        visited.add((before, waited))
+                        work.append((before, cfg.blocks[before].end, waited))
 
     @cached_property
-    def _onward(self) -> dict[int, int]:
-        """For each block those that it leads to without a way back, as a set of bits."""
-        cfg, found = self.model.cfg, dict[int, int]()
-        for b in reversed(cfg.order):
-            reached = 0
-            for edge in cfg.successors[b]:
-                if cfg.rank.get(edge.target, -1) > cfg.rank[b]:
-                    reached |= 1 << edge.target | found[edge.target]
-            found[b] = reached
+    def _exchanges(self) -> dict[int, list[int]]:
+        """The waits at mbarriers, and the signals to them, by block."""
+        block_of, found = self.model.cfg.block_of, dict[int, list[int]]()
+        for site in sorted({*self._signals, *(i for i, kind in self.sites.items() if kind == "wait")}):
+            if site in self.sites:
+                found.setdefault(block_of[site], []).append(site)
         return found
 
     def _same_stage(self, wait: int, ring: Ring, signal: int, other: Ring) -> bool | None:
@@ -666,38 +694,75 @@ class _Reader:
     # ------------------------------------------------------------ shared memory
 
     @cached_property
-    def _accesses(self) -> list[tuple[Access, str, str | None, int | None, int | None]]:
-        """Accesses to shared memory: with the proxy, the base, and the bytes from it that they may touch."""
+    def _accesses(self) -> list[_Touch]:
         model, found = self.model, []
         for site, match in sorted(model.shared.sites.items()):
             if model.cfg.block_of[site] not in model.cfg.rank or not self._threads(site):
                 continue
             for access in model.shared.accesses(site):
-                base, start, end = self._extent(access)
-                if base is None and not access.later and not match.space.startswith(".shared"):
-                    continue  # a generic address of which nothing says that it is in shared memory
-                proxy = match.form.proxy or "generic"
-                found.append((access, proxy, base, start, end))
+                touch = self._touch(access, match.form.proxy or "generic")
+                # Of a generic address nothing says that it is in shared memory.
+                if touch.base is not None or access.later or match.space.startswith(".shared"):
+                    found.append(touch)
         return found
 
-    def _extent(self, access: Access) -> tuple[str | None, int | None, int | None]:
+    def _touch(self, access: Access, proxy: str) -> _Touch:
         values = self.model.values
         terms, constant = values.linear(access.address)
         origin = next((t for t, factor in terms if factor == 1 and self._is_shared(t)), None)
-        bounds = None
-        if origin is not None:
-            rest = values.total(tuple(t for t in terms if t[0] != origin), constant)
-            bounds = values.interval(rest)
-        else:
-            began = [i[0] for t, f in terms if f == 1 and (i := values.induction(t)) is not None]
-            origin = next((t for v in began for t, _ in values.linear(v)[0] if self._is_shared(t)), None)
-        if origin is None:
-            return None, None, None
-        base, size = self.words.text(origin), self._size(origin)
+        exact = origin is not None
+        origin = self._origin_of(access.address) if origin is None else origin
+        base = None if origin is None else self.words.text(origin, _LONGEST)
+        if base is None or origin is None:
+            return _Touch(access, proxy, None, None, None, False)
+        size = self._size(origin)
+        offset = values.total(tuple(t for t in terms if t[0] != origin), constant)
+        bounds = self._bounds(offset, access) if exact else None
         if bounds is None:
-            return base, 0 if size else None, size or None
-        bytes_ = self.model.known(access.site, "bytes") if access.later else None
-        return base, bounds[0], bounds[1] + max(access.size, bytes_ or 0)
+            return _Touch(access, proxy, base, 0 if size else None, size or None, False)
+        start, end = bounds
+        known = self.model.known(access.site, "bytes") if access.later else None
+        end += known or access.size
+        if size and (start < 0 or end > size):  # nothing outside of a variable is touched
+            start, end = max(start, 0), min(end, size)
+        return _Touch(access, proxy, base, start, end, access.later and known is None and end != size)
+
+    def _bounds(self, offset: int, access: Access) -> tuple[int, int] | None:
+        """The least and the greatest offset that the threads of an access may have."""
+        model = self.model
+        common, mine, constant = model.shared.split(offset)
+        low = high = constant
+        if model.values.known(mine) is None:
+            planes = model.values.planes(mine)
+            if planes is None or model.function.most_threads is None:
+                return model.values.interval(offset)
+            threads = self._threads(access.site)
+            low, high = (
+                low + T.extreme(planes, threads, least=True),
+                high + T.extreme(planes, threads, least=False),
+            )
+        else:
+            number = model.values.known(mine) or 0
+            low, high = low + number, high + number
+        around = model.values.interval(common)
+        return None if around is None else (low + around[0], high + around[1])
+
+    def _origin_of(self, address: int) -> int | None:
+        """The shared variable that an address is made from, if there is but one."""
+        values, work, seen, found = self.model.values, [address], set[int](), set[int]()
+        while work:
+            v = values.find(work.pop())
+            if v in seen:
+                continue
+            seen.add(v)
+            if len(seen) > _FOLLOWED:
+                return None
+            node = values.node(v)
+            if self._is_shared(v):
+                found.add(v)
+            elif node[0] != "load":
+                work += values.arguments(v) if node[0] == "phi" else values.parts(node)
+        return found.pop() if len(found) == 1 else None
 
     def _size(self, origin: int) -> int:
         """The size of a shared variable; 0: it is open."""
@@ -717,57 +782,73 @@ class _Reader:
 
     @cached_property
     def _areas(self) -> list[tuple[str | None, int | None, int | None]]:
-        """Extents that overlap made one."""
-        known: dict[str, list[tuple[int, int]]] = {}
+        """Extents that overlap made one, and those that are only read added to what was written before them."""
+        known: dict[str, list[tuple[int, int, bool]]] = {}
         loose: set[str | None] = set()
-        for _, _, base, start, end in self._accesses:
-            if base is None or start is None or end is None:
-                loose.add(base)
+        for touch in self._accesses:
+            if touch.base is None or touch.start is None or touch.end is None:
+                loose.add(touch.base)
             else:
-                known.setdefault(base, []).append((start, end))
+                # A matrix has an address and no end.
+                starts = touch.access.writes or not touch.more
+                known.setdefault(touch.base, []).append((touch.start, touch.end, starts))
         found: list[tuple[str | None, int | None, int | None]] = []
         for base in sorted(known):
-            runs: list[tuple[int, int]] = []
-            for start, end in sorted(known[base]):
-                if runs and start < runs[-1][1]:
-                    runs[-1] = (runs[-1][0], max(runs[-1][1], end))
+            runs: list[tuple[int, int, bool]] = []
+            for start, end, starts in sorted(known[base]):
+                last = runs[-1] if runs else None
+                if last is not None and (start < last[1] or not starts):
+                    runs[-1] = (last[0], max(last[1], end), last[2] or starts)
                 else:
-                    runs.append((start, end))
-            found += [(base, *run) for run in runs]
+                    runs.append((start, end, starts))
+            found += [(base, start, end) for start, end, _ in runs]
         return found + [(base, None, None) for base in sorted(loose, key=lambda b: (b is None, b or ""))]
 
-    def _area(self, base: str | None, start: int | None) -> int:
-        for n, (at, low, high) in enumerate(self._areas):
-            if at == base and (
-                (low is None and start is None)
-                or (low is not None and high is not None and start is not None and low <= start < high)
-            ):
-                return n
-        raise AssertionError("every access is in an area")
+    @cached_property
+    def _area(self) -> dict[tuple[str | None, int | None], int]:
+        """Which of the areas an extent is in, by its base and start."""
+        areas: dict[str | None, list[tuple[int, int, int]]] = {}
+        found: dict[tuple[str | None, int | None], int] = {}
+        for n, (base, start, end) in enumerate(self._areas):
+            if start is None or end is None:
+                found[base, None] = n
+            else:
+                areas.setdefault(base, []).append((start, end, n))
+        for touch in self._accesses:
+            at = touch.start
+            if at is not None:
+                inside = (n for low, high, n in areas[touch.base] if low <= at < high)
+                found[touch.base, at] = next(inside)
+        return found
 
     @cached_property
     def _touched(self) -> dict[int, list[int]]:
         """The regions that each access is in, by site."""
         found: dict[int, list[int]] = {}
-        for access, _, base, start, _ in self._accesses:
-            found.setdefault(access.site, []).append(self._area(base, start))
+        for touch in self._accesses:
+            found.setdefault(touch.access.site, []).append(self._area[touch.base, touch.start])
         return found
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:
         uses: list[list[RegionUse]] = [[] for _ in self._areas]
-        for access, proxy, base, start, _ in self._accesses:
-            threads = self._threads(access.site)
-            verb = "write" if access.writes else "read"
-            use = RegionUse(verb, proxy, self._who(access.site), self._part(threads), (access.site,))
-            uses[self._area(base, start)].append(use)
+        more = [False for _ in self._areas]
+        for touch in self._accesses:
+            site, area = touch.access.site, self._area[touch.base, touch.start]
+            verb = "write" if touch.access.writes else "read"
+            part = self._part(self._threads(site))
+            uses[area].append(RegionUse(verb, touch.proxy, self._who(site), part, (site,)))
+            more[area] |= touch.more
         return tuple(
             Region(
-                self._short.get(area[0] or "", ""),
-                *area,
-                tuple(_merged(sorted(of, key=lambda use: (use.verb != "write", use.sites)))),
+                self._short.get(base or "", ""),
+                base,
+                start,
+                end,
+                more[n],
+                tuple(_merged(sorted(uses[n], key=lambda use: (use.verb != "write", use.sites)))),
             )
-            for area, of in zip(self._areas, uses, strict=True)
+            for n, (base, start, end) in enumerate(self._areas)
         )
 
     # ------------------------------------------------------------ events
@@ -862,8 +943,8 @@ class _Reader:
     def _unnamed(self, site: int) -> str:
         """Why it is not known which mbarrier an instruction names."""
         value = self.model.value(site, "mbarrier")
-        if self.mbarriers.addresses(site):
-            text = None if value is None else self.words.text(value)
+        if value is not None and self.mbarriers.addresses(site) and self._origin_of(value) is not None:
+            text = self.words.text(value)
             where = f" at {text}" if text else " at this address"
             if self.sites.get(site) == "init":
                 return "it is not known how many mbarriers this makes"
@@ -888,6 +969,18 @@ class _Reader:
                 return "is computed in a way that is not followed"
             work += values.arguments(v) if node[0] == "phi" else values.parts(node)
         return "is computed at run time"
+
+
+def _unmangled(symbol: str) -> str:
+    """The last part of the C++ name of a variable."""
+    found = _LOCAL.match(symbol)
+    if found is not None and int(found[1]) == len(found[2]):
+        return found[2]
+    rest, last = symbol.removeprefix("_ZN"), ""
+    while rest != symbol and (size := re.match(r"\d+", rest)):
+        end = size.end() + int(size[0])
+        last, rest = rest[size.end() : end], rest[end:]
+    return last if last and rest == "E" else symbol
 
 
 def _opcode(model: KernelModel, site: int) -> str:
