@@ -319,11 +319,11 @@ def _sections(events: Iterable[Event]) -> list[list[Event]]:
 
 def _together(found: Protocol, section: Iterable[Event]) -> str:
     """The roles that take part in a section."""
-    threads = 0
-    for role in {r for event in section for r in event.roles}:
-        threads |= found.roles[role].threads
-    every = sum(role.threads for role in found.roles)
-    return T.describe(threads, every.bit_length())
+    roles = [found.roles[r] for r in sorted({r for event in section for r in event.roles})]
+    warps = [role for role in roles if role.partition is None]
+    every = sum(role.threads for role in found.roles if role.partition is None)
+    names = [T.describe(sum(role.threads for role in warps), every.bit_length())] if warps else []
+    return " and ".join([*names, *(role.name for role in roles if role.partition is not None)])
 
 
 def _columns(rows: Iterable[Row]) -> list[str]:
@@ -519,6 +519,7 @@ class _Json:
                 {
                     "name": role.name,
                     "warps": list(role.warps),
+                    "partition": role.partition,
                     "events": [k for k, event in enumerate(found.events) if n in event.roles],
                 }
                 for n, role in enumerate(found.roles)

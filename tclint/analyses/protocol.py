@@ -84,6 +84,8 @@ class Role:
     name: str
     warps: tuple[int, ...]
     threads: int
+    partition: int | None = None
+    """Which case of a table of roles it is; its warps are then those that may be sent there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,10 +364,12 @@ class _Reader:
     def _who(self, site: int) -> str:
         """The threads that execute an instruction, in words."""
         threads = self._threads(site)
+        partition = self._partitions.get(self.model.cfg.block_of[site])
+        if partition is not None:
+            lanes = "" if T.whole(threads, 32) == threads else "some lanes of "
+            return f"{'a lane of ' if T.at_most_one_lane(threads) else lanes}partition {partition}"
         words = self.model.who(threads)
-        if not self._some(site):
-            return words
-        if words.startswith("some "):
+        if not self._some(site) or words.startswith("some "):
             return words
         return "some threads" if words == _ALL else f"some of {words}"
 
@@ -388,25 +392,59 @@ class _Reader:
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:
+        block_of = self.model.cfg.block_of
         warps: dict[int, list[int]] = {}
-        count = (self.model.cta.bit_length() + 31) // 32
+        sent: dict[int, int] = {}
         for number, (site, kind) in enumerate(self.sites.items()):
-            if kind not in _SETUP:
-                threads = self._threads(site)
-                for w in range(count):
-                    if threads >> 32 * w & 0xFFFFFFFF:
-                        warps.setdefault(w, []).append(number)
+            threads = self._threads(site)
+            partition = self._partitions.get(block_of[site])
+            if partition is not None:
+                sent[partition] = sent.get(partition, 0) | T.whole(threads, 32)
+            elif kind not in _SETUP:
+                for w in _warps(threads):
+                    warps.setdefault(w, []).append(number)
         alike: dict[tuple[int, ...], list[int]] = {}
-        for w in range(count):
+        for w in _warps(self.model.cta):
             alike.setdefault(tuple(warps.get(w, ())), []).append(w)
         found = []
         for members in alike.values():
             threads = sum(0xFFFFFFFF << 32 * w for w in members) & self.model.cta
             found.append(Role(self.model.who(threads), tuple(members), threads))
+        for partition, threads in sorted(sent.items()):
+            found.append(Role(f"partition {partition}", tuple(_warps(threads)), threads, partition))
         return tuple(found)
 
-    def _part(self, threads: int) -> tuple[int, ...]:
-        return tuple(n for n, role in enumerate(self.roles) if role.threads & threads)
+    @cached_property
+    def _partitions(self) -> dict[int, int]:
+        """The blocks that one case alone of a table of roles leads to, each with the number of the case."""
+        cfg, found = self.model.cfg, dict[int, int]()
+        for dispatcher in sorted(self.model.views.dispatchers):
+            cases: dict[int, int] = {}
+            for edge in cfg.successors[dispatcher]:
+                cases.setdefault(edge.target, edge.case)
+            reached = {case: self._from(target, dispatcher) for target, case in cases.items()}
+            for case, blocks in reached.items():
+                others = set[int]().union(*(b for c, b in reached.items() if c != case))
+                found.update(dict.fromkeys(blocks - others, case))
+        return found
+
+    def _from(self, start: int, without: int) -> set[int]:
+        cfg, found = self.model.cfg, {start}
+        work = [start]
+        while work:
+            for edge in cfg.successors[work.pop()]:
+                if edge.target != without and edge.target not in found:
+                    found.add(edge.target)
+                    work.append(edge.target)
+        return found
+
+    def _part(self, site: int) -> tuple[int, ...]:
+        """The roles that take part in an event."""
+        partition = self._partitions.get(self.model.cfg.block_of[site])
+        threads = self._threads(site)
+        return tuple(
+            n for n, role in enumerate(self.roles) if role.partition == partition and role.threads & threads
+        )
 
     def _many(self, site: int) -> int | None:
         """How many threads execute an instruction, if the size of a CTA is bounded."""
@@ -474,8 +512,7 @@ class _Reader:
         )
 
     def _init(self, site: int) -> Init:
-        threads = self._threads(site)
-        return Init((site,), self._who(site), self._part(threads))
+        return Init((site,), self._who(site), self._part(site))
 
     def _arrive(self, site: int, ring: Ring) -> Arrive:
         model = self.model
@@ -487,7 +524,7 @@ class _Reader:
         return Arrive(
             sites=(site,),
             who=self._who(site),
-            roles=self._part(here),
+            roles=self._part(site),
             opcode=_opcode(model, site),
             threads=max(at_once) if every is not None else None,
             count=model.known(site, "count") if counted else 1,
@@ -500,9 +537,8 @@ class _Reader:
         return multicast or any(a.remote for a in self.mbarriers.addresses(site))
 
     def _bytes(self, site: int, role: str) -> Bytes:
-        threads = self._threads(site)
         many = self.model.known(site, role)
-        return Bytes((site,), self._who(site), self._part(threads), _opcode(self.model, site), many)
+        return Bytes((site,), self._who(site), self._part(site), _opcode(self.model, site), many)
 
     def _delivered(self, object_: Mbarrier) -> tuple[Delivered, ...] | None:
         found = self.mbarriers.deliveries(object_)
@@ -526,11 +562,10 @@ class _Reader:
     def _wait(self, site: int) -> Wait:
         model = self.model
         parity = model.value(site, "parity")
-        threads = self._threads(site)
         return Wait(
             sites=(site,),
             who=self._who(site),
-            roles=self._part(threads),
+            roles=self._part(site),
             parity=None if parity is None else self.words.text(parity),
             first=None if parity is None else self._first(site, parity),
             token=parity is None,
@@ -565,7 +600,7 @@ class _Reader:
                                 self._number[other],
                                 (signal,),
                                 self._who(signal),
-                                self._part(threads),
+                                self._part(signal),
                                 same,
                             )
                         )
@@ -681,12 +716,11 @@ class _Reader:
         return kind.startswith("barrier") and match is not None and "id" not in match.form.roles
 
     def _barrier_use(self, site: int) -> BarrierUse:
-        threads = self._threads(site)
         return BarrierUse(
             self.sites[site].removeprefix("barrier "),
             (site,),
             self._who(site),
-            self._part(threads),
+            self._part(site),
             self._many(site),
             self.model.known(site, "count"),
         )
@@ -836,7 +870,7 @@ class _Reader:
         for touch in self._accesses:
             site, area = touch.access.site, self._area[touch.base, touch.start]
             verb = "write" if touch.access.writes else "read"
-            part = self._part(self._threads(site))
+            part = self._part(site)
             uses[area].append(RegionUse(verb, touch.proxy, self._who(site), part, (site,)))
             more[area] |= touch.more
         return tuple(
@@ -865,7 +899,6 @@ class _Reader:
 
     def _event(self, site: int, kind: str) -> Event:
         model = self.model
-        threads = self._threads(site)
         parity = model.value(site, "parity")
         role = next((r for r in ("tx", "bytes") if model.instruction(site).role(r) is not None), None)
         rings = self.mbarriers.rings_at(site)
@@ -874,7 +907,7 @@ class _Reader:
             kind="cluster " + kind.removeprefix("barrier ") if self._of_cluster(site, kind) else kind,
             sites=(site,),
             who=self._who(site),
-            roles=self._part(threads),
+            roles=self._part(site),
             loops=self._around(site),
             opcode=_opcode(model, site),
             rings=tuple(sorted(self._number[ring] for ring in rings)),
@@ -923,7 +956,9 @@ class _Reader:
         if not model.function.entry:
             found.append(Unresolved(-1, "not a kernel: what its callers have done, and do next, is not seen"))
         for block in sorted(model.views.dispatchers):
-            why = "roles are dispatched by a number from memory: which warps take part in what is not known"
+            why = (
+                "roles are dispatched by a number from memory: which warps make which partition is not known"
+            )
             found.append(Unresolved(model.cfg.blocks[block].end - 1, why))
         found += [Unresolved(i, self._unnamed(i)) for i in self.mbarriers.unresolved]
         known = SYSTEM_CALLS.union(f.name for f in model.module.functions if f.instructions)
@@ -962,13 +997,18 @@ class _Reader:
             node = values.node(v)
             if node[0] == "load":
                 return "comes from memory"
-            if node[0] in ("unknown", "undefined"):
-                site = node[1] if node[0] == "unknown" else -1
-                if site >= 0 and self.model.instruction(site).name.startswith("ld.param"):
+            if node[0] == "undefined":
+                return "is passed to a function, or never set"
+            if node[0] == "unknown":
+                if self.model.instruction(node[1]).name == "ld.param":
                     return "is passed by a caller, or comes from a call"
                 return "is computed in a way that is not followed"
             work += values.arguments(v) if node[0] == "phi" else values.parts(node)
         return "is computed at run time"
+
+
+def _warps(threads: int) -> Iterator[int]:
+    return (w for w in range((threads.bit_length() + 31) // 32) if threads >> 32 * w & 0xFFFFFFFF)
 
 
 def _unmangled(symbol: str) -> str:
