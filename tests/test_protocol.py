@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support import HOPPER, model, module
+from support import HOPPER, model, module, register
 
 from tclint.analyses.expressions import Expressions
 from tclint.analyses.protocol import MbarrierRing, Protocol, protocol
@@ -310,3 +310,31 @@ def test_words_for_values(body: str, words: str | None) -> None:
     )
     site = next(i for i, ins in enumerate(of.function.instructions) if ins.name == "st.global")
     assert Expressions(of.values).text(of.values.operand(of.instruction(site).operands[1], site)) == words
+
+
+FLIPS = {
+    "each round": "xor.b32 %r9, %r9, 1;",
+    "each round, as a difference": "sub.u32 %r9, 1, %r9;",
+    "when stage == 3": "add.u32 %r8, %r8, 1;\nsetp.eq.u32 %p1, %r8, 4;\nselp.b32 %r8, 0, %r8, %p1;\n"
+    "selp.b32 %r7, 1, 0, %p1;\nxor.b32 %r9, %r9, %r7;",
+    "when stage == 3, as a choice": "add.u32 %r8, %r8, 1;\nsetp.eq.u32 %p1, %r8, 4;\nselp.b32 %r8, 0, %r8, %p1;\n"
+    "xor.b32 %r7, %r9, 1;\nselp.b32 %r9, %r7, %r9, %p1;",
+    "in some rounds": "ld.global.u32 %r7, [%rd0];\nsetp.eq.u32 %p1, %r7, 0;\n@%p1 bra kept;\nxor.b32 %r9, %r9, 1;\nkept:",
+    "in some rounds, twice": "ld.global.u32 %r7, [%rd0];\nand.b32 %r7, %r7, 1;\nxor.b32 %r9, %r9, 1;\n"
+    "xor.b32 %r9, %r9, %r7;",
+}
+
+
+@pytest.mark.parametrize("flip", FLIPS)
+def test_when_a_phase_flips(flip: str) -> None:
+    of = model(
+        "    ld.param.u64 %rd0, [pointer];\n    mov.u32 %r9, 1;\n    mov.u32 %r8, 0;\n    mov.u32 %r6, 0;\nagain:\n"
+        f"    st.global.u32 [%rd0], %r9;\n{FLIPS[flip]}\n    add.u32 %r6, %r6, 1;\n    setp.lt.u32 %p2, %r6, 9;\n"
+        "    @%p2 bra again;\n    ret;"
+    )
+    site = next(i for i, ins in enumerate(of.function.instructions) if ins.name == "st.global")
+    of.values.before(register(of.function, "%r8"), site)  # a counter is known once it has been asked for
+    words = Expressions(of.values)
+    assert words.text(of.values.operand(of.instruction(site).operands[1], site)) == "phase"
+    meanings = {name.name: name.meaning for name in words.names.values()}
+    assert meanings["phase"] == f"1, flips {flip.partition(',')[0]}"

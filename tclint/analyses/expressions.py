@@ -198,49 +198,72 @@ class Expressions:
         return self._fresh("i"), f"{began}, then {_by(step)} each round"
 
     def _flipping(self, phi: int, depth: int) -> tuple[str, str] | None:
-        """A bit that rounds of a loop flip, by one exclusive or or several; how often, if that can be said."""
-        values, starts = self.values, dict[int, None]()
-        flips: set[int | None] = set()
-        work: list[tuple[int, int | None]] = [(v, None) for v in values.arguments(phi)]
-        seen = {phi}
+        """A bit that rounds of a loop flip, and when, if that can be said."""
+        values = self.values
+        carried: set[tuple[int | None]] = set()
+        starts: dict[int, None] = {}
+        for argument in map(values.find, values.arguments(phi)):
+            when = self._turned(argument, phi)
+            if when is not None:
+                carried.add(when)
+            elif argument != phi:
+                starts[argument] = None
+        if len(carried) == len(starts) == 1:
+            ((condition,),), (start,) = carried, starts
+            return self._phase(start, self._when(condition, depth), depth)
+        begins = self._beginning(phi)
+        return None if begins is None else self._phase(begins, "in some rounds", depth)
+
+    def _phase(self, start: int, when: str, depth: int) -> tuple[str, str]:
+        try:
+            began = self._text(start, depth + 1).removeprefix("-")
+        except _Unwritable:
+            began = "?"
+        return self._fresh("phase"), f"{began}, flips {when}"
+
+    def _turned(self, value: int, phi: int) -> tuple[int | None] | None:
+        """When *value* is *phi* flipped, and else *phi*: ``(None,)`` always, ``(p,)`` where p holds; None: it is neither."""
+        values, node = self.values, self.values.node(value)
+        flipped = self._flip(value)
+        if flipped is not None:
+            return flipped[1:] if values.find(flipped[0]) == phi else None
+        if node[0] == "select":
+            arms = [self._turned(arm, phi) for arm in node[2:4]]
+            for arm, other, when in ((0, 3, node[1]), (1, 2, values.negate(node[1]))):
+                if arms[arm] == (None,) and values.find(node[other]) == phi:
+                    return (when,)
+        return None
+
+    def _beginning(self, phi: int) -> int | None:
+        """What a bit begins as that several loops, or several places of one, flip; None: that is not what it is."""
+        values, starts, flips = self.values, dict[int, None](), False
+        work, seen = list(values.arguments(phi)), {phi}
         while work:
-            v, when = work.pop()
-            v = values.find(v)
+            v = values.find(work.pop())
             if v in seen:
                 continue
             seen.add(v)
             if len(seen) > _FOLLOWED:
                 return None
-            node = values.node(v)
-            flipped = self._flip(v)
+            node, flipped = values.node(v), self._flip(v)
             if flipped is not None:
-                flips.add(when if flipped[1] is None else flipped[1])
-                work.append((flipped[0], None))
+                flips = True
+                work.append(flipped[0])
             elif node[0] == "phi":
-                work += [(x, None) for x in values.arguments(v)]
-            elif node[0] == "select" and any(self._turns(x) for x in node[2:4]):
-                work += [(node[2], node[1]), (node[3], values.negate(node[1]))]
+                work += values.arguments(v)
+            elif node[0] == "select" and any(map(self._turns, node[2:4])):
+                work += node[2:4]
             elif node[0] != "undefined":
                 starts[v] = None
-        if len(starts) != 1 or not flips:
-            return None
-        try:
-            start = self._text(next(iter(starts)), depth + 1)
-        except _Unwritable:
-            start = "?"
-        return self._fresh("phase"), f"{start.removeprefix('-')}, flips {self._when(flips, depth)}"
+        return next(iter(starts)) if flips and len(starts) == 1 else None
 
-    def _when(self, flips: set[int | None], depth: int) -> str:
-        if flips == {None}:
+    def _when(self, condition: int | None, depth: int) -> str:
+        if condition is None:
             return "each round"
-        if len(flips) == 1:
-            (condition,) = flips
-            assert condition is not None
-            try:
-                return f"when {self._text(condition, depth + 1)}"
-            except _Unwritable:
-                pass
-        return "in some rounds"
+        try:
+            return f"when {self._text(condition, depth + 1)}"
+        except _Unwritable:
+            return "in some rounds"
 
     def _turns(self, value: int) -> bool:
         """Whether *value* may be a phase, and is none that begins."""
