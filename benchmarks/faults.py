@@ -168,6 +168,22 @@ def operator(name: str, family: str, rules: str | frozenset[str]) -> Callable[[P
     return register
 
 
+def _of_peers(kernel: Kernel) -> frozenset[int]:
+    """What may touch the shared memory of another CTA."""
+    return kernel.where(lambda match: match.space == ".shared::cluster" or "mask" in match.form.roles)
+
+
+def _ordered(kernel: Kernel) -> frozenset[int]:
+    """What a barrier may order: accesses to shared memory, copies there, and arrivals that speak for other threads."""
+    return kernel.where(
+        lambda m: (
+            bool(m.form.memory and m.space.startswith(".shared"))
+            or m.form.group == "cp.async"
+            or m.form.event == "mbarrier-arrive"
+        )
+    )
+
+
 def _deletes(event: str, group: str | None = None) -> Plant:
     """Take one instruction of that event and group away."""
 
@@ -175,6 +191,19 @@ def _deletes(event: str, group: str | None = None) -> Plant:
         for site in kernel.sites(event, group):
             if event.startswith("tcgen05-fence"):
                 about = kernel.where(lambda m: m.form.family in ("tcgen05", "mbarrier", "barrier"))
+            elif event.startswith("barrier"):
+                about = kernel.of_events("barrier-") | kernel.of_events("tmem-")
+                about |= (
+                    _of_peers(kernel) | _ordered(kernel) | kernel.where(lambda m: "mbarrier" in m.form.roles)
+                )
+            elif event == "pdl-wait":
+                about = kernel.of_events("pdl-") | kernel.where(
+                    lambda m: bool(m.form.memory) or "tensormap" in m.form.roles
+                )
+            elif event == "proxy-fence":
+                about = kernel.where(lambda m: m.form.proxy == "async" or "tensormap" in m.form.roles)
+            elif event.startswith("mbarrier"):
+                about = kernel.where(lambda m: "mbarrier" in m.form.roles)
             else:
                 about = kernel.of_group(group) if group else kernel.of_events("tmem-")
             yield Fault((kernel.blank(site),), about | {site}, kernel.text(site))
@@ -193,18 +222,25 @@ for _name, _family, _event, _group, _rules in (
     ("tcgen05.dealloc deleted", "tcgen05", "tmem-dealloc", None, "TM001"),
     ("cp.async.commit_group deleted", "cp.async", "commit", "cp.async", "CA001 CA002 CA003"),
     ("cp.async.wait deleted", "cp.async", "wait", "cp.async", "CA001 CA003"),
-    ("bulk commit_group deleted", "bulk", "commit", "bulk", ""),
-    ("bulk wait_group deleted", "bulk", "wait", "bulk", ""),
-    ("proxy fence deleted", "proxy", "proxy-fence", None, ""),
-    ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, ""),
+    ("bulk commit_group deleted", "bulk", "commit", "bulk", "BK002 BK004 BK005"),
+    ("bulk wait_group deleted", "bulk", "wait", "bulk", "BK002 BK004"),
+    ("proxy fence deleted", "proxy", "proxy-fence", None, "PR001 PR002 PR003 PR004"),
+    ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, "MB009"),
     ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, ""),
     ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, ""),
-    ("CTA barrier deleted", "barrier", "barrier-sync", None, "TM008 TM006"),
-    ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, ""),
+    (
+        "CTA barrier deleted",
+        "barrier",
+        "barrier-sync",
+        None,
+        "TM008 TM006 BK003 SM001 CA005 MB014 MB015 MB002",
+    ),
+    ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, "GD001 GD002"),
     ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
     ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
     ("memory fence deleted", "memory", "memory-fence", None, ""),
-    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011"),
+    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011 CL001 CL002 SM001 MB002"),
+    ("cluster arrival deleted", "barrier", "barrier-arrive", "cluster", "CL001"),
 ):
     operator(_name, _family, _rules)(_deletes(_event, _group))
 
@@ -233,10 +269,10 @@ _WGMMA_WAITS = "WG001 WG003 WG004 WG005 WG007 WG011"
 operator("wgmma.wait_group 0 to 1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n == 0))
 operator("wgmma.wait_group N to N+1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n > 0))
 operator("cp.async.wait_group N to N+1", "cp.async", "CA001 CA003")(_deepens("cp.async", lambda n: True))
-operator("bulk wait_group N to N+1", "bulk", "")(_deepens("bulk", lambda n: True))
+operator("bulk wait_group N to N+1", "bulk", "BK002 BK004")(_deepens("bulk", lambda n: True))
 
 
-@operator("bulk wait_group to .read", "bulk", "")
+@operator("bulk wait_group to .read", "bulk", "BK004")
 def _weaker_bulk_wait(kernel: Kernel) -> Iterator[Fault]:
     for site in kernel.sites("wait", "bulk"):
         edit = kernel.rewrite(site, r"wait_group(?!\.read)", "wait_group.read")
@@ -281,7 +317,77 @@ def _waits_once(keep: bool) -> Plant:
 
 # The first is what a compiler does to a loop without side effects.
 operator("mbarrier wait loop dropped", "mbarrier", "TC001 TC012")(_waits_once(keep=False))
-operator("mbarrier wait asked once", "mbarrier", "")(_waits_once(keep=True))
+operator("mbarrier wait asked once", "mbarrier", "MB001")(_waits_once(keep=True))
+
+
+@operator("mbarrier.init count of zero", "mbarrier", "MB003")
+def _no_arrivals(kernel: Kernel) -> Iterator[Fault]:
+    """A count in a register, which no assembler checks."""
+    for site in kernel.sites("mbarrier-init"):
+        zero = ".reg .b32 %tclint_r; mov.u32 %tclint_r, 0;"
+        if edit := kernel.operand(site, "count", "%tclint_r", zero):
+            yield Fault((edit,), frozenset((site,)), kernel.text(site))
+
+
+@operator("mbarrier.init done twice", "mbarrier", "MB009")
+def _made_twice(kernel: Kernel) -> Iterator[Fault]:
+    for site in kernel.sites("mbarrier-init"):
+        if text := kernel.flat(site):
+            end = kernel.span(site).end
+            yield Fault((Edit(Span(end, end), f" {text}"),), frozenset((site, site + 1)), text)
+
+
+@operator("mbarrier invalidated at once", "mbarrier", "MB009")
+def _ended_at_once(kernel: Kernel) -> Iterator[Fault]:
+    for site in kernel.sites("mbarrier-init"):
+        edit = kernel.rewrite(site, r"\binit\b", "inval")
+        text = kernel.flat(site)
+        if edit and text:
+            ended = re.sub(r",[^,]*$", ";", edit.text)
+            places = kernel.where(lambda m: "mbarrier" in m.form.roles)
+            end = kernel.span(site).end
+            yield Fault((Edit(Span(end, end), f" {' '.join(ended.split())}"),), places, text)
+
+
+@operator("barrier behind mbarrier.init deleted", "mbarrier", "MB002")
+def _unpublished(kernel: Kernel) -> Iterator[Fault]:
+    """Nothing tells the other threads that the mbarriers have been initialised."""
+    inits = kernel.sites("mbarrier-init")
+    about = kernel.where(lambda m: "mbarrier" in m.form.roles)
+    barriers = kernel.where(
+        lambda m: m.form.event in ("barrier-sync", "barrier-wait") and m.form.scope != "lanes"
+    )
+    first = min((i for i in about if inits and i > inits[-1]), default=-1)
+    edits = tuple(kernel.blank(i) for i in sorted(barriers) if inits and inits[-1] < i < first)
+    if edits:
+        yield Fault(edits, about, kernel.text(inits[-1]))
+
+
+@operator("fence behind mbarrier.init deleted", "mbarrier", "MB002")
+def _unordered(kernel: Kernel) -> Iterator[Fault]:
+    """A relaxed arrival at the barrier of the cluster publishes nothing by itself."""
+    inits = kernel.sites("mbarrier-init")
+    relaxed = kernel.where(lambda m: m.form.event == "barrier-arrive" and ".relaxed" in m.modifiers)
+    fences = kernel.sites("memory-fence") + kernel.sites("proxy-fence")
+    first = min((i for i in relaxed if inits and i > inits[-1]), default=-1)
+    edits = tuple(kernel.blank(i) for i in fences if inits and inits[0] < i < first)
+    if edits:
+        about = kernel.where(lambda m: "mbarrier" in m.form.roles)
+        yield Fault(edits, about, kernel.text(first))
+
+
+@operator("mbarrier wait loop inverted", "mbarrier", "MB001")
+def _inverted(kernel: Kernel) -> Iterator[Fault]:
+    """The loop is left while the phase is not complete, and goes round when it is."""
+    for site in kernel.sites("mbarrier-wait"):
+        derived = set(kernel.instructions[site].writes)
+        for i in range(site + 1, min(site + 4, len(kernel.instructions))):
+            branch = kernel.instructions[i]
+            if branch.flow == "branch" and branch.guard in derived and _loop(kernel, site):
+                edit = kernel.rewrite(i, r"@(!?)", "@" if branch.negated else "@!")
+                if edit:
+                    yield Fault((edit,), frozenset((site, i)), kernel.text(i))
+                break
 
 
 def _alters(event: str, role: str, delta: int) -> Plant:
@@ -349,15 +455,15 @@ def _relaxes(event: str) -> Plant:
     return plant
 
 
-operator("mbarrier wait relaxed", "mbarrier", "")(_relaxes("mbarrier-wait"))
-operator("mbarrier arrive relaxed", "mbarrier", "")(_relaxes("mbarrier-arrive"))
+operator("mbarrier wait relaxed", "mbarrier", "MB013")(_relaxes("mbarrier-wait"))
+operator("mbarrier arrive relaxed", "mbarrier", "MB013")(_relaxes("mbarrier-arrive"))
 
 
-def _doubles(event: str, about: str) -> Plant:
+def _doubles(event: str, about: str, group: str | None = None) -> Plant:
     """The same instruction a second time."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
-        for site in kernel.sites(event):
+        for site in kernel.sites(event, group):
             end, text = kernel.span(site).end, kernel.flat(site)
             if text:
                 yield Fault((Edit(Span(end, end), f" {text}"),), kernel.of_events(about), text[:90])
@@ -366,10 +472,11 @@ def _doubles(event: str, about: str) -> Plant:
 
 
 operator("mbarrier arrive doubled", "mbarrier", "")(_doubles("mbarrier-arrive", "mbarrier"))
+operator("cluster arrival doubled", "barrier", "CL001")(_doubles("barrier-arrive", "barrier-", "cluster"))
 operator("tcgen05.dealloc doubled", "tcgen05", "TM003")(_doubles("tmem-dealloc", "tmem-"))
 
 
-@operator("proxy fence narrowed", "proxy", "")
+@operator("proxy fence narrowed", "proxy", "PR001 PR002 PR004")
 def _narrow_fence(kernel: Kernel) -> Iterator[Fault]:
     """To a state space that is another one than the fence was about."""
     for site in kernel.sites("proxy-fence"):
@@ -453,7 +560,7 @@ def _touches_shared(how: str) -> Callable[[Kernel], Test]:
 def _tells_others(kernel: Kernel) -> Test:
     """Using tensor memory, or telling other threads that they may."""
     events = ("issue", "barrier-sync", "barrier-arrive", "mbarrier-arrive", "tcgen05-fence-before")
-    groups = ("", "none", "mbarrier", "tcgen05", "tcgen05.ld")
+    groups = ("", "none", "cluster", "mbarrier", "tcgen05", "tcgen05.ld")
     return lambda i: i.event in events and i.group in groups
 
 
@@ -464,7 +571,7 @@ def _members(*names: str) -> Callable[[Kernel], frozenset[int]]:
 for _name, _family, _group_name, _use, _rules in (
     ("wgmma.wait_group", "wgmma", "wgmma", _reads_results("wgmma"), _WGMMA_WAITS),
     ("cp.async.wait", "cp.async", "cp.async", _touches_shared("read"), "CA001 CA003"),
-    ("bulk wait_group", "bulk", "bulk", _touches_shared("write"), ""),
+    ("bulk wait_group", "bulk", "bulk", _touches_shared("write"), "BK002 BK003"),
     ("tcgen05.wait::ld", "tcgen05", "tcgen05.ld", _reads_results("tcgen05.ld"), "TC002 TC007 TC011"),
     ("tcgen05.wait::st", "tcgen05", "tcgen05.st", _tells_others, "TC002 TC004"),
 ):
@@ -511,7 +618,7 @@ def _commits_late(group: str) -> Plant:
 
 operator("wgmma.commit_group behind the wait", "wgmma", _WGMMA_WAITS)(_commits_late("wgmma"))
 operator("cp.async.commit_group behind the wait", "cp.async", "CA001 CA002 CA003")(_commits_late("cp.async"))
-operator("bulk commit_group behind the wait", "bulk", "")(_commits_late("bulk"))
+operator("bulk commit_group behind the wait", "bulk", "BK002 BK004 BK005")(_commits_late("bulk"))
 
 
 def _comes_late(event: str, group: str | None, use: Test) -> Plant:
@@ -543,7 +650,9 @@ def _async_proxy(instruction: Instruction) -> bool:
 operator("wgmma.fence behind the wgmma", "wgmma", "WG002 WG008")(
     _comes_late("register-fence", "wgmma", _issues("wgmma"))
 )
-operator("proxy fence behind the operation", "proxy", "")(_comes_late("proxy-fence", None, _async_proxy))
+operator("proxy fence behind the operation", "proxy", "PR001 PR002 PR003 PR004")(
+    _comes_late("proxy-fence", None, _async_proxy)
+)
 
 
 @operator("tcgen05.commit before the operation", "tcgen05", "TC001 TC005 TC012 TM006")
@@ -624,6 +733,29 @@ _LANE = (
     "setp.eq.u32 %tclint_p, %tclint_r, 0; {} }}"
 )
 _ELECT = "{{ .reg .pred %tclint_p; elect.sync _|%tclint_p, 0xffffffff; {} }}"
+
+
+@operator("CTA barrier to warp barrier", "barrier", "SM001 CA005 MB015")
+def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
+    """A barrier of the CTA that becomes one of each warp."""
+    for site in kernel.sites("barrier-sync"):
+        match = kernel.instructions[site].match
+        if match is not None and match.form.scope == "cta" and "destination" not in match.form.roles:
+            edit = kernel.rewrite(site, r"\bbar(rier)?\b[^;]*;", "bar.warp.sync -1;")
+            if edit:
+                yield Fault((edit,), _ordered(kernel) | {site}, f"{kernel.text(site)} -> {edit.text}")
+
+
+@operator("CTA barrier before the cp.async.wait", "barrier", "CA005 SM001")
+def _early_barrier(kernel: Kernel) -> Iterator[Fault]:
+    """A barrier that stood behind a wait for copies, and so told the other threads of it."""
+    waits = set(kernel.sites("wait", "cp.async"))
+    for site in kernel.sites("barrier-sync"):
+        edits = kernel.move_up(site, site - 1) if site - 1 in waits else None
+        if edits:
+            yield Fault(
+                edits, _ordered(kernel) | {site}, f"{kernel.text(site)} before {kernel.text(site - 1)}"
+            )
 
 
 def _guards(wrap: str, branch: bool) -> Plant:
@@ -840,6 +972,31 @@ def _generic(kernel: Kernel) -> Iterator[Fault]:
                     yield Fault((edit,), frozenset((site,)), kernel.text(site))
 
 
+@operator("multicast to nobody", "bulk", "BK007")
+def _empty_mask(kernel: Kernel) -> Iterator[Fault]:
+    """The mask of a multicast copy names no CTA."""
+    for group in ("mbarrier", "tcgen05"):
+        for site in (*kernel.sites("issue", group), *kernel.sites("commit", group)):
+            mask, text = kernel.instructions[site].role("mask"), kernel.text(site)
+            if isinstance(mask, int) and "\n" not in text:
+                name = re.escape(kernel.function.registers[mask].name)
+                edit = kernel.rewrite(site, rf"\]\s*,\s*{name}\b", "], %tclint_h")
+                if edit:
+                    wrapped = f"{{ .reg .b16 %tclint_h; mov.b16 %tclint_h, 0; {edit.text} }}"
+                    yield Fault((Edit(edit.span, wrapped),), frozenset((site,)), text[:90])
+
+
+@operator("bulk load by a whole warp", "bulk", "BK006")
+def _loaded_by_all(kernel: Kernel) -> Iterator[Fault]:
+    """A copy loses its guard, where that alone keeps the other lanes away."""
+    for site in kernel.sites("issue", "mbarrier"):
+        instruction = kernel.instructions[site]
+        edit = kernel.rewrite(site, r"@!?[\w%$]+\s+", "")
+        copies = instruction.role("bytes") or instruction.role("tensormap")
+        if instruction.guard >= 0 and copies and edit:
+            yield Fault((edit,), frozenset((site,)), kernel.text(site)[:90])
+
+
 def _enters(prologue: str, rules_at: Callable[[Kernel], frozenset[int]]) -> Plant:
     """Text in front of the first instruction of a kernel."""
 
@@ -1025,3 +1182,57 @@ def _odd_cluster(kernel: Kernel) -> Iterator[Fault]:
         start = kernel.function.start
         edit = Edit(Span(start + match.start(), start + match.end()), ".reqnctapercluster 3 ")
         yield Fault((edit,), pairs, match[0].decode().strip())
+
+
+@operator("cluster barrier and its arrival deleted", "barrier", "CL002 TM008 TM006 TM011")
+def _no_cluster_barrier(kernel: Kernel) -> Iterator[Fault]:
+    """All threads go on without the other CTAs: the wait and the arrival before it are gone."""
+    about = _of_peers(kernel) | kernel.of_events("tmem-")
+    arrivals = kernel.sites("barrier-arrive", "cluster")
+    for site in kernel.sites("barrier-wait", "cluster"):
+        before = [i for i in arrivals if i < site]
+        if before:
+            yield Fault((kernel.blank(before[-1]), kernel.blank(site)), about | {site}, kernel.text(site))
+
+
+@operator("barrier thread count raised", "barrier", "CV010 CV011")
+def _too_many_threads(kernel: Kernel) -> Iterator[Fault]:
+    """A named barrier waits for one warp more than come, or is told of one more than wait."""
+    for event in ("barrier-sync", "barrier-arrive"):
+        for site in kernel.sites(event):
+            number = _number(kernel.instructions[site], "count")
+            edit = kernel.operand(site, "count", str(number + 32)) if number else None
+            if edit:
+                yield Fault((edit,), kernel.of_events("barrier-"), kernel.text(site))
+
+
+@operator("setmaxnreg asks for more", "setmaxnreg", "CV012 CV008")
+def _more_registers(kernel: Kernel) -> Iterator[Fault]:
+    """A .inc to 16 registers more than the other warps leave."""
+    for site in kernel.sites("setmaxnreg"):
+        match, number = kernel.instructions[site].match, _number(kernel.instructions[site], "count")
+        if match is None or number is None or match.binding.get("action") != ".inc" or number + 16 > 256:
+            continue
+        edit = kernel.operand(site, "count", str(number + 16))
+        if edit:
+            yield Fault((edit,), kernel.of_events("setmaxnreg"), kernel.text(site))
+
+
+@operator("is_canceled not asked", "clc", "CL004")
+def _unasked(kernel: Kernel) -> Iterator[Fault]:
+    """Every request is taken as granted: no question, and what was guarded by its answer is executed."""
+    asks = [i for i in kernel.sites("clc-query") if ".is_canceled" in kernel.instructions[i].opcode]
+    if asks:
+        yield Fault(tuple(map(kernel.blank, asks)), kernel.of_events("clc-"), kernel.text(asks[0]))
+
+
+@operator("response not waited for", "clc", "CL004")
+def _unanswered(kernel: Kernel) -> Iterator[Fault]:
+    """The last wait before the response is decoded is asked once, whatever it says."""
+    waits = kernel.sites("mbarrier-wait")
+    for site in kernel.sites("clc-query"):
+        before = [w for w in waits if w < site]
+        loop = _loop(kernel, before[-1]) if before else []
+        if loop:
+            places = kernel.of_events("clc-") | kernel.where(lambda m: bool(m.form.memory))
+            yield Fault((*loop, kernel.blank(before[-1])), places, kernel.text(before[-1]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -34,6 +34,7 @@ CAUSES = {
     "budget": "found when the search for a path may visit more states",
     "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
     "threads": "only other threads can tell: what orders them is not analysed",
+    "end": "nothing behind it accesses such memory, and what becomes of a copy when the kernel ends is not said",
     "memory": "whether an access behind it touches the same bytes of memory cannot be told",
     "executed by": "whether the other lanes get there depends on a branch",
     "value": "depends on what cannot be told from the kernel: registers or threads at launch, an address, who shares a value",
@@ -136,9 +137,29 @@ def _told(kernel: Kernel, fault: Fault) -> str:
     own = [i for i in witnesses if not (i.group == changed.group and i.event == "issue")]
     if any(not registers.isdisjoint((*i.reads, *i.writes)) for i in own) or not own:
         return ""
+    weaker = any(i.match is not None and i.match.form.completion == "read" for i in changed.added)
+    ways = ("read",) if weaker else ("read", "write")
+    if changed.group == "bulk" and not any(_spoils(i, ways) for i in witnesses):
+        return "end"
     if changed.group in ("wgmma", "tcgen05.ld"):
         return "threads"  # who else uses the memory that they read hears of it by what comes behind
     return "memory"
+
+
+_SPACES = {"write": (".shared", ".shared::cta", ".shared::cluster", ""), "read": (".global", "")}
+"""What may spoil a bulk copy to global memory: a write where it reads, a read where it writes."""
+
+
+def _spoils(instruction: Instruction, verbs: Collection[str]) -> bool:
+    """Whether an instruction may access the memory of a bulk copy to global memory, in one of the ways that spoil it."""
+    match = instruction.match
+    if match is None or instruction.flow == "call":
+        return True
+    form = match.form
+    later = {"write": form.async_writes, "read": form.async_reads}
+    return any(verb in verbs and match.space in _SPACES[verb] for verb, _ in form.memory) or (
+        form.group != "bulk" and any(name.startswith("*") for verb in verbs for name in later[verb])
+    )
 
 
 def _another_commit(kernel: Kernel, site: int) -> bool:

@@ -13,6 +13,8 @@ __all__ = ["without_consequences"]
 _COMMITS = ("TC005", "TC008", "TC010")
 _READS = ("WG001", "WG003")
 _CAUSES = {
+    "BK005": ("BK002", "BK004"),
+    "CL002": ("CL001",),
     "TC001": _COMMITS,
     "TC005": ("TC008", "TC010"),
     "TC007": ("TC002", "TC003"),

@@ -169,11 +169,13 @@ class KernelModel:
         goal: Callable[[Any, int], bool],
         to: Iterable[int],
         closed: AbstractSet[Edge] = frozenset(),
+        now: bool = False,
     ) -> Iterator[Path]:
         """Paths from *start* on which the fact lives until *goal*, taken by the threads that execute *start*.
 
         *to* are the instructions at which *goal* can be met; none: where the
-        function is left. No edge of *closed* is taken.
+        function is left. No edge of *closed* is taken. *now*: they go on from
+        the round of a loop that *start* is in.
         """
         relevant: Sequence[Sequence[int]] = results.relevant
         sites: dict[int, set[int]] = {}
@@ -186,9 +188,8 @@ class KernelModel:
                 relevant = merged = merged or list(relevant)
                 merged[block] = sorted(inside.union(merged[block]))
         alive = results.carrying(start) if start >= 0 else None
-        return find_paths(
-            self.survey, start, self.views.at(start), state, relevant, step, goal, goals, alive, closed
-        )
+        view = self.views.now(start) if now else self.views.at(start)
+        return find_paths(self.survey, start, view, state, relevant, step, goal, goals, alive, closed)
 
     def lead(self, site: int) -> Path | None:
         """A path from the entry of the function to the instruction *site*."""

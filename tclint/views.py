@@ -42,7 +42,7 @@ class Views:
         self.cfg = cfg
         self.values = values
         self._views: dict[int, View] = {}
-        self._facts: dict[int, Facts] = {}
+        self._facts: dict[tuple[int, bool], Facts] = {}
         self._barred: dict[Edge, tuple[set[int], set[int]]] = {}
         self._executes: dict[tuple[int, int], bool | None] = {}
         self._inside: dict[int, View] = {}
@@ -173,6 +173,14 @@ class Views:
             self._views[site] = self._at(site)
         return self._views[site]
 
+    def now(self, site: int) -> View:
+        """The same view, and what the branches before decided for this round of a loop only."""
+        view = self.at(site)
+        if site < 0:
+            return view
+        facts = self._decided(self.cfg.block_of[site], passing=True)
+        return View(view.threads, Facts((*facts.items(), *view.facts.items())))
+
     def _at(self, site: int) -> View:
         cfg, values = self.cfg, self.values
         if site < 0:
@@ -188,15 +196,18 @@ class Views:
         facts = values.assume(p, not instruction.negated, view.facts)
         return View(view.threads & values.may(p, not instruction.negated), facts)
 
-    def _decided(self, block: int) -> Facts:
-        """What the branches decide that every way from the entry to *block* takes."""
+    def _decided(self, block: int, passing: bool = False) -> Facts:
+        """What the branches decide that every way from the entry to *block* takes; *passing*, for this round as well.
+
+        What a predicate is made of comes before the branch, so whoever makes it anew takes the branch anew.
+        """
         cfg, values = self.cfg, self.values
         chain = []
         b = block
-        while b not in self._facts and cfg.idom.get(b, b) != b:
+        while (b, passing) not in self._facts and cfg.idom.get(b, b) != b:
             chain.append(b)
             b = cfg.idom[b]
-        facts = self._facts.get(b, Facts())
+        facts = self._facts.get((b, passing), Facts())
         for b in reversed(chain):
             # A way back into a loop has been through its head before.
             incoming = [
@@ -204,7 +215,7 @@ class Views:
             ]
             if len(incoming) == 1:
                 p = self.edge_value(incoming[0])
-                if p is not None and not values.renewed(p):
+                if p is not None and (passing or not values.renewed(p)):
                     facts = values.assume(p, incoming[0].value, facts)
-            self._facts[b] = facts
+            self._facts[b, passing] = facts
         return facts

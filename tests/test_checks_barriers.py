@@ -44,3 +44,27 @@ def test_operands_of_a_barrier(body: str, directives: str, says: str) -> None:
 def test_equal_mistakes_are_one_finding() -> None:
     (finding,) = by_rule(lint(text("bar.sync 1, 256;\nbar.sync 2, 256;", ".reqntid 128")), "CV010")
     assert finding.count == 2
+
+
+HALF = "mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p0, %r0, 64;\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("@%p0 bra half;\nbar.arrive 1, 128;\nret;\nhalf:\nbar.sync 1, 128;", ""),
+        ("@%p0 bra half;\nbar.arrive 1, 128;\nret;\nhalf:\nbar.sync 1, 96;", "waits for 96 threads at barrier 1, but at most 64"),
+        ("@%p0 bra half;\nbar.arrive 2, 128;\nret;\nhalf:\nbar.sync 1, 64;", "arrives at barrier 2, at which no thread"),
+        ("@%p0 bar.sync 1, 64;\n@!%p0 bar.sync 1, 64;", ""),
+        ("@%p0 bar.sync 1, 128;", "waits for 128 threads at barrier 1, but at most 64"),
+        ("@%p0 bar.sync 1, 64;\nbar.sync 1, 128;", ""),
+        ("bar.sync 1, 96;\nbar.sync 1, 128;", "waits for 128 threads at barrier 1, but at most 96"),
+        ("@%p0 bra half;\nagain:\nbar.arrive 1, 256;\nld.param.u32 %r1, [number];\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra again;\nret;\nhalf:\nbar.sync 1, 256;", ""),
+        ("ld.param.u32 %r1, [number];\n@%p0 bar.sync %r1, 128;\n@!%p0 bar.arrive 1, 128;", ""),
+        ("ld.param.u32 %r1, [number];\n@%p0 bar.sync 1, 128;\n@!%p0 bar.arrive 1, %r1;", ""),
+    ],
+)  # fmt: skip
+def test_as_many_threads_come_as_are_counted(body: str, says: str) -> None:
+    found = by_rule(lint(text(HALF + body, ".reqntid 256" if "256" in body else ".reqntid 128")), "CV011")
+    assert len(found) == bool(says), [f.message for f in found]
+    assert not found or found[0].message.startswith(says)

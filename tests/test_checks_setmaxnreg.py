@@ -117,3 +117,29 @@ def test_a_path_shows_both() -> None:
     (finding,) = by_rule(lint(code), "CV008")
     assert [s.message for s in finding.steps] == ["sets 40 registers", ".dec to 96"]
     assert finding.help == "use setmaxnreg.inc, or another count"
+
+
+ROLES = "mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p0, %r0, 128;\n@%p0 bra low;\ninc {};\nret;\nlow:\ndec {};\nret;"
+
+
+@pytest.mark.parametrize(
+    ("inc", "dec", "directives", "found"),
+    [
+        (232, 40, ".reqntid 384\n.maxnreg 168", []),
+        (240, 40, ".reqntid 384\n.maxnreg 168", ["high"]),
+        (240, 40, ".reqntid 384\n.minnctapersm 1", ["high"]),
+        (240, 40, ".maxntid 384\n.minnctapersm 1", ["medium"]),
+        (240, 24, ".reqntid 384\n.minnctapersm 1", []),
+        (240, 40, ".maxnreg 168", []),
+    ],
+)
+def test_the_pool_of_the_cta(inc: int, dec: int, directives: str, found: list[str]) -> None:
+    hits = by_rule(lint(text(ROLES.format(inc, dec), directives)), "CV012")
+    assert [f.confidence.label for f in hits] == found
+
+
+@pytest.mark.parametrize(("between", "found"), [("", 1), ("bar.sync 1, 128;", 0), ("bar.warp.sync -1;", 1)])
+def test_a_warpgroup_meets_between_two_changes(between: str, found: int) -> None:
+    body = f"dec 40;\n{between}\ninc 168;\nret;"
+    hits = by_rule(lint(text(body, ".reqntid 128\n.maxnreg 168")), "CV013")
+    assert [f.confidence.label for f in hits] == ["low"] * found

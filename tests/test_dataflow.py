@@ -17,13 +17,19 @@ from support import built, kernel, label, lint, model, module
 import tclint.analyses
 import tclint.model
 from tclint.analyses.accumulators import UnwrittenAccumulators
+from tclint.analyses.bulk_groups import TOLD, BulkReads, BulkWrites
+from tclint.analyses.cluster_barrier import ClusterBarrier
 from tclint.analyses.collector import ENTRY, Collector
-from tclint.analyses.copy_groups import TRACKED, CopyGroups
+from tclint.analyses.copy_groups import TRACKED, CopyGroups, WaitedCopies
+from tclint.analyses.copy_groups import WAITED as DONE
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness, ResultLiveness
+from tclint.analyses.proxies import LANDED, WAITED, WIDE, Arrivals, Landed, Unfenced, UnfencedReads
 from tclint.analyses.registers import RegisterCounts
+from tclint.analyses.since_barrier import LOOSE, ReadsSince, SinceBarrier, WritesSince
 from tclint.analyses.tensor_allocation import TensorAllocation
+from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.analyses.tensor_memory import Outstanding, Tcgen05, TensorMemory
 from tclint.analyses.thread_sync import ThreadSync
 from tclint.cfg import CFG, Edge
@@ -63,6 +69,10 @@ loop:
     cp.async.commit_group;
     cp.async.ca.shared.global [slot], [%rd2], 4;
     cp.async.wait_group 0;
+    @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [slot], 16;
+    @%p1 cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group.read 1;
+    @%p1 cp.async.bulk.wait_group 0;
     @%p1 tcgen05.cp.cta_group::1.128x256b [%r9], %rd0;
     @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
 wait:
@@ -76,10 +86,18 @@ wait:
     tcgen05.wait::st.sync.aligned;
     bar.sync 0;
     mbarrier.arrive.shared::cta.b64 _, [bar];
+    st.shared.b32 [slot], %r6;
+    @%p1 fence.proxy.async.shared::cta;
+    tensormap.replace.tile.rank.global.b1024.b32 [%rd4], 1;
+    fence.proxy.tensormap::generic.release.gpu;
+    @%p0 fence.proxy.tensormap::generic.acquire.gpu [%rd4], 128;
+    @%p1 cp.async.bulk.prefetch.tensor.1d.L2.global [%rd4, {%r8}];
     add.s32 %r8, %r8, 1;
     setp.lt.s32 %p3, %r8, 10;
     @%p3 bra loop;
     @%p0 setmaxnreg.inc.sync.aligned.u32 232;
+    @%p0 barrier.cluster.arrive;
+    barrier.cluster.wait;
     tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, 128;
     ret;
 """
@@ -111,7 +129,10 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.results)
     if not sites:  # of the base class
         return st.just(EMPTY)
-    ages = st.integers(TRACKED if isinstance(analysis, CopyGroups) else OVERDUE, analysis.deepest)
+    oldest = {CopyGroups: TRACKED, WaitedCopies: DONE, Landed: LANDED, BulkReads: TOLD}.get(
+        type(analysis), OVERDUE
+    )
+    ages = st.integers(oldest, analysis.deepest)
     copies = st.frozensets(
         st.tuples(st.integers(0, 12), st.sampled_from(sites), st.integers(0, 12)).filter(
             lambda c: c[0] != c[2]
@@ -124,6 +145,14 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
         return pair[0], frozenset(c for c in pair[1] if c[1] in outstanding)
 
     return st.tuples(facts, copies).map(valid)
+
+
+def _unfenced(analysis: Unfenced) -> st.SearchStrategy[Any]:
+    return st.frozensets(st.tuples(st.sampled_from(sorted(analysis.bundles)), st.integers(0, WIDE | WAITED)))
+
+
+def _since(analysis: SinceBarrier) -> st.SearchStrategy[Any]:
+    return st.frozensets(st.tuples(st.sampled_from([LOOSE, *sorted(analysis.firsts)])))
 
 
 def _tensor_memory(analysis: Tcgen05) -> st.SearchStrategy[Any]:
@@ -140,6 +169,12 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Groups: _groups,
     WgmmaGroups: _groups,
     CopyGroups: _groups,
+    BulkReads: _groups,
+    BulkWrites: _groups,
+    WaitedCopies: _groups,
+    SinceBarrier: _since,
+    ReadsSince: _since,
+    WritesSince: _since,
     Depth: lambda analysis: st.integers(0, analysis.limit),
     Waited: lambda analysis: st.integers(0, analysis.limit),
     UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),
@@ -150,6 +185,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Tcgen05: _tensor_memory,
     TensorMemory: _tensor_memory,
     Outstanding: _tensor_memory,
+    ClusterBarrier: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30))),
     RegisterCounts: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30), st.just(40))),
     LoadLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
     ResultLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
@@ -159,6 +195,13 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
         )
     ),
     ThreadSync: lambda analysis: st.integers(0, analysis.waits | analysis.operations),
+    Unfenced: _unfenced,
+    UnfencedReads: _unfenced,
+    Arrivals: _unfenced,
+    Landed: _groups,
+    TensorMaps: lambda analysis: st.frozensets(
+        st.tuples(st.sampled_from(sorted(analysis.writes)), st.sampled_from((WRITTEN, RELEASED)))
+    ),
 }
 """States of every analysis on ``MODEL``. A new analysis needs an entry."""
 

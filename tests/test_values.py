@@ -928,3 +928,50 @@ def test_known_bits_tell_addresses_apart() -> None:
     for name, may, must in (("%r9", 7, 0), ("%r11", 0b11101, 1), ("%r4", every & ~15, 0)):
         zeros, ones = m.values.known_bits(value(m, name))
         assert (~zeros & every, ones) == (may, must), name
+
+
+SWIZZLE = """
+    .shared .align {align} .b8 ring[8192];
+    mov.u32 %r0, %tid.x;
+    ld.param.u32 %r1, [number];
+    mov.u32 %r2, ring;
+    mad.lo.u32 %r3, %r0, 144, %r2;
+    shl.b32 %r4, %r1, 12;
+    shr.u32 %r5, %r3, 3;
+    and.b32 %r6, %r5, 112;
+    xor.b32 %r7, %r6, %r3;
+    add.u32 %r8, %r7, %r4;
+"""
+
+
+@pytest.mark.parametrize(("align", "known"), [(1024, True), (512, False)])
+def test_a_swizzle_of_an_aligned_address_is_a_distance_from_the_variable(align: int, known: bool) -> None:
+    m = of(SWIZZLE.format(align=align))
+    terms, constant = m.values.linear(value(m, "%r8"))
+    distances = [planes for term, _ in terms if (planes := m.values.planes(term)) is not None]
+    assert [m.space(term) for term, _ in terms].count(".shared") == 1
+    assert len(distances) == known
+    if known:
+        offsets = [t * 144 for t in range(64)]
+        assert read(distances[0], 64) == [x ^ x >> 3 & 112 for x in offsets]
+        assert constant == 0
+
+
+# ---------------------------------------------------------------- fields of bits
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bfe.s32 %r3, %r1, 5, 1;", lambda t: -(t >> 5 & 1)),
+        ("bfe.s32 %r3, %r1, 2, 3;", lambda t: ((t >> 2 & 7) ^ 4) - 4),
+        ("bfe.u32 %r3, %r1, 2, 3;", lambda t: t >> 2 & 7),
+        ("mov.u32 %r2, 0x85; bfi.b32 %r3, %r1, %r2, 3, 4;", lambda t: 0x85 & ~0x78 | (t & 15) << 3),
+        ("mov.u32 %r2, 6; bfi.b32 %r3, %r2, %r1, 5, 29;", lambda t: t & 31 | 6 << 5),
+    ],
+)
+def test_a_field_of_the_thread_index(text: str, expected: Callable[[int], int]) -> None:
+    m = of(f"mov.u32 %r1, %tid.x; {text}")
+    planes = m.values.planes(value(m, "%r3"))
+    assert planes is not None
+    assert read(planes, 128) == [expected(t) & 0xFFFFFFFF for t in range(128)]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from tclint.analyses.groups import Groups, State
+from tclint.analyses.since_barrier import news
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
-__all__ = ["TRACKED", "CopyGroups"]
+__all__ = ["TRACKED", "WAITED", "CopyGroups", "WaitedCopies"]
 
 TRACKED = -3
 """An mbarrier tells when it is done: ``cp.async.mbarrier.arrive`` came after it (9.7.13.15.15)."""
 
+WAITED = -4
+"""It is complete, and its own thread alone has waited for it."""
 
 _NEWS = frozenset(("mbarrier-wait", "barrier-sync", "barrier-wait"))
 
@@ -44,3 +47,31 @@ class CopyGroups(Groups):
         tracked = frozenset(f for f in facts if f[1] == TRACKED)
         facts, copies = super().transfer((facts - tracked, copies), at, instruction)
         return (facts | tracked if event == "commit" else facts), copies
+
+
+class WaitedCopies(CopyGroups):
+    """The same, and the copies that other threads have not been told of (9.7.9.25.3.3)."""
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self.by_opcode = False
+        self.news = news(model)
+        self._telling = frozenset(map(model.instruction, self.news))
+
+    def relevant(self, instruction: Instruction) -> bool:
+        return instruction in self._telling or super().relevant(instruction)
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        waited = frozenset(f for f in state[0] if f[1] == WAITED)
+        facts = state[0] - waited
+        after, copies = super().transfer((facts, state[1]), at, instruction)
+        if at in self.news:
+            return after, copies
+        if instruction.event == "wait":
+            waited |= {
+                (fact[0], WAITED)
+                for fact in facts
+                if fact[1] != TRACKED
+                and not super(WaitedCopies, self).transfer((frozenset((fact,)), copies), at, instruction)[0]
+            }
+        return after | waited, copies

@@ -1,4 +1,4 @@
-"""Accesses to shared memory that meet the bytes of an asynchronous operation while it is in flight.
+"""Accesses to memory that meet the bytes of an asynchronous operation while it is in flight.
 
 The state of an analysis says which operations may be in flight at an access.
 A path from one to the other is then searched for, and both addresses are
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tclint.analyses import threads as T
-from tclint.analyses.shared_memory import Access, Footprint
+from tclint.analyses.shared_memory import Access, Footprint, SharedMemory
 from tclint.analyses.values import Facts
 from tclint.cfg import Edge
 from tclint.dataflow import Path, Results
@@ -89,10 +89,20 @@ class Meetings:
     """The accesses that count."""
     meet: Callable[[Access, Access, Route], bool]
     """Whether an operation and a use, as they are on the route, provably touch the same bytes."""
+    begins: Callable[[Access], bool] = lambda access: access.later
+    """Which accesses of an operation are what must not be met."""
+    memory: SharedMemory | None = None
+    """What both access, where it is not :attr:`KernelModel.shared`."""
+    ready: Callable[[Any], bool] = lambda state: True
+    """The states of an operation in which a use counts."""
     _leads: dict[tuple[int, int, bool], tuple[Resolve, tuple[Edge, ...]] | None] = field(default_factory=dict)
     """For each block, and guard in it."""
     _unreached: set[int] = field(default_factory=set)
     """The blocks to which there is no way that takes each branch as it is there."""
+
+    @property
+    def shared(self) -> SharedMemory:
+        return self.memory or self.model.shared
 
     def __iter__(self) -> Iterator[Meeting]:
         """For each operation the uses that are nearest on a path."""
@@ -109,8 +119,7 @@ class Meetings:
 
     def _collect(self) -> tuple[list[_Bundle], list[_Bundle]]:
         """The operations, and the accesses that happen while one may be in flight, as they stand together."""
-        model, results = self.model, self.results
-        shared = model.shared
+        model, results, shared = self.model, self.results, self.shared
         first: dict[Place, _Bundle] = {}
         second: dict[tuple[Place, bool], _Bundle] = {}
         sites = sorted(shared.sites)
@@ -132,7 +141,7 @@ class Meetings:
                     continue
                 place = self._place(i, changes, block.start)
                 for access in shared.accesses(i):
-                    if i in self.operations and access.later:
+                    if i in self.operations and self.begins(access):
                         first.setdefault(place, _Bundle()).accesses.append(access)
                     if pending and self.wanted(access):
                         use = second.setdefault((place, access.writes), _Bundle())
@@ -151,7 +160,7 @@ class Meetings:
 
     def _may_meet(self, operations: _Bundle, uses: _Bundle) -> bool:
         """Whether some bytes of the two may be the same on some path."""
-        shared, volatile = self.model.shared, self.model.values.volatile
+        shared, volatile = self.shared, self.model.values.volatile
         for base, first in operations.footprints.items():
             for other, second in uses.footprints.items():
                 if base != other:
@@ -197,13 +206,15 @@ class Meetings:
             return None if after is None else (after, times)
 
         def goal(state: Any, i: int) -> bool:
-            return i in left and state[1] >= min(rounds, 1) and (i, state) not in tried
+            return (
+                i in left and self.ready(state[0]) and state[1] >= min(rounds, 1) and (i, state) not in tried
+            )
 
         paths: Iterator[Path] | None = None
         for _ in range(_TRIES + len(uses)):
             if paths is None:
                 paths = self.model.paths(
-                    start, (self.start(start), 0), self.results, step, goal, left, closed
+                    start, (self.start(start), 0), self.results, step, goal, left, closed, now=True
                 )
             path = next(paths, None)
             if path is not None:
@@ -233,7 +244,7 @@ class Meetings:
         self, start: int, operations: _Bundle, uses: _Bundle, path: Path
     ) -> tuple[list[Meeting], Edge | None]:
         """What meets at the end of the path, or else the branch that it takes and cannot, were it not for which it would."""
-        for route in self._routes(start, operations, path):
+        for route in self._routes(start, operations, uses, path):
             found = list(self._pairs(operations, uses, route))
             if found:
                 at, wrong = self._wrong(start, route)
@@ -243,13 +254,14 @@ class Meetings:
                     return [], wrong
         return [], None
 
-    def _routes(self, start: int, operations: _Bundle, path: Path) -> Iterator[Route]:
+    def _routes(self, start: int, operations: _Bundle, uses: _Bundle, path: Path) -> Iterator[Route]:
         """Both addresses in terms of the values at *start*, then as they are when it is executed for the first time."""
         model = self.model
         values = model.values
         along = values.along(path.edges, path.passed(model.cfg, start))
         yield Route(path, lambda value: value, along)
-        if not any(map(values.volatile, operations.footprints)):
+        bases = (*operations.footprints, *map(along, uses.footprints))
+        if not any(map(values.volatile, bases)):
             return
         lead = self._lead(start)
         if lead is not None:
@@ -314,7 +326,7 @@ class Meetings:
 
     def _pairs(self, operations: _Bundle, uses: _Bundle, route: Route) -> Iterator[Meeting]:
         """For each operation the first use at the end of the path, and after it, that meets it."""
-        shared, values = self.model.shared, self.model.values
+        shared, values = self.shared, self.model.values
 
         def moved(bundle: _Bundle, resolve: Resolve) -> Iterator[tuple[int, int, Footprint | None]]:
             for base, footprint in bundle.footprints.items():
@@ -341,7 +353,7 @@ class Meetings:
 
     def _matched(self, operations: list[Access], uses: list[Access], route: Route) -> Iterator[Meeting]:
         """The operations, each with the first of the *uses* that meets it; the bases of all are the same."""
-        shared, views = self.model.shared, self.model.views
+        shared, views = self.shared, self.model.views
         threads = views.at(operations[0].site).threads, views.at(uses[0].site).threads
         there = [shared.along(use, route.after) for use in uses]
         behind: Footprint | None = None  # what the uses after an operation touch

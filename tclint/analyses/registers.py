@@ -47,6 +47,15 @@ def launched(function: Function) -> int | None:
     return found
 
 
+def pool(function: Function) -> int | None:
+    """The registers that a CTA has for all its threads, at most; None where nothing says how many threads it has."""
+    threads = function.most_threads
+    if not function.entry or threads is None:
+        return None
+    warps = -(-threads // 32)
+    return 32 * warps * (bound(function) or _share(threads, 1))
+
+
 def requested(instruction: Instruction) -> int:
     """The count that a setmaxnreg asks for."""
     count = instruction.role("count")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Level, Values
-from tclint.ir.nodes import Function, Immediate, Instruction, Memory
+from tclint.ir.nodes import Function, Memory
 from tclint.isa.table import Match
 
 __all__ = ["Access", "Footprint", "SharedMemory"]
@@ -82,7 +82,7 @@ class SharedMemory:
         return {
             i: use.match
             for use in self.function.uses
-            if use.match is not None and _touches(use.match)
+            if use.match is not None and not use.match.problem and self.touches(use.match)
             for i in use.sites
         }
 
@@ -119,9 +119,33 @@ class SharedMemory:
                 if name.endswith("desc"):
                     start = self.start(values.operand(operand, site))
                     yield Access(site, writes, start, _CHUNK, later=True)
-                elif isinstance(operand, Memory) and operand == instruction.role(_shared_role(match)):
-                    size = _bytes(instruction) or _CHUNK
+                elif isinstance(operand, Memory) and operand in map(instruction.role, self.sides(match)):
+                    size = self._size(site) or _CHUNK
                     yield Access(site, writes, values.operand(operand, site), size, later=True)
+
+    @staticmethod
+    def touches(match: Match) -> bool:
+        """Whether the instruction may access this memory."""
+        form = match.form
+        if form.memory:
+            return match.space == "" or match.space.startswith(".shared")
+        return any(n.startswith("*") for n in (*form.async_reads, *form.async_writes)) and (
+            form.group in ("cp.async", "bulk", "mbarrier")
+            or any(n.endswith("desc") for n in form.async_reads)
+        )
+
+    @staticmethod
+    def sides(match: Match) -> tuple[str, ...]:
+        """The roles of a copy's addresses in this memory: a load has it as destination, a store as source."""
+        if ".global" not in match.modifiers:
+            return "source", "destination"
+        return ("source",) if match.form.group == "bulk" else ("destination",)
+
+    def _size(self, site: int) -> int | None:
+        """The bytes of a copy, when they are a constant."""
+        operand = self.function.instructions[site].role("bytes")
+        size = None if operand is None else self.values.known(self.values.operand(operand, site))
+        return None if size is None else min(size, _WINDOW)
 
     # ------------------------------------------------------------ descriptors
 
@@ -309,6 +333,13 @@ class SharedMemory:
         spread = self._spread_of(mine, access, threads) if self._common(base) else None
         return None if spread is None else spread.moved(constant)
 
+    def offsets(self, mine: int, threads: int) -> set[int] | None:
+        """The numbers that *mine*, which depends on the thread index alone, is in *threads*; None: not known."""
+        number, planes = self.values.known(mine), self.values.planes(mine)
+        if number is not None:
+            return {number}
+        return None if planes is None else set(_numbers(planes, threads))
+
     def sure(self, threads: int) -> int:
         """Those of *threads* that are there however the kernel is launched: all, or one warp where nothing fixes it."""
         if self.function.threads is not None or not threads:
@@ -354,32 +385,10 @@ def _numbers(planes: T.Planes, threads: int) -> Iterator[int]:
         threads ^= lowest
 
 
-def _touches(match: Match) -> bool:
-    form = match.form
-    if match.problem:
-        return False
-    if form.memory:
-        return match.space == "" or match.space.startswith(".shared")
-    return any(n.startswith("*") for n in (*form.async_reads, *form.async_writes)) and (
-        form.group in ("cp.async", "bulk", "mbarrier") or any(n.endswith("desc") for n in form.async_reads)
-    )
-
-
-def _shared_role(match: Match) -> str:
-    """The role of a copy's address in shared memory: a load has it as destination, a store as source."""
-    return "source" if match.form.group == "bulk" else "destination"
-
-
-def _bytes(instruction: Instruction) -> int | None:
-    """The bytes of a copy, when they are a constant."""
-    operand = instruction.role("bytes")
-    return operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else None
-
-
 def _extent(match: Match) -> tuple[int, int]:
     """How many bytes one thread accesses at its address, and the lanes whose address counts."""
     every = 0xFFFFFFFF
-    if match.scope == "warp":
+    if match.scope == "warp" and match.form.event != "tmem-alloc":
         # Each row of an 8x8 matrix is 16 bytes at the address of one lane (9.7.14.5.15); of other shapes, at least.
         rows = 8 * (match.number("num") or 1) if ".m8n8" in match.modifiers else 8
         return _CHUNK, every if rows >= 32 else (1 << rows) - 1

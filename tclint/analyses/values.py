@@ -57,6 +57,8 @@ _DEEP = 120
 
 _PEER = 0x3FF
 """Bits of an address that are the same in every CTA of a cluster: the widest swizzle, too, fits to all of them."""
+_NEAR = 4
+"""Branches before a join that are looked at for who may come that way."""
 _LONG = 4000
 """Expressions that are followed along one path."""
 
@@ -205,6 +207,7 @@ class Values:
         self._only: dict[int, int] = {}  # register -> its value, where one instruction alone writes it
         self._entry: dict[tuple[int, int], int] = {}
         self._planes: dict[int, T.Planes | None] = {}
+        self._brought: dict[tuple[int, bool], int] = {}
         self._masks: dict[int, int | None] = {}
         self._levels: dict[int, Level] = {}
         self._bits: dict[int, Bits] = {}
@@ -667,6 +670,13 @@ class Values:
             for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
                 if mask == 0:
                     return value
+        if root == "xor" and len(a) == 2:
+            for value, other in (a, a[::-1]):
+                bits = self._bits_at_most(other)
+                rest = self._low(value, bits) if bits else value
+                if rest != value:  # a swizzle of an aligned address changes what is added to it alone
+                    swizzled = self._node("op", root, type_name, *sorted((rest, other)))
+                    return self.add(swizzled, self.add(value, self.times(rest, -1, width), width), width)
         if root in ("or", "xor", "and", "min", "max") and len(a) == 2 and ".relu" not in modifiers:
             return self._node("op", root, type_name, *sorted(a))
         if root == "shr" and len(a) == 2:
@@ -708,7 +718,33 @@ class Values:
         node = self.node(value)
         if node[0] == "op" and node[1] == "mask":
             return self._masked(node[2], mask & node[3], width)
+        if node[0] == "op" and node[1] == "shr" and (by := self.known(node[4])) is not None:
+            if 0 <= by <= width - mask.bit_length():
+                value = self._shifted(self._low(node[3], mask.bit_length() + by), by, node[4], node[2])
+        else:
+            value = self._low(value, mask.bit_length())
         return self._node("op", "mask", self.find(value), mask)
+
+    def _low(self, value: int, bits: int) -> int:
+        """*value* without the variables that are aligned so well that its low *bits* do not depend on them."""
+        terms, constant = self._terms(value)
+        kept = tuple((t, f) for t, f in terms if not (align := self._alignment(t)) or align * f % (1 << bits))
+        return self.total(kept, constant) if len(kept) < len(terms) else value
+
+    def _alignment(self, value: int) -> int:
+        """What the address of a variable is a multiple of; 0 when *value* is none."""
+        node = self.node(value)
+        if node[0] != "symbol":
+            return 0
+        variable = self.function.variables.get(node[1]) or self.variables.get(node[1])
+        return variable.align if variable is not None else 0
+
+    def _bits_at_most(self, value: int) -> int:
+        """The low bits that *value* may have; 0 when that cannot be seen at once."""
+        node = self.node(value)
+        if node[:2] == ("op", "mask"):
+            return int(node[3]).bit_length()
+        return int(node[1]).bit_length() if node[0] == "const" and node[1] > 0 else 0
 
     # ------------------------------------------------------------ sums
 
@@ -1081,12 +1117,24 @@ class Values:
             if node[1] == "shl" and ".b16" not in node[2]:  # a set of roles: 1 << warp & mask
                 number, planes = self.known(node[3]), self.planes(node[4])
                 return None if number is None or planes is None else T.shifted(number, planes, n)
-            if node[1] == "bfe" and str(node[2][-1])[1] != "s":
+            if node[1] == "bfe" and str(node[2][-1]) != ".s64":
                 planes, at, length = self.planes(node[3]), self.known(node[4]), self.known(node[5])
                 if planes is None or at is None or length is None:
                     return None
-                field = T.shift_right(planes, at & 0xFF, False)
+                signed = str(node[2][-1]) == ".s32"
+                field = T.shift_right(planes, at & 0xFF, signed)
+                if signed and 0 < length & 0xFF < T.WIDTH:
+                    return T.narrow(field, length & 0xFF, True)
                 return tuple(p if bit < length & 0xFF else 0 for bit, p in enumerate(field))
+            if node[1] == "bfi" and ".b32" in node[2]:
+                new, old = self.planes(node[3]), self.planes(node[4])
+                at, length = self.known(node[5]), self.known(node[6])
+                if new is None or old is None or at is None or length is None:
+                    return None
+                begin, end = at & 0xFF, (at & 0xFF) + (length & 0xFF)
+                return tuple(
+                    new[bit - begin] if begin <= bit < end else plane for bit, plane in enumerate(old)
+                )
             if node[1] in ("and", "or", "xor"):
                 left, right = self.planes(node[3]), self.planes(node[4])
                 if left is None or right is None:
@@ -1192,7 +1240,34 @@ class Values:
         if node[0] == "logic" and node[1] in ("and", "or"):
             left, right = self.may(node[2], truth), self.may(node[3], truth)
             return left & right if (node[1] == "and") == truth else left | right
-        return every
+        return self._may_bring(p, truth) if node[0] == "phi" else every
+
+    def _may_bring(self, phi: int, truth: bool) -> int:
+        """The threads for which a joined predicate may be *truth*: of each argument, those that may come that way."""
+        key = phi, truth
+        if key not in self._brought:
+            every = T.full(self.threads)
+            self._brought[key] = every  # as long as a loop asks for what it is part of
+            arguments, block = self.arguments(phi), self.nodes[phi][1]
+            threads = 0 if arguments else every
+            for argument, source in zip(arguments, self.cfg.sources[block], strict=False):
+                threads |= self.may(argument, truth) & self._may_come(source, block)
+            self._brought[key] = threads
+        return self._brought[key]
+
+    def _may_come(self, source: int, block: int) -> int:
+        """The threads that may come from block *source* to *block*, as the branches before that decide alone."""
+        cfg, threads = self.cfg, T.full(self.threads)
+        for _ in range(_NEAR):
+            edges = [e for e in cfg.successors[source] if e.target == block]
+            if len(edges) == 1 and edges[0].predicate >= 0:
+                threads &= self.may(
+                    self.before(edges[0].predicate, cfg.blocks[source].end - 1), edges[0].value
+                )
+            if len(cfg.sources[source]) != 1 or not source:
+                break
+            source, block = cfg.sources[source][0], source
+        return threads
 
     # ------------------------------------------------------------ uniformity
 
@@ -1750,8 +1825,7 @@ class Values:
             limit = {"%tid.x": T.LIMIT, "%tid.y": T.LIMIT, "%tid.z": T.LIMIT, "%laneid": 32}.get(node[1])
             return (_EVERY & -limit, 0) if limit else (0, 0)
         if kind == "symbol":
-            variable = self.function.variables.get(node[1]) or self.variables.get(node[1])
-            return (variable.align - 1, 0) if variable is not None else (0, 0)
+            return max(self._alignment(value) - 1, 0), 0
         if kind == "broadcast":
             return inner[0]
         if kind == "select":

@@ -128,6 +128,14 @@ def way(
     cfg, first = model.cfg, max(start, 0)
     if not view.threads or (cfg.block_of[first] not in cfg.in_cycle and not last(model, (first,), ends, to)):
         return None
+    return follow(model, start, view, to, ends)
+
+
+def follow(
+    model: KernelModel, start: int, view: View, to: Collection[int], ends: Collection[int]
+) -> Path | None:
+    """A path of the threads of *view* from *start* to an instruction of *to* (none: the end) that passes none of *ends*."""
+    cfg = model.cfg
     relevant: list[list[int]] = [[] for _ in cfg.blocks]
     for i in sorted({*to, *ends}):
         relevant[cfg.block_of[i]].append(i)

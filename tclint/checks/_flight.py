@@ -12,6 +12,10 @@ from tclint.model import KernelModel
 __all__ = ["Flight"]
 
 
+_SPELLED = {"bulk": ("cp.async.bulk", "wait_group.read")}
+"""Group -> how its instructions begin, and the wait that is enough, where both are not as elsewhere."""
+
+
 class Flight(NamedTuple):
     """What a path lacks that would complete the operation it begins with."""
 
@@ -26,12 +30,12 @@ class Flight(NamedTuple):
     @classmethod
     def of(cls, model: KernelModel, groups: Groups, path: Path, site: int, age: int) -> Flight:
         """The flight of the operation at *site*, which has *age* at the end of *path*."""
-        name = groups.group
+        name, waits_for = _SPELLED.get(groups.group, (groups.group, "wait_group"))
         aligned = ".sync.aligned" if name == "wgmma" else ""
         passed: dict[str, list[int]] = {"wait": [], "commit": []}
         for i in path.sites(model.cfg, site):
             instruction = model.instruction(i)
-            if instruction.group == name and instruction.event in passed:
+            if instruction.group == groups.group and instruction.event in passed:
                 passed[instruction.event].append(i)
         waits, commits = passed["wait"], passed["commit"]
         if age == OVERDUE:
@@ -44,7 +48,7 @@ class Flight(NamedTuple):
         if age < 0:
             return cls(
                 "it was neither committed nor waited for",
-                f"commit the group and wait for it ({name}.commit_group, {name}.wait_group 0) before this instruction",
+                f"commit the group and wait for it ({name}.commit_group, {name}.{waits_for} 0) before this instruction",
                 (),
                 None,
             )
@@ -52,7 +56,7 @@ class Flight(NamedTuple):
         if not waits:
             return cls(
                 f"no {name}.wait_group completes it before",
-                f"add {name}.wait_group{aligned} 0 before this instruction",
+                f"add {name}.{waits_for}{aligned} 0 before this instruction",
                 tuple(steps),
                 None,
             )
@@ -61,7 +65,7 @@ class Flight(NamedTuple):
         steps.append(Mark(waits[-1], f"waits for all but {newest}"))
         return cls(
             f"{name}.wait_group {depth} leaves {newest} in flight, {'and it is this one' if depth == 1 else 'this one among them'}",
-            f"wait with {name}.wait_group {age} or less before this instruction",
+            f"wait with {name}.{waits_for} {age} or less before this instruction",
             tuple(steps),
             waits[-1],
         )

@@ -1,10 +1,12 @@
-"""Barriers of a CTA: which one, and how many threads it waits for (PTX ISA 9.7.13.1)."""
+"""Barriers of a CTA: which one, how many threads it waits for, and how many come (PTX ISA 9.7.13.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.checks import Hit, check
+from tclint.analyses import threads as T
+from tclint.analyses.warps import whole_program
+from tclint.checks import Hit, Mark, check
 from tclint.checks.assembler import in_words
 from tclint.ir.nodes import Immediate
 from tclint.isa.table import Match
@@ -47,3 +49,109 @@ def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | Non
                 f"count {most} threads at most, or raise the bound of the kernel",
             )
     return None
+
+
+@check("CV011")
+def too_few_arrive(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Named barriers that fewer threads can come to than are counted, or that nobody waits at."""
+    barriers = [i for event in ("barrier-sync", "barrier-arrive") for i in model.sites(event)]
+    if all(model.instruction(i).role("count") is None for i in barriers) or not whole_program(model):
+        return  # as in most kernels, whose barriers are for the whole CTA
+    sites = _named(model, barriers)
+    waited = {id for (id, _), found in sites.items() if any(_waits(model, i) for i in found)}
+    if None in waited:
+        return  # one that is not known may be any of them
+    counts: dict[int, list[int]] = {}
+    for id, count in sites:
+        if id is not None and count is not None:
+            counts.setdefault(id, []).append(count)
+    for (id, count), found in sites.items():
+        if id is None or count is None:
+            continue
+        others = [i for c in counts[id] if c != count for i in sites[id, c]]
+        if id not in waited:
+            yield "CV011", _nobody_waits(id, found)
+        elif (None, None) not in sites and (id, None) not in sites and (None, count) not in sites:
+            hit = _never_complete(model, id, count, found, others)
+            if hit is not None:
+                yield "CV011", hit
+
+
+def _named(model: KernelModel, barriers: list[int]) -> dict[tuple[int | None, int | None], list[int]]:
+    """The barriers with a number, by it and their thread count; None: not known, or no count."""
+    found: dict[tuple[int | None, int | None], list[int]] = {}
+    for site in barriers:
+        if model.instruction(site).role("id") is not None and model.views.at(site).threads:
+            key = model.known(site, "id"), model.known(site, "count")
+            found.setdefault(key, []).append(site)
+    return found
+
+
+def _waits(model: KernelModel, site: int) -> bool:
+    return model.instruction(site).event == "barrier-sync"
+
+
+def _nobody_waits(id: int, arrivals: list[int]) -> Hit:
+    return Hit(
+        site=min(arrivals),
+        message=f"arrives at barrier {id}, at which no thread of the kernel ever waits",
+        count=len(arrivals),
+        help="let the threads that depend on it execute bar.sync with the same barrier and thread count",
+        about=frozenset(arrivals),
+    )
+
+
+def _never_complete(
+    model: KernelModel, id: int, count: int, sites: list[int], others: list[int]
+) -> Hit | None:
+    """A barrier that waits for more threads than ever come to it with that count."""
+    most, why = _most(model, sites), others[:1]
+    if most is None or most >= count:
+        # Whoever comes here comes to the others too, where fewer are enough.
+        alike = [i for i in others if len(sites) == 1 and _waits(model, i) and _together(model, i, sites[0])]
+        most = min((n for i in alike if (n := model.known(i, "count"))), default=count)
+        why = alike[:1]
+    waits = [i for i in sites if _waits(model, i)]
+    if most >= count or not waits:
+        return None
+    return Hit(
+        site=min(waits),
+        message=f"waits for {count} threads at barrier {id}, but at most {most} ever come with that count"
+        + (f", and others with a count of {model.known(why[0], 'count')}" if why else ""),
+        steps=tuple(
+            Mark(
+                i,
+                f"{'waits' if _waits(model, i) else 'arrives'} here, with a count of {model.known(i, 'count')}",
+                role=model.who(model.views.at(i).threads),
+            )
+            for i in sorted({*sites[:4], *why})
+        ),
+        help="use one thread count for all that meet at this barrier: the number of those that wait and those that arrive",
+        about=frozenset(sites),
+    )
+
+
+def _most(model: KernelModel, sites: list[int]) -> int | None:
+    """How many threads come to one of *sites* at most; None when some may come twice."""
+    cfg, waiting, arriving = model.cfg, 0, 0
+    for site in sites:
+        threads = T.whole(model.views.at(site).threads, 32)
+        if _waits(model, site):
+            waiting |= threads
+        elif cfg.block_of[site] in cfg.in_cycle:
+            return None  # who does not wait may arrive again
+        else:
+            arriving += threads.bit_count()
+    return waiting.bit_count() + arriving
+
+
+def _together(model: KernelModel, a: int, b: int) -> bool:
+    """Whether the same threads execute *a* and *b*."""
+    if model.instruction(a).guard >= 0 or model.instruction(b).guard >= 0:
+        return False
+    cfg = model.cfg
+    first, second = sorted((cfg.block_of[a], cfg.block_of[b]), key=lambda block: cfg.rank[block])
+    after = first
+    while after not in (second, -1):
+        after = cfg.ipdom.get(after, -1)
+    return after == second and cfg.dominates(first, second)

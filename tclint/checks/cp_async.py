@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from tclint.analyses.copy_groups import CopyGroups
+from tclint.analyses.copy_groups import WAITED, CopyGroups, WaitedCopies
 from tclint.analyses.groups import OPEN, OVERDUE
 from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.shared_memory import Access
+from tclint.analyses.since_barrier import WritesSince
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
 from tclint.finding import Confidence
@@ -99,6 +100,76 @@ def _hit(model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, co
         help=remedy,
         confidence=model.confidence(meeting.path, copy),
     )
+
+
+@check("CA005", needs="cp")
+def copies_untold(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Shared memory used that a thread of another warp has copied, and nobody but that thread has waited."""
+    copies = model.sites("issue", "cp.async")
+    if not copies or model.values.threads <= 32 or not model.function.entry:
+        return
+    groups, results = model.solved(WaitedCopies)
+    since, together = model.solved(WritesSince)
+    memory = since.memory
+
+    def meet(copy: Access, use: Access, route: Route) -> bool:
+        here, there = (model.views.at(access.site).threads for access in (copy, use))
+        return (
+            (
+                memory.across(copy, use, here & route.path.threads, there)
+                or memory.across(copy, use, here, there & route.path.threads)
+            )
+            and all(since.executed.certainly(access.site) for access in (copy, use))
+            and not since.loose(together.before(use.site))
+        )
+
+    meetings = Meetings(
+        model,
+        results,
+        frozenset(copies),
+        lambda state: (s for s, age in state[0] if age == WAITED),
+        lambda state, site: (site, WAITED) in state[0],
+        lambda site: OPEN,
+        groups.follow,
+        lambda access: (
+            not (access.writes and access.later)
+            and memory.placed(access, model.views.at(access.site).threads)
+        ),
+        meet,
+        memory=memory,
+        ready=lambda age: age == WAITED,
+    )
+    told: dict[tuple[int, int], tuple[Meeting, set[int]]] = {}
+    for meeting in meetings:
+        key = _waits(model, meeting)[-1], model.cfg.block_of[meeting.use.site]
+        told.setdefault(key, (meeting, set()))[1].add(meeting.operation.site)
+    for (wait, _), (meeting, sites) in told.items():
+        copy, use = meeting.operation.site, meeting.use.site
+        verb = "overwrites" if meeting.use.writes else "reads"
+        yield (
+            "CA005",
+            Hit(
+                site=use,
+                message=f"{verb} shared memory that threads of other warps copy: each has waited for its own copies only,"
+                " and no barrier tells the others",
+                steps=(
+                    Mark(
+                        copy,
+                        "cp.async of a thread starts to write here",
+                        role=model.who(model.views.at(copy).threads),
+                    ),
+                    Mark(wait, "that thread waits for its own copies"),
+                    Mark(
+                        use, "another warp reads the same bytes", role=model.who(model.views.at(use).threads)
+                    ),
+                ),
+                count=len(sites),
+                help="put a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
+                confidence=model.confidence(meeting.path, copy)
+                or (None if model.function.threads else Confidence.MEDIUM),
+                about=frozenset((wait,)),
+            ),
+        )
 
 
 @check("CA004")

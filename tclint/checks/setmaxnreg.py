@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.registers import START, UNKNOWN, RegisterCounts, State, bound, raises, requested
+from tclint.analyses import threads as T
+from tclint.analyses.registers import START, UNKNOWN, RegisterCounts, State, bound, pool, raises, requested
+from tclint.analyses.warps import calls, of_the_cta, way
 from tclint.checks import Hit, Mark, check
+from tclint.checks.convergence import executing
 from tclint.finding import Confidence, Severity
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -92,3 +95,72 @@ def _wrong_way(model: KernelModel, site: int, origin: int, owned: int) -> Hit:
         # The count at launch is ptxas's choice; another assembler may choose otherwise.
         confidence=Confidence.MEDIUM if start else None,
     )
+
+
+@check("CV012", needs="setmaxnreg")
+def pool_overflow(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Warps that ask for more registers together than the CTA was launched with."""
+    sites, available = model.sites("setmaxnreg"), pool(model.function)
+    if not any(raises(model.instruction(i)) for i in sites) or available is None:
+        return
+    executed: dict[int, int] = {}
+    held: dict[int, int] = {}
+    """Warp -> the fewest registers of a thread that it may end up with."""
+    for site in sites:
+        found = executing(model, site)
+        if found is None or not found[1]:
+            return
+        executed[site] = found[0]
+        warps = found[0] & T.lane_zero(model.values.threads)
+        for warp in range(0, warps.bit_length(), 32):
+            if warps >> warp & 1:
+                count = requested(model.instruction(site))
+                held[warp] = min(held.get(warp, count), count)
+    total = 32 * sum(held.values())
+    if total <= available:
+        return
+    site = max(
+        (i for i in sites if raises(model.instruction(i))), key=lambda i: requested(model.instruction(i))
+    )
+    yield (
+        "CV012",
+        Hit(
+            site=site,
+            message=f"blocks for good: the warps of the CTA ask for {total} registers together, "
+            f"and it was launched with {available} at most",
+            steps=tuple(
+                Mark(
+                    i,
+                    f"{requested(model.instruction(i))} for each thread",
+                    role=model.who(executed[i]),
+                )
+                for i in sites
+            ),
+            help="ask for less here, or give back more in the other warps",
+            confidence=None if model.function.threads else Confidence.MEDIUM,
+        ),
+    )
+
+
+@check("CV013", needs="setmaxnreg")
+def repeated_unsynchronised(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A setmaxnreg behind another one, with nothing between at which the warps of the warpgroup meet."""
+    sites = model.sites("setmaxnreg")
+    met = {b for b in model.sites("barrier-sync") if of_the_cta(model, b)}
+    ends = {*met, *model.sites("barrier-wait", "cluster"), *calls(model)}
+    found: dict[int, list[int]] = {}
+    for site in sites:
+        path = way(model, site, T.full(model.values.threads), sites, ends)
+        if path is not None:
+            found.setdefault(path.end, []).append(site)
+    for site, before in found.items():
+        yield (
+            "CV013",
+            Hit(
+                site=site,
+                message="changes the registers of the warp again, and the warps of the warpgroup have not synchronised since",
+                steps=(Mark(before[0], "changes them first"), Mark(site, "and again")),
+                help="put bar.sync with the 128 threads of the warpgroup between the two",
+                about=frozenset((site,)),
+            ),
+        )

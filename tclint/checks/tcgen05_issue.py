@@ -9,7 +9,7 @@ from tclint.analyses.values import Level, Values
 from tclint.checks import Hit, Mark, check
 from tclint.checks.convergence import conditions
 from tclint.ir.nodes import Instruction
-from tclint.isa.table import Form
+from tclint.isa.table import Match
 from tclint.model import KernelModel
 
 
@@ -18,25 +18,26 @@ def _name(instruction: Instruction) -> str:
     return ".".join(words[:2] if words[0] == "tcgen05" else words[:3])
 
 
-def _sites(model: KernelModel, wanted: Callable[[Form], bool]) -> list[int]:
-    """The reachable instructions whose form is *wanted*."""
-    reachable, block_of = model.cfg.rank, model.cfg.block_of
+def reachable(model: KernelModel, wanted: Callable[[Match], bool]) -> list[int]:
+    """The reachable instructions that are *wanted*."""
+    rank, block_of = model.cfg.rank, model.cfg.block_of
     return [
         i
         for use in model.function.uses
-        if use.match is not None and wanted(use.match.form)
+        if use.match is not None and wanted(use.match)
         for i in use.sites
-        if block_of[i] in reachable
+        if block_of[i] in rank
     ]
 
 
-def _for_one_thread(form: Form) -> bool:
+def _for_one_thread(match: Match) -> bool:
     """Whether one thread must execute the instruction for all."""
-    return form.issued_by == "thread"
+    return match.form.issued_by == "thread"
 
 
-def _once_for_a_warp(form: Form) -> bool:
+def _once_for_a_warp(match: Match) -> bool:
     """Whether ptxas makes a loop over the threads: it does not for stores that a bulk group completes."""
+    form = match.form
     return form.issued_by == "thread" or (
         form.event == "issue" and form.group == "mbarrier" and any(r[0] == "*" for r in form.async_reads)
     )
@@ -50,22 +51,28 @@ def _deciding(model: KernelModel, site: int) -> Iterator[int]:
         yield p if condition.value else values.negate(p)
 
 
-@check("TC010", needs="tcgen05")
-def issued_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
-    """An operation for one thread that several threads of a warp are proven to execute.
+def by_several_threads(model: KernelModel, site: int) -> int:
+    """The threads that are proven to execute *site*, several of a warp; 0 when that is not so.
 
     Every condition on the way must depend on the thread index alone or be the
     same in the whole warp: then no lane that is left drops out.
     """
     if not model.function.entry:
-        return  # the callers may leave one thread
-    values = model.values
+        return 0  # the callers may leave one thread
+    threads, values = model.views.at(site).threads, model.values
+    if T.at_most_one_lane(threads):
+        return 0
+    sure = all(values.mask(p) is not None or values.level(p) <= Level.WARP for p in _deciding(model, site))
+    return threads if sure else 0
+
+
+@check("TC010", needs="tcgen05")
+def issued_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """An operation for one thread that several threads of a warp are proven to execute."""
     found: dict[int, list[int]] = {}
-    for i in _sites(model, _for_one_thread):
-        threads = model.views.at(i).threads
-        if T.at_most_one_lane(threads):
-            continue
-        if all(values.mask(p) is not None or values.level(p) <= Level.WARP for p in _deciding(model, i)):
+    for i in reachable(model, _for_one_thread):
+        threads = by_several_threads(model, i)
+        if threads:
             found.setdefault(threads, []).append(i)
     for threads, sites in found.items():
         name = _name(model.instruction(sites[0]))
@@ -89,7 +96,7 @@ def not_elected(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """One note per kernel: warp-wide instructions for one thread, of which ptxas cannot see that one executes them."""
     values = model.values
     found: list[tuple[int, int]] = []
-    for i in _sites(model, _once_for_a_warp):
+    for i in reachable(model, _once_for_a_warp):
         threads = model.views.at(i).threads
         if not threads or not T.at_most_one_lane(threads):
             continue

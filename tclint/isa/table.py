@@ -30,7 +30,7 @@ EVENTS = frozenset(
 )
 """What an instruction can mean to the analyses (key ``event``)."""
 
-GROUPS = frozenset("wgmma cp.async bulk mbarrier tcgen05 tcgen05.ld tcgen05.st none".split())
+GROUPS = frozenset("wgmma cp.async bulk mbarrier tcgen05 tcgen05.ld tcgen05.st cluster none".split())
 """What completes an asynchronous operation (key ``group``)."""
 
 SCOPES = ("thread", "lanes", "warp", "warpgroup", "cta", "cluster")

@@ -1,0 +1,24 @@
+"""Which bytes of global memory are read, and which ones a bulk copy writes there."""
+
+from __future__ import annotations
+
+from tclint.analyses.shared_memory import SharedMemory
+from tclint.isa.table import Match
+
+__all__ = ["GlobalMemory"]
+
+
+class GlobalMemory(SharedMemory):
+    """The same of global memory: addresses are compared alike."""
+
+    @staticmethod
+    def touches(match: Match) -> bool:
+        form = match.form
+        if form.memory:
+            return match.space in ("", ".global") and any(verb == "read" for verb, _ in form.memory)
+        (side,) = GlobalMemory.sides(match)
+        return side in form.roles and form.group in ("cp.async", "bulk", "mbarrier")
+
+    @staticmethod
+    def sides(match: Match) -> tuple[str, ...]:
+        return ("destination",) if match.form.group == "bulk" else ("source",)

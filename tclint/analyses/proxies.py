@@ -1,0 +1,270 @@
+"""Accesses to shared memory that no proxy fence orders with the async proxy (PTX ISA 8.6, 9.7.13.4).
+
+A thread's stores go through the generic proxy. A tensor core reads its
+matrices, and a bulk copy its source, through the async proxy, which sees such
+a store only behind a ``fence.proxy.async``. A barrier orders threads, not
+proxies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from tclint.analyses.copy_groups import CopyGroups
+from tclint.analyses.groups import State as GroupState
+from tclint.analyses.shared_memory import Access
+from tclint.cfg import Edge
+from tclint.dataflow.engine import Analysis
+from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
+
+__all__ = [
+    "LANDED",
+    "WAITED",
+    "WIDE",
+    "Landed",
+    "Overwritten",
+    "Unfenced",
+    "UnfencedReads",
+    "fences",
+    "is_wide",
+    "through_async",
+]
+
+WIDE = 1
+"""A memory fence for more than the CTA came since: it orders no proxies, but it was never seen to go wrong."""
+WAITED = 2
+"""A phase of an mbarrier was waited for since: a bulk copy may have brought other bytes."""
+LANDED = -4
+"""The ``cp.async`` is complete for the thread that issued it."""
+
+State = frozenset[tuple[int, int]]
+"""The first of accesses that stand together, and what came since: a set of the above."""
+
+_WIDE = frozenset((".cluster", ".gpu", ".sys", ".gl"))
+
+
+def fences(instruction: Instruction, space: str = ".shared") -> bool:
+    """Whether this orders the generic with the async proxy for accesses to that state space."""
+    match = instruction.match
+    return (
+        match is not None
+        and match.form.event == "proxy-fence"
+        and match.form.proxy == "async"
+        and (not match.space or match.space.startswith(space))
+    )
+
+
+def is_wide(instruction: Instruction) -> bool:
+    """Whether this orders the memory accesses of the thread for observers beyond the CTA, in whatever way."""
+    match = instruction.match
+    if match is None or ".relaxed" in match.modifiers:
+        return False
+    event, group = match.form.event, match.form.group
+    if event == "barrier-arrive" and group == "cluster":
+        return True
+    return event in ("memory-fence", "mbarrier-arrive") and not _WIDE.isdisjoint(match.modifiers)
+
+
+def through_async(model: KernelModel, access: Access) -> bool:
+    """Whether an operation makes *access* later, through the async proxy."""
+    match = model.instruction(access.site).match
+    return access.later and match is not None and match.form.proxy == "async"
+
+
+class Unfenced(Analysis[State]):
+    """Stores, ``stmatrix`` and atomic operations with no proxy fence behind them yet.
+
+    Those of one block and guard, with nothing between them that changes a
+    state, are one fact: the first of them.
+    """
+
+    writes = True
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        shared = model.shared
+        sites = shared.writers if self.writes else list(shared.sites)
+        self.sites = frozenset(i for i in sites if any(map(self.begins, shared.accesses(i))))
+        self.bundles = self._bundle()
+        """The accesses that stand together, by the first of them."""
+
+    def begins(self, access: Access) -> bool:
+        """Whether *access* is one of them."""
+        return access.writes == self.writes and not access.later
+
+    def _bundle(self) -> dict[int, list[int]]:
+        function, cfg = self.model.function, self.model.cfg
+        events = {
+            i
+            for use in function.uses
+            if use.sites and self._changes(function.instructions[use.sites[0]])
+            for i in use.sites
+        }
+        found: dict[tuple[int, int, int, bool], list[int]] = {}
+        block, count = -1, 0
+        for i in sorted(events | self.sites):
+            if cfg.block_of[i] != block:
+                block, count = cfg.block_of[i], 0
+            count += i in events
+            if i in self.sites and block in cfg.rank:
+                instruction = function.instructions[i]
+                guard = self.model.values.before(instruction.guard, i) if instruction.guard >= 0 else -1
+                found.setdefault((block, count, guard, instruction.negated), []).append(i)
+        return {members[0]: members for members in found.values()}
+
+    @cached_property
+    def _starting(self) -> frozenset[int]:
+        return frozenset(id(self.model.instruction(i)) for i in self.bundles)
+
+    @staticmethod
+    def _changes(instruction: Instruction) -> bool:
+        return (
+            instruction.event == "mbarrier-wait"
+            or instruction.flow == "call"
+            or fences(instruction)
+            or is_wide(instruction)
+        )
+
+    def boundary(self) -> State:
+        return frozenset()
+
+    def bottom(self) -> State:
+        return frozenset()
+
+    def join(self, a: State, b: State) -> State:
+        return a | b
+
+    def relevant(self, instruction: Instruction) -> bool:
+        return id(instruction) in self._starting or self._changes(instruction)
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        if at in self.bundles:
+            return state | {(at, 0)}
+        if not state:
+            return state
+        if instruction.flow == "call" or fences(instruction):
+            return frozenset()
+        mark = WAITED if instruction.event == "mbarrier-wait" else WIDE
+        return frozenset((site, since | mark) for site, since in state)
+
+    def guarded(self, state: State, after: State, at: int) -> State:
+        return self.model.views.guarded(state, after, at)
+
+    def edge(self, state: State, edge: Edge) -> State:
+        if not state:
+            return state
+        if edge.source in self.model.views.dispatchers:
+            return frozenset()
+        if edge.predicate < 0:
+            return state
+        gone = self.model.views.barred(edge, {site for site, _ in state})
+        return frozenset(fact for fact in state if fact[0] not in gone) if gone else state
+
+    def about(self, state: State) -> Iterable[int]:
+        return {site for site, _ in state}
+
+    def follow(self, site: int, since: int, at: int, instruction: Instruction) -> int | None:
+        """What came since the access at *site*, after one more instruction; None behind a fence."""
+        if at in self.bundles:
+            return since
+        state = self.transfer(frozenset(((site, since),)), at, instruction)
+        return next((after for _, after in state), None)
+
+
+class UnfencedReads(Unfenced):
+    """The same of loads and ``ldmatrix``."""
+
+    writes = False
+
+
+class Arrivals(Unfenced):
+    """Waits for other threads with no proxy fence behind them yet."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.sites = frozenset((*model.sites("mbarrier-wait"), *model.sites("barrier-sync")))
+        self.bundles = {site: [site] for site in self.sites}
+
+
+class Landed(CopyGroups):
+    """``cp.async`` operations, in flight or complete, with no proxy fence behind their completion yet.
+
+    They write through the generic proxy (9.7.9.25.2), and a fence orders what has been written.
+    """
+
+    def relevant(self, instruction: Instruction) -> bool:
+        return super().relevant(instruction) or instruction.flow == "call" or fences(instruction)
+
+    def transfer(self, state: GroupState, at: int, instruction: Instruction) -> GroupState:
+        facts, copies = state
+        if instruction.flow == "call":
+            return frozenset(), copies
+        landed = frozenset(fact for fact in facts if fact[1] == LANDED)
+        if fences(instruction):
+            return facts - landed, copies
+        flying = facts - landed
+        after, copies = super().transfer((flying, copies), at, instruction)
+        if instruction.event != "issue":
+            landed |= {
+                (site, LANDED)
+                for site, age in flying
+                if not super(Landed, self).transfer((frozenset(((site, age),)), copies), at, instruction)[0]
+            }
+        return after | landed, copies
+
+
+class Overwritten:
+    """What bulk copies may write of shared memory, as far as it can be told."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._known: dict[int, bool] = {}
+
+    @cached_property
+    def _loads(self) -> list[Access]:
+        shared = self.model.shared
+        return [
+            access
+            for site in shared.writers
+            for access in shared.accesses(site)
+            if access.writes and through_async(self.model, access)
+        ]
+
+    @cached_property
+    def _most(self) -> int | None:
+        """The bytes that one load may write at most, by what the mbarriers of the kernel expect in one phase."""
+        model, most = self.model, 0
+        for event in ("mbarrier-expect", "mbarrier-arrive"):
+            for site in model.sites(event):
+                operand = model.instruction(site).role("tx")
+                if operand is not None:
+                    expected = model.known(site, "tx")
+                    if expected is None:
+                        return None
+                    most = max(most, expected)
+        return most
+
+    def may(self, address: int) -> bool:
+        """Whether a load may write the bytes at *address*."""
+        if address not in self._known:
+            self._known[address] = any(self._may(load, address) for load in self._loads)
+        return self._known[address]
+
+    def _may(self, load: Access, address: int) -> bool:
+        model, shared, values = self.model, self.model.shared, self.model.values
+        mine, other = shared.split(load.address)[0], shared.split(address)[0]
+        if mine != other:
+            kinds = [values.node(base)[0] for base in (mine, other)]
+            return kinds != ["symbol", "symbol"]
+        if values.volatile(mine) or self._most is None:
+            return True
+        threads = model.views.at(load.site).threads
+        first = shared.footprint(load._replace(size=1), threads)
+        there = shared.footprint(load._replace(address=address, size=1), threads)
+        if first is None or there is None:
+            return True
+        size = model.known(load.site, "bytes") or self._most
+        last = first.low + first.bytes.bit_length() - 1 + size
+        return first.low <= there.low + there.bytes.bit_length() - 1 and there.low < last

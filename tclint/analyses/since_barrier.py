@@ -1,0 +1,249 @@
+"""Accesses to shared memory since the threads of a CTA last heard of each other (PTX ISA 8.5, 9.7.13).
+
+What one warp reads or writes and another one writes is ordered by a barrier or by nothing at all. The state says which
+accesses no synchronisation stands behind; which of them meet, and in different warps, is asked of :class:`Meetings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.facts import FactSet
+from tclint.analyses.shared_memory import Access, Footprint, SharedMemory
+from tclint.analyses.values import Level
+from tclint.analyses.warps import of_the_cta, signals, waits
+from tclint.dataflow import Results
+from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
+
+__all__ = [
+    "LOOSE",
+    "Executed",
+    "ReadsSince",
+    "SharedByWarps",
+    "SinceBarrier",
+    "State",
+    "WritesSince",
+    "news",
+    "plain",
+]
+
+State = frozenset[tuple[int]]
+
+_NOTHING: State = frozenset()
+_STRONG = frozenset((".volatile", ".relaxed", ".acquire", ".release", ".acq_rel"))
+"""Accesses that threads may exchange news by (8.6)."""
+
+
+class SharedByWarps(SharedMemory):
+    """Shared memory as two warps have it at least, where nothing says how many there are."""
+
+    def sure(self, threads: int) -> int:
+        """All, or those of the first two warps: one warp alone needs no barrier."""
+        return threads if self.function.threads is not None else threads & (1 << 64) - 1
+
+    def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
+        """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
+        if not self.meet(a, b, threads_a, threads_b):
+            return False
+        first, second = dict(self._warps(a, threads_a)), dict(self._warps(b, threads_b))
+        return any(one.meets(two) for k, one in first.items() for j, two in second.items() if k != j)
+
+    def _warps(self, access: Access, threads: int) -> Iterator[tuple[int, Footprint]]:
+        for first in range(0, self.values.threads, 32):
+            mine = self.sure(threads & 0xFFFFFFFF << first)
+            footprint = self.footprint(access, mine) if mine else None
+            if footprint is not None:
+                yield first, footprint
+
+    def placed(self, access: Access, threads: int) -> bool:
+        """Whether it is known which bytes *threads* touch, or may be on some path."""
+        return self.footprint(access, threads) is not None or bool(
+            self.values.volatile(self.split(access.address)[0])
+        )
+
+
+def plain(model: KernelModel, site: int) -> bool:
+    """Whether an access to shared memory is a plain one: neither atomic nor volatile, and of this CTA's memory."""
+    match = model.shared.sites[site]
+    atomic = len({verb for verb, _ in match.form.memory}) > 1
+    return not atomic and _STRONG.isdisjoint(match.modifiers) and match.space in (".shared", ".shared::cta")
+
+
+def news(model: KernelModel) -> frozenset[int]:
+    """Where threads of different warps may hear of each other, or tell others; what is not known counts."""
+    found = {*waits(model), *signals(model)}
+    for group in ("cp.async", "bulk", "wgmma"):
+        found.difference_update(model.sites("commit", group))  # nobody but the thread itself hears of these
+    cfg = model.cfg
+    polls = False
+    for use in model.function.uses:
+        match = use.match
+        if match is None or not match.form.memory:
+            continue
+        atomic = len({verb for verb, _ in match.form.memory}) > 1
+        if not _STRONG.isdisjoint(match.modifiers) or atomic:
+            inside = [i for i in use.sites if cfg.block_of[i] in cfg.in_cycle]
+            found.update(inside)
+            polls = polls or bool(inside)
+    if polls or model.sites("mbarrier-wait"):
+        # One lane may have waited for its warp.
+        found.update(model.sites("barrier-sync"))
+    return frozenset(found)
+
+
+_TELLS = ("barrier-arrive", "mbarrier-arrive", "commit")
+"""After these a thread goes on at once."""
+LOOSE = -1
+"""The fact that threads may have come here one after the other, as a wait let them."""
+
+
+def joins(model: KernelModel, site: int) -> bool:
+    """Whether the threads that come to *site* go on from there together: all of the CTA, or as many as are counted."""
+    instruction = model.instruction(site)
+    if instruction.event == "barrier-wait":
+        return True
+    if instruction.event != "barrier-sync" or not of_the_cta(model, site):
+        return False
+    count = model.known(site, "count")
+    return instruction.role("count") is None or count == model.views.at(site).threads.bit_count()
+
+
+_LOOSE: State = frozenset(((LOOSE,),))
+
+
+class SinceBarrier(FactSet[tuple[int]]):
+    """The accesses that no barrier stands behind: of those that stand together, the first.
+
+    They count where the threads began together. Behind a wait of another kind one warp may come much later than another,
+    when its turn is.
+    """
+
+    writes = False
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self.ends = news(model)
+        self.joining = frozenset(i for i in self.ends if joins(model, i))
+        self.telling = self.ends.intersection(i for event in _TELLS for i in model.sites(event))
+        self.memory = SharedByWarps(model.function, model.values)
+        self.executed = Executed(model)
+        self.operations = frozenset(
+            i
+            for i in model.shared.sites
+            if model.cfg.block_of[i] in model.cfg.rank
+            and any(
+                a.writes == self.writes and not a.later and self.counts(a) for a in model.shared.accesses(i)
+            )
+        )
+        self.firsts = frozenset(self._firsts())
+        self._changing = frozenset(map(model.instruction, self.ends | self.firsts))
+
+    def counts(self, access: Access) -> bool:
+        """Whether anything can be said of an access: a plain one, of bytes and of threads that are known."""
+        model, site = self.model, access.site
+        return (
+            plain(model, site)
+            and self.memory.placed(access, model.views.at(site).threads)
+            and self.executed.certainly(site)
+        )
+
+    def _firsts(self) -> Iterator[int]:
+        """The first of the accesses between two changes of the state, under one guard."""
+        seen: set[tuple[int, int, bool]] = set()
+        block = -1
+        ends = sorted(self.ends)
+        at = part = 0
+        for i in sorted(self.operations):
+            if self.model.cfg.block_of[i] != block:
+                block = self.model.cfg.block_of[i]
+                seen.clear()
+            while at < len(ends) and ends[at] < i:
+                at, part = at + 1, ends[at]
+            instruction = self.model.instruction(i)
+            guard = self.model.values.before(instruction.guard, i) if instruction.guard >= 0 else -1
+            key = part, guard, instruction.negated
+            if key not in seen:
+                seen.add(key)
+                yield i
+
+    def relevant(self, instruction: Instruction) -> bool:
+        return instruction in self._changing
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        if at in self.ends:
+            return _NOTHING if at in self.joining else state & _LOOSE if at in self.telling else _LOOSE
+        return state | {(at,)} if at in self.firsts else state
+
+    def follow(self, site: int, state: bool, at: int, instruction: Instruction) -> bool | None:
+        """The fact about *site* on a path; None where threads hear of each other."""
+        return None if at in self.ends else state
+
+    @staticmethod
+    def loose(state: State) -> bool:
+        """Whether threads may be there one after the other."""
+        return (LOOSE,) in state
+
+    def together(self, results: Results[State]) -> frozenset[int]:
+        """The first accesses to which the threads come together."""
+        return frozenset(site for site in self.firsts if not self.loose(results.before(site)))
+
+
+class ReadsSince(SinceBarrier):
+    """What was read."""
+
+
+class WritesSince(SinceBarrier):
+    """What was written."""
+
+    writes = True
+
+
+class Executed:
+    """Whether it is known which threads execute an instruction, or one decision for the whole CTA says.
+
+    A value that is loaded for each thread may single one out, and a bound that is not known may leave few of them. A wait
+    is repeated until it succeeds, and how often a loop is repeated does not matter.
+    """
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._blocks: dict[int, bool] = {}
+        self._decided: dict[int, bool] = {}
+
+    def certainly(self, site: int) -> bool:
+        block = self.model.cfg.block_of[site]
+        if block not in self._blocks:
+            self._blocks[block] = all(map(self._certain, self._entering(block)))
+        guard = self.model.instruction(site).guard
+        return self._blocks[block] and (guard < 0 or self._certain(self.model.values.before(guard, site)))
+
+    def _entering(self, block: int) -> Iterator[int]:
+        """The predicates that decide whether *block* is entered at all."""
+        cfg = self.model.cfg
+        for edge in cfg.controllers(block):
+            if not (cfg.dominates(edge.target, edge.source) and cfg.dominates(edge.target, block)):
+                yield self.model.values.before(edge.predicate, cfg.blocks[edge.source].end - 1)
+
+    def _certain(self, p: int) -> bool:
+        if p not in self._decided:
+            values = self.model.values
+            self._decided[p] = values.mask(p) is not None or values.level(p) is Level.CTA or self._waited(p)
+        return self._decided[p]
+
+    def _waited(self, value: int) -> bool:
+        """Whether *value* is made from what waits for an mbarrier say, and from nothing else."""
+        values = self.model.values
+        seen, work = {value}, [value]
+        while work:
+            node = values.node(work.pop())
+            parts = values.parts(node)
+            if node[0] == "unknown":
+                if self.model.instruction(node[1]).event != "mbarrier-wait":
+                    return False
+            elif not parts and node[0] != "const":
+                return False
+            fresh = set(parts) - seen
+            seen |= fresh
+            work += fresh
+        return True

@@ -1,0 +1,178 @@
+"""Tensor maps that a kernel writes, and what makes them visible to the copies that use them (PTX ISA 9.7.13.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from tclint.cfg import Edge
+from tclint.dataflow.engine import Analysis
+from tclint.ir.nodes import Instruction, Memory
+from tclint.model import KernelModel
+
+__all__ = ["RELEASED", "WRITTEN", "TensorMaps"]
+
+WRITTEN = 0
+"""Through the generic proxy, and not released."""
+RELEASED = 1
+"""Towards the tensormap proxy, and not acquired."""
+
+State = frozenset[tuple[int, int]]
+
+_SIZE = 128
+"""Bytes of a tensor map."""
+
+
+class TensorMaps(Analysis[State]):
+    """What has been written of maps in global memory: the instruction, and how far the news of it has come."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.uses = [
+            (site, self._address(site, "tensormap"))
+            for use in model.function.uses
+            if use.match is not None
+            and "tensormap" in use.match.form.roles
+            and not use.match.form.memory
+            and use.match.form.event != "proxy-fence"
+            for site in use.sites
+            if model.cfg.block_of[site] in model.cfg.rank
+        ]
+        self.writes = dict(self._writes()) if any(map(self._modifiable, {a for _, a in self.uses})) else {}
+
+    def _address(self, site: int, role: str) -> int:
+        address = self.model.value(site, role)
+        assert address is not None
+        return address
+
+    def _modifiable(self, address: int) -> bool:
+        """Whether the map at *address* may be in global memory: a parameter or a constant stays as it is."""
+        base = self.model.shared.split(address)[0]
+        return self.model.values.node(base)[0] != "symbol" or self.model.space(base) == ".global"
+
+    def _writes(self) -> Iterable[tuple[int, int]]:
+        """The instructions that write a map that some copy may use, each with the address of the map."""
+        model, values = self.model, self.model.values
+        maps: dict[int, set[int]] = {}
+        for _, address in self.uses:
+            maps.setdefault(model.shared.split(address)[0], set()).add(address)
+        for use in model.function.uses:
+            match = use.match
+            if match is None or match.problem:
+                continue
+            for name in [name for verb, name in match.form.memory if verb == "write"]:
+                if match.space.startswith(".shared") and "tensormap" not in match.form.roles:
+                    continue
+                for site in use.sites:
+                    operand = model.instruction(site).named(name)
+                    if not isinstance(operand, Memory) or model.cfg.block_of[site] not in model.cfg.rank:
+                        continue
+                    written = values.operand(operand, site)
+                    for address in maps.get(model.shared.split(written)[0], ()):
+                        distance = self.apart(written, address)
+                        if distance is not None and 0 <= distance < _SIZE:
+                            yield site, address
+
+    def apart(self, address: int, other: int) -> int | None:
+        """How many bytes *address* is behind *other*, when that is a constant."""
+        values = self.model.values
+        terms, constant = values.linear(values.add(address, values.times(other, -1)))
+        return None if terms else constant
+
+    @cached_property
+    def _fences(self) -> list[int]:
+        return [i for i in self.model.sites("proxy-fence") if self.relevant(self.model.instruction(i))]
+
+    def passes_by(self, write: int, use: int, status: int) -> bool:
+        """Whether the fence that a write of *status* lacks stands on some way to *use*.
+
+        Kernels acquire a map when it has changed, and remember that in a variable: what this has to do with the
+        condition under which the map is written, no path tells.
+        """
+        cfg, address = self.model.cfg, self.writes[write]
+        wanted = [
+            i
+            for i in self._fences
+            if _releases(self.model.instruction(i)) is (status == WRITTEN)
+            and (status == WRITTEN or not self.apart(self._address(i, "tensormap"), address))
+        ]
+        block, target = cfg.block_of[write], cfg.block_of[use]
+        if block == target and write < use:
+            return any(write < i < use for i in wanted)
+        seen, work = {block}, [block]
+        while work:
+            here = work.pop()
+            if here == target:
+                continue
+            fresh = {edge.target for edge in cfg.successors[here]} - seen
+            seen |= fresh
+            work += fresh
+        return any(
+            (b := cfg.block_of[i]) in seen and (b != target or i < use) and (b != block or i > write)
+            for i in wanted
+        )
+
+    @cached_property
+    def _writing(self) -> frozenset[int]:
+        return frozenset(id(self.model.instruction(site)) for site in self.writes)
+
+    def boundary(self) -> State:
+        return frozenset()
+
+    def bottom(self) -> State:
+        return frozenset()
+
+    def join(self, a: State, b: State) -> State:
+        return a | b
+
+    def relevant(self, instruction: Instruction) -> bool:
+        match = instruction.match
+        return (
+            id(instruction) in self._writing
+            or instruction.flow == "call"
+            or (match is not None and match.form.event == "proxy-fence" and match.form.proxy == "tensormap")
+        )
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        if instruction.flow == "call":
+            return frozenset()
+        fence = instruction.event == "proxy-fence"
+        if fence and _releases(instruction):
+            state = frozenset((site, RELEASED) for site, _ in state)
+        elif fence:
+            acquired = self._address(at, "tensormap")
+            state = frozenset(
+                (site, status)
+                for site, status in state
+                if status == WRITTEN or self.apart(self.writes[site], acquired)
+            )
+        if at in self.writes:
+            state |= {(at, RELEASED if fence else WRITTEN)}
+        return state
+
+    def guarded(self, state: State, after: State, at: int) -> State:
+        return self.model.views.guarded(state, after, at)
+
+    def edge(self, state: State, edge: Edge) -> State:
+        if edge.source in self.model.views.dispatchers:
+            return frozenset()
+        if edge.predicate < 0 or not state:
+            return state
+        gone = self.model.views.barred(edge, {site for site, _ in state})
+        return frozenset(fact for fact in state if fact[0] not in gone)
+
+    def about(self, state: State) -> Iterable[int]:
+        return {site for site, _ in state}
+
+    def follow(self, site: int, status: int, at: int, instruction: Instruction) -> int | None:
+        """How far the news of one write has come after one more instruction; None when it has arrived."""
+        if at in self.writes and instruction.event != "proxy-fence":
+            return None if at == site else status
+        state = self.transfer(frozenset(((site, status),)), at, instruction)
+        return next((after for s, after in state if s == site), None)
+
+
+def _releases(instruction: Instruction) -> bool:
+    """Whether a fence releases what was written of maps; the others acquire one map."""
+    match = instruction.match
+    return match is not None and ("tensormap" not in match.form.roles or bool(match.form.memory))

@@ -1,0 +1,122 @@
+"""Which mbarrier an address names, for the checks of mbarriers."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+from tclint.model import KernelModel
+
+__all__ = ["SIZE", "Place", "at_home", "differ", "places"]
+
+SIZE = 8
+"""Bytes of an mbarrier object (9.7.13.15.1)."""
+_STAGES = 64
+"""Places that one address may stand for; a ring has a few."""
+_RANGE = 1 << 10
+"""Numbers that are looked through for those of a ring."""
+_OWN = (0xFEFFFFFF, -16777217)
+"""CUTLASS clears this bit of an address to name the CTA of a pair that leads."""
+
+
+class Place(NamedTuple):
+    """Where an mbarrier lies: a base that is the same wherever it is named, and bytes from there."""
+
+    base: int
+    offset: int
+
+
+def at_home(model: KernelModel, address: int) -> tuple[int, bool]:
+    """*address* as it is in the CTA itself, and whether it has been mapped to another one of the cluster."""
+    values = model.values
+    terms, constant = values.linear(address)
+    home, mapped = values.constant(constant), False
+    for term, factor in terms:
+        node = values.node(term)
+        if node[:2] == ("op", "mapa") and factor == 1:
+            own = values.node(node[4]) == ("special", "%cluster_ctarank")
+            term, mapped = at_home(model, node[3])[0], not own
+        elif node[:2] == ("op", "mask") and node[3] in _OWN and factor == 1:
+            term, mapped = at_home(model, node[2])[0], True
+        home = values.add(home, values.times(term, factor))
+    return home, mapped
+
+
+def places(model: KernelModel, site: int, each: bool = False) -> frozenset[Place] | None:
+    """Every mbarrier that the instruction at *site* may name; None: not known.
+
+    A stage of a ring is any of those that its number can be. With *each*, it also becomes each of them: bounds that are
+    no more than a width in bits do not say so.
+    """
+    address = model.value(site, "mbarrier")
+    if address is None:
+        return None
+    values, shared = model.values, model.shared
+    base, mine, constant = shared.split(at_home(model, address)[0])
+    own = shared.offsets(mine, model.views.at(site).threads)
+    terms, _ = values.linear(base)
+    moving = [t for t in terms if values.volatile(t[0])]
+    numbers = [_numbers(model, term, each) for term, _ in moving]
+    if own is None or len(own) > _STAGES or any(n is None for n in numbers):
+        return None
+    lasting = values.total(tuple(t for t in terms if t not in moving), 0)
+    steps = [[n * factor for n in known or ()] for known, (_, factor) in zip(numbers, moving, strict=True)]
+    if len(steps) > 1:  # whose sum may have fewer values than its terms
+        return None
+    return frozenset(Place(lasting, constant + sum(s) + n) for s in product(*steps) for n in own)
+
+
+def _numbers(model: KernelModel, value: int, bounded: bool) -> list[int] | None:
+    """What *value* can be, when that is not much: its bounds, and its bits that are known."""
+    values = model.values
+    node = values.node(value)
+    if node[:2] == ("op", "mask") and not node[3] & node[3] + 1:
+        inner = values.interval(node[2])
+        if inner is not None and inner[0] >= 0 and inner[1] <= node[3]:
+            return _numbers(model, node[2], bounded)  # a mask that only narrows the type
+    zeros, ones = values.known_bits(value)
+    bounds = values.interval(value)
+    if bounded and (bounds is None or not _counts(model, value, bounds)):
+        return None
+    if bounds is None:
+        unknown = ~(zeros | ones) & (1 << 32) - 1
+        bounds = 0, ones | unknown
+    low, high = bounds
+    if low < 0 or high - low > _RANGE:
+        return None
+    found = [n for n in range(low, high + 1) if not n & zeros and n & ones == ones]
+    return found if len(found) <= _STAGES else None
+
+
+def _counts(model: KernelModel, value: int, bounds: tuple[int, int]) -> bool:
+    """Whether *value* is a number that a loop counts, which comes to both of its bounds, or bits of any number."""
+    values = model.values
+    node = values.node(value)
+    if node[0] == "phi" or node[:2] == ("op", "mask"):
+        return True
+    if node[0] != "select":
+        return False
+    for arm in node[2:4]:  # the next stage of a ring: 0, or one more
+        terms, _ = values.linear(arm)
+        if not terms:
+            continue
+        within = values.interval(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None
+        if within is None or bounds[0] < within[0] or bounds[1] > within[1]:
+            return False
+    return True
+
+
+def differ(model: KernelModel, a: Place, b: Place) -> bool | None:
+    """Whether two mbarriers have no byte in common; None: not known."""
+    if a.base == b.base:
+        return abs(a.offset - b.offset) >= SIZE
+    first, second = model.values.node(a.base), model.values.node(b.base)
+    if first[0] == second[0] == "symbol":
+        # Variables without a size are names for the same memory, behind that of all others.
+        return True if any(_size(model, str(node[1])) for node in (first, second)) else None
+    return None
+
+
+def _size(model: KernelModel, name: str) -> int:
+    variable = model.function.variables.get(name) or model.module.variables.get(name)
+    return variable.size if variable is not None else 0

@@ -1,0 +1,256 @@
+"""Checks of bulk copies from shared to global memory: what a bulk group still reads or writes (PTX ISA 9.7.9.27.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from tclint.analyses import threads as T
+from tclint.analyses.bulk_groups import KNOWN, TOLD, BulkReads, BulkWrites
+from tclint.analyses.global_memory import GlobalMemory
+from tclint.analyses.groups import OPEN, Groups
+from tclint.analyses.meetings import Meeting, Meetings, Route
+from tclint.analyses.shared_memory import Access
+from tclint.checks import Hit, Mark, check
+from tclint.checks._flight import Flight
+from tclint.checks.bulk_operands import copy_name
+from tclint.dataflow import EXIT, Path
+from tclint.finding import Confidence, Severity
+from tclint.model import KernelModel
+
+
+@check("BK002", "BK003", needs="cp")
+def sources_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Shared memory written while a bulk copy may still read it, or by who does not know that it was read."""
+    operations = model.sites("issue", "bulk")
+    if not operations:
+        return
+    groups, results = model.solved(BulkReads)
+    meetings = Meetings(
+        model,
+        results,
+        frozenset(operations),
+        lambda state: (s for s, _ in state[0]),
+        groups.lasting,
+        lambda site: OPEN,
+        groups.follow,
+        lambda access: access.writes,
+        partial(_overwritten, model),
+    )
+    told: dict[tuple[str, int, int], tuple[Meeting, set[int]]] = {}
+    for meeting in meetings:
+        rule = "BK003" if meeting.path.state in KNOWN else "BK002"
+        key = rule, *_cause(model, groups, meeting)
+        told.setdefault(key, (meeting, set()))[1].add(meeting.operation.site)
+    for (rule, *_), (meeting, sites) in told.items():
+        yield rule, (_unknown if rule == "BK003" else _in_flight)(model, groups, meeting, len(sites))
+
+
+def _cause(model: KernelModel, groups: Groups, meeting: Meeting) -> tuple[int, int]:
+    """The loop, or the block, in which the copies begin, and how many groups the last wait on the path leaves alone.
+
+    What lacks is lacking for all of them, whoever overwrites what. -1: there is no wait.
+    """
+    waits = _waits(model, meeting.path, meeting.operation.site)
+    depth = groups.depth(model.instruction(waits[-1])) if waits else -1
+    return model.cfg.component[model.cfg.block_of[meeting.operation.site]], depth
+
+
+def _waits(model: KernelModel, path: Path, site: int) -> list[int]:
+    """The waits for bulk groups on a path from *site*, as they come."""
+    waits = frozenset(model.sites("wait", "bulk"))
+    return [i for i in path.sites(model.cfg, site) if i in waits]
+
+
+def _overwritten(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
+    """Whether the use provably overwrites what is being copied, in the issuing thread or one that has come with it."""
+    shared, views = model.shared, model.views
+    issuers, writers = route.path.threads & views.at(copy.site).threads, views.at(use.site).threads
+    if route.path.state in KNOWN:
+        return bool(_strangers(model, copy, use, route.path, writers))
+    if shared.own(copy, use, issuers):
+        return True
+    return any(
+        shared.meet(copy, use, some, writers & company)
+        for some, company in _company(model, copy, use, route.path, issuers)
+    )
+
+
+def _company(
+    model: KernelModel, copy: Access, use: Access, path: Path, issuers: int
+) -> Iterator[tuple[int, int]]:
+    """Issuing threads, and those that barriers on the path, or the use itself, make wait for them."""
+    passed = path.passed(model.cfg, copy.site)
+    joined, warps = 0, model.instruction(use.site).match.form.scope == "warp"  # type: ignore[union-attr]
+    for i in model.sites("barrier-sync"):
+        if i not in passed:
+            continue
+        form = model.instruction(i).match.form  # type: ignore[union-attr]
+        members, count = model.views.at(i).threads, model.known(i, "count")
+        if form.scope == "lanes":
+            warps = True
+        elif model.instruction(i).role("count") is None or (count or 0) >= members.bit_count():
+            joined |= members
+        else:
+            warps = True
+    if joined & issuers:
+        yield issuers, joined
+    elif warps:
+        for warp in _warps(issuers):
+            yield issuers & warp, warp
+
+
+def _warps(threads: int) -> Iterator[int]:
+    """The warps that *threads* belong to."""
+    while threads:
+        warp = T.whole(threads & -threads, 32)
+        yield warp
+        threads &= ~warp
+
+
+def _strangers(model: KernelModel, copy: Access, use: Access, path: Path, writers: int) -> int:
+    """The threads that overwrite a copy of another thread and were told nothing: those of other warps, if there are any."""
+    shared, lanes, others = model.shared, 0, 0
+    for warp in _warps(path.threads & model.views.at(copy.site).threads):
+        mine = path.threads & warp
+        if not T.at_most_one_lane(mine):
+            continue
+        if shared.meet(copy, use, mine, writers & ~warp):
+            others |= writers & ~warp
+        elif path.state != TOLD and shared.meet(copy, use, mine, writers & warp & ~mine):
+            lanes |= writers & warp & ~mine
+    return others or lanes
+
+
+def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, count: int) -> Hit:
+    copy, use = meeting.operation.site, meeting.use.site
+    flight = Flight.of(model, groups, meeting.path, copy, meeting.path.state)
+    verb = "starts to overwrite" if meeting.use.later else "overwrites"
+    name = copy_name(model, copy)
+    return Hit(
+        site=use,
+        message=f"{verb} shared memory that {name} may still read: {flight.why}",
+        steps=(
+            Mark(copy, f"{name} starts to read it here", role=model.who(meeting.path.threads)),
+            *flight.steps,
+            Mark(use, f"{verb} the same bytes"),
+        ),
+        count=count,
+        help=flight.remedy,
+        confidence=model.confidence(meeting.path, copy),
+        about=frozenset((copy,)),
+    )
+
+
+def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, count: int) -> Hit:
+    copy, use = meeting.operation.site, meeting.use.site
+    issuers, writers = meeting.path.threads & model.views.at(copy).threads, model.views.at(use).threads
+    others = _strangers(model, meeting.operation, meeting.use, meeting.path, writers)
+    wait = _waits(model, meeting.path, copy)[-1]
+    waiting = model.views.at(wait).threads
+    one_warp = not any(others & ~warp for warp in _warps(issuers))
+    confidence = None
+    if one_warp:  # a warp that waits as one is held back as one
+        confidence = Confidence.LOW if others & ~waiting == 0 else Confidence.MEDIUM
+    return Hit(
+        site=use,
+        message=f"{model.who(others)} may overwrite shared memory that {copy_name(model, copy)} still reads: only the thread "
+        "that issued it can wait for it, and no barrier follows its wait",
+        steps=(
+            Mark(copy, f"{copy_name(model, copy)} starts to read it here", role=model.who(issuers)),
+            Mark(wait, "waits for the groups of its own thread", role=model.who(waiting)),
+            Mark(use, "overwrites the same bytes", role=model.who(others)),
+        ),
+        count=count,
+        help=f"put a barrier of {'the warp (bar.warp.sync)' if one_warp else 'these threads (bar.sync)'} between the "
+        "wait of the issuing thread and this instruction",
+        confidence=confidence or model.confidence(meeting.path, copy),
+        about=frozenset((copy,)),
+    )
+
+
+@check("BK004", needs="cp")
+def results_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Global memory read where a bulk copy of the thread may not have written it yet."""
+    operations = frozenset(
+        i for i in model.sites("issue", "bulk") if model.instruction(i).role("destination")
+    )
+    if not operations:
+        return
+    memory = GlobalMemory(model.function, model.values)
+    groups, results = model.solved(BulkWrites)
+
+    meetings = Meetings(
+        model,
+        results,
+        operations,
+        lambda state: (s for s, _ in state[0] if s in operations),
+        groups.lasting,
+        lambda site: OPEN,
+        groups.follow,
+        lambda access: not access.writes,
+        lambda copy, use, route: memory.own(copy, use, route.path.threads),
+        memory=memory,
+    )
+    told: dict[tuple[int, int], tuple[Meeting, set[int]]] = {}
+    for meeting in meetings:
+        told.setdefault(_cause(model, groups, meeting), (meeting, set()))[1].add(meeting.use.site)
+    for meeting, uses in told.values():
+        copy, use = meeting.operation.site, meeting.use.site
+        waits = _waits(model, meeting.path, copy)
+        half = bool(waits) and model.instruction(waits[-1]).match.form.completion == "read"  # type: ignore[union-attr]
+        why = "no cp.async.bulk.wait_group completes it before"
+        if half:
+            why = "cp.async.bulk.wait_group.read waits until its source is read, not until its result is written"
+        steps = [Mark(copy, f"{copy_name(model, copy)} starts to write it here")]
+        if half:
+            steps.append(Mark(waits[-1], "waits for the reading of sources only"))
+        yield (
+            "BK004",
+            Hit(
+                site=use,
+                message=f"reads global memory that {copy_name(model, copy)} may still write: {why}",
+                steps=(*steps, Mark(use, "reads the same bytes")),
+                count=len(uses),
+                help="wait with cp.async.bulk.wait_group (without .read) before this instruction",
+                confidence=model.confidence(meeting.path, copy),
+                about=frozenset((copy,)),
+            ),
+        )
+
+
+@check("BK005", needs="cp")
+def not_committed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Bulk copies that no thread puts into a group: nothing can wait for them."""
+    operations = model.sites("issue", "bulk")
+    if not operations or not model.function.entry:
+        return
+    groups, results = model.solved(BulkReads)
+    lost = []
+    for site in operations:
+        if any(
+            model.reaches(site, c) and not model.views.apart(site, c) for c in model.sites("commit", "bulk")
+        ):
+            continue
+        path = model.path(site, OPEN, results, partial(groups.follow, site), lambda state, i: i == EXIT, ())
+        if path is not None and model.confidence(path, site) is None:
+            lost.append((site, _waits(model, path, site)))
+    if lost:
+        site, waits = lost[0]
+        waiting = [w for _, found in lost for w in found]
+        yield (
+            "BK005",
+            Hit(
+                site=site,
+                message=f"{copy_name(model, site)} is in no group, as no cp.async.bulk.commit_group follows: "
+                + ("wait_group does not wait for it" if waiting else "nothing can wait for it"),
+                steps=(
+                    Mark(site, "belongs to no group yet"),
+                    *(Mark(w, "waits for committed groups only") for w in waits[:1]),
+                ),
+                count=len(lost),
+                help="add cp.async.bulk.commit_group after it, in the same thread, and wait for the group",
+                severity=None if waiting else Severity.INFO,
+                about=frozenset(s for s, _ in lost),
+            ),
+        )

@@ -1,0 +1,178 @@
+"""Checks of what bulk copies are told: by how many threads, for which CTAs, on which target (PTX ISA 9.7.9.25.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from tclint.analyses.values import Level
+from tclint.checks import Hit, Mark, check
+from tclint.checks.tcgen05_issue import by_several_threads, reachable
+from tclint.finding import Confidence
+from tclint.isa.table import Form, Match
+from tclint.isa.target import Target
+from tclint.model import KernelModel
+
+_MOST_CTAS = 16
+"""Bits of a mask of CTAs (9.7.9.25.4.1)."""
+_WINDOW = 1 << 24
+"""What the shared memory of one CTA takes of the window of the cluster: no offset within it leads out."""
+
+
+def copy_name(model: KernelModel, site: int) -> str:
+    """The opcode of a bulk copy as far as it tells one from another: ``cp.reduce.async.bulk.tensor``."""
+    words = model.instruction(site).opcode.split(".")
+    end = words.index("bulk") + 1 if "bulk" in words else 2
+    return ".".join(words[: end + (words[end : end + 1] == ["tensor"])])
+
+
+def _copies(form: Form) -> bool:
+    """Whether a form copies in bulk: it has a number of bytes, or a tensor map that says it."""
+    return form.event == "issue" and not form.roles.keys().isdisjoint(("bytes", "tensormap"))
+
+
+def _done_by_each(match: Match) -> bool:
+    """Whether each thread starts a copy of its own: ptxas 13 lets a warp store once, and loops for all else."""
+    return _copies(match.form) and (match.form.group == "mbarrier" or "redOp" in match.binding)
+
+
+@check("BK006", needs="cp")
+def copied_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """The same copy, that several threads of a warp are proven to start."""
+    found: dict[int, list[int]] = {}
+    for i in reachable(model, _done_by_each):
+        threads = by_several_threads(model, i)
+        if threads and _alike(model, i):
+            found.setdefault(threads, []).append(i)
+    for threads, sites in found.items():
+        site, who = sites[0], model.who(threads)
+        yield (
+            "BK006",
+            Hit(
+                site=site,
+                message=f"{copy_name(model, site)} is executed by {who} with the same addresses: each of these threads "
+                "starts the whole copy",
+                steps=(Mark(site, "executed once for each thread", role=who),),
+                count=len(sites),
+                help="let one thread do it, with the predicate of elect.sync in one warp",
+                confidence=None if model.function.most_threads is not None else Confidence.LOW,
+            ),
+        )
+
+
+def _alike(model: KernelModel, site: int) -> bool:
+    """Whether all lanes of a warp copy to the same place, and, into global memory, from the same one."""
+    instruction = model.instruction(site)
+    roles = ("destination",) if instruction.group == "mbarrier" else ("destination", "coords", "source")
+    values = [v for role in roles if (v := model.value(site, role)) is not None]
+    return bool(values) and all(model.values.level(v) <= Level.WARP for v in values)
+
+
+def _cluster(model: KernelModel) -> tuple[int, str] | None:
+    """The most CTAs that a cluster of the kernel has, and the directive that says so."""
+    for directive in (".reqnctapercluster", ".maxclusterrank"):
+        numbers = model.function.directives.get(directive)
+        if numbers:
+            return prod(numbers), f"{directive} {', '.join(map(str, numbers))}"
+    return None
+
+
+def _multicasts(match: Match) -> bool:
+    return match.form.event in ("issue", "commit") and "mask" in match.form.roles
+
+
+@check("BK007")
+def multicast_mask(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A mask of CTAs that names none, or one that the cluster does not have."""
+    told: dict[str, list[int]] = {}
+    most = _cluster(model)
+    size, why = most or (_MOST_CTAS, "")
+    for site in reachable(model, _multicasts):
+        value = model.value(site, "mask")
+        if value is None:
+            continue
+        zeros, ones = (bits & 0xFFFF for bits in model.values.known_bits(value))
+        beyond = ones >> size << size
+        if zeros == 0xFFFF:
+            told.setdefault("names no CTA: nothing is copied, and no mbarrier hears of it", []).append(site)
+        elif beyond:
+            cta = beyond.bit_length() - 1
+            told.setdefault(f"names CTA {cta}, but a cluster of this kernel has {size} ({why})", []).append(
+                site
+            )
+    for what, sites in told.items():
+        site = sites[0]
+        yield (
+            "BK007",
+            Hit(
+                site=site,
+                message=f"the mask of {copy_name(model, site)} {what}",
+                count=len(sites),
+                help="set one bit for each CTA of the cluster that is to receive it",
+            ),
+        )
+
+
+@check("BK008")
+def copies_to_itself(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """What must go to another CTA of the cluster, and goes to the own one."""
+    for site in reachable(model, lambda match: "remote" in match.form.roles):
+        name = copy_name(model, site)
+        for role in ("remote", "mbarrier"):
+            value = model.value(site, role)
+            symbol = None if value is None else _own(model, value)
+            # Whose mbarrier a copy completes is not said to matter; that of red.async must be beside its destination.
+            if symbol is None or (role == "mbarrier" and _copies(model.instruction(site).match.form)):  # type: ignore[union-attr]
+                continue
+            yield (
+                "BK008",
+                Hit(
+                    site=site,
+                    message=f"{name} needs {'an mbarrier' if role == 'mbarrier' else 'a destination'} in another CTA of the "
+                    f"cluster, but {symbol} is that of the executing CTA",
+                    help=f"make the address with mapa.shared::cluster, from {symbol} and the rank of the other CTA",
+                ),
+            )
+            break
+
+
+def _own(model: KernelModel, address: int) -> str | None:
+    """The variable in shared memory of the executing CTA that *address* provably points into."""
+    values, found, low, high = model.values, None, 0, 0
+    terms, constant = values.linear(address)
+    for term, factor in terms:
+        if factor == 1 and found is None and model.space(term).startswith(".shared"):
+            found = str(values.node(term)[1])
+            continue
+        bounds = values.interval(term)
+        if bounds is None:
+            return None
+        low += min(bound * factor for bound in bounds)
+        high += max(bound * factor for bound in bounds)
+    return found if low + constant > -_WINDOW and high + constant < _WINDOW else None
+
+
+@check("BK009")
+def slow_multicast(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """One note per kernel: instructions that the target has, and executes slowly."""
+    target = model.function.target
+    uses = [use for use in model.function.uses if use.match is not None and use.match.form.optimized]
+    if target is None or not uses:
+        return
+    sites = sorted(i for use in uses if use.match is not None and use.match.slower(target) for i in use.sites)
+    sites = [i for i in sites if model.cfg.block_of[i] in model.cfg.rank]
+    if sites:
+        match = model.instruction(sites[0]).match
+        assert match is not None
+        fast = " or ".join(o.available.describe() for o in match.form.optimized)
+        what = " ".join(sorted(set().union(*(o.when for o in match.form.optimized))))
+        own = Target(target.number, "a")
+        yield (
+            "BK009",
+            Hit(
+                site=sites[0],
+                message=f"{what} of {copy_name(model, sites[0])} may be much slower on {target} than on {fast}",
+                count=len(sites),
+                help="" if match.slower(own) else f"use .target {own}",
+            ),
+        )

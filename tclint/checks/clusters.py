@@ -1,0 +1,303 @@
+"""Checks of the barrier of a cluster, and of what CTAs do to the shared memory of each other (PTX ISA 9.7.13.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses import threads as T
+from tclint.analyses.cluster_barrier import START, ClusterBarrier
+from tclint.analyses.clusters import Remote, alone, peers, remote
+from tclint.analyses.shared_memory import Access
+from tclint.analyses.warps import behind, calls, last, of_the_cta, way, whole_program
+from tclint.checks import Hit, Mark, check
+from tclint.finding import Severity
+from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
+
+
+@check("CL001", needs="barrier")
+def barrier_pairing(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A thread that arrives twice in one phase of the cluster barrier, or waits without having arrived."""
+    arrivals = model.sites("barrier-arrive", "cluster")
+    waits = model.sites("barrier-wait", "cluster")
+    unheard = [a for a in arrivals if all(_before(model, w, a) for w in waits)]
+    if unheard and whole_program(model):
+        yield "CL001", _waited_by_nobody(unheard)
+    for sites, wrong in ((arrivals, frozenset(arrivals)), (waits, frozenset((START, *waits)))):
+        for site in sites:
+            hit = _out_of_turn(model, site, wrong)
+            if hit is not None:
+                yield "CL001", hit
+
+
+def _before(model: KernelModel, first: int, second: int) -> bool:
+    """Whether every thread that executes *second* has executed *first*, and never does so again."""
+    return behind(model, first, second) and not model.reaches(second, first)
+
+
+def _waited_by_nobody(arrivals: list[int]) -> Hit:
+    return Hit(
+        site=arrivals[0],
+        message="arrives at the barrier of the cluster, but no thread of the kernel waits there any more: "
+        "nothing is synchronised",
+        count=len(arrivals),
+        help="add barrier.cluster.wait where the other CTAs must have come so far",
+        severity=Severity.WARNING,
+        about=frozenset(arrivals),
+    )
+
+
+def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | None:
+    """The arrival or wait at *site*, where a path brings one of *wrong* as the last one before it."""
+    _, results = model.solved(ClusterBarrier)
+
+    def step(state: object, i: int, instruction: Instruction) -> object:
+        return None if instruction.group == "cluster" or instruction.flow == "call" else state
+
+    for (origin,) in sorted(results.before(site)):
+        if origin not in wrong:
+            continue
+        path = model.path(origin, True, results, step, lambda state, i: i == site, (site,))
+        if path is not None:
+            return _hit(model, site, origin, model.who(path.threads))
+    return None
+
+
+def _hit(model: KernelModel, site: int, origin: int, role: str) -> Hit:
+    if model.instruction(site).event == "barrier-arrive":
+        again = site == origin
+        return Hit(
+            site=site,
+            message="arrives at the barrier of the cluster again "
+            + ("in the next round of a loop, " if again else "")
+            + "before the phase of its first arrival is complete",
+            steps=(
+                Mark(origin, "arrives here", role=role),
+                Mark(site, "arrives again, and has not waited in between", role=role),
+            ),
+            help="put barrier.cluster.wait between the two arrivals",
+            about=frozenset((origin,)),
+        )
+    before = () if origin == START else (Mark(origin, "waits here, which ends the phase", role=role),)
+    return Hit(
+        site=site,
+        message="waits at the barrier of the cluster without having arrived there"
+        + ("" if origin == START else " since the last wait")
+        + ": the barrier never completes",
+        steps=(*before, Mark(site, "waits for all threads of the cluster, this one among them", role=role)),
+        help="put barrier.cluster.arrive before it, once for each wait",
+        about=frozenset((site,)),
+    )
+
+
+@check("CL002")
+def remote_without_sync(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Shared memory of another CTA that may not run yet, or may have gone."""
+    if not model.function.entry or alone(model):
+        return
+    found = remote(model)
+    if not found or not peers(model, found):
+        return
+    hit = _too_early(model, found)
+    if hit is not None:
+        yield "CL002", hit
+    hit = _too_late(model, found)
+    if hit is not None:
+        yield "CL002", hit
+
+
+def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
+    """The first use of a peer on a way from the entry on which nothing says that the peer has started."""
+    waits = model.sites("barrier-wait", "cluster")
+    told = {*waits, *calls(model)}
+    if any(model.reaches(w, site) for w in waits for site, _ in found):
+        # Another warp may have waited, and a thread may be told so by any barrier.
+        told |= {*model.sites("mbarrier-wait"), *_barriers(model)}
+    sites = {r.site for r in found}
+    path = way(model, -1, T.full(model.values.threads), sites, told)
+    if path is None:
+        return None
+    site = path.end
+    return Hit(
+        site=site,
+        message=f"{_deed(model, site)} another CTA of the cluster, which may not have started: "
+        "no barrier of the cluster comes before it",
+        steps=(Mark(site, "nothing waits for the other CTAs before this", role=_role(model, site)),),
+        help="let all threads pass barrier.cluster.arrive and barrier.cluster.wait before the first use of another CTA",
+        about=frozenset(a for a in model.sites("barrier-arrive", "cluster") if model.reaches(a, site))
+        or frozenset((site,)),
+    )
+
+
+def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
+    """The last use of a peer, after which nothing keeps a CTA from leaving while it is still used."""
+    waits = model.sites("barrier-wait", "cluster")
+    told = {*waits, *model.sites("mbarrier-wait"), *calls(model)}
+    kinds = dict(found)
+    for site in reversed(last(model, kinds, told)):
+        if kinds[site] == "multicast" or any(_other(model, site, w) for w in waits):
+            continue  # who receives it waits for it; other warps wait for the cluster at the end
+        if kinds[site] == "arrival" and (any(model.reaches(site, w) for w in waits) or _tail(model)):
+            continue
+        path = way(model, site, T.full(model.values.threads), (), told)
+        if path is not None:
+            role = _role(model, site)
+            return Hit(
+                site=site,
+                message=f"{_deed(model, site)} another CTA of the cluster, and nothing keeps that CTA from exiting before: "
+                "no barrier of the cluster comes behind it",
+                steps=(
+                    Mark(site, "the other CTA may have exited", role=role),
+                    Mark(
+                        path.last(model.cfg, site),
+                        "the thread leaves without hearing of the other CTA",
+                        role=role,
+                    ),
+                ),
+                help="let all threads pass barrier.cluster.arrive and barrier.cluster.wait before they exit",
+                about=frozenset(a for a in model.sites("barrier-arrive", "cluster") if model.reaches(site, a))
+                or frozenset((site,)),
+            )
+    return None
+
+
+def _barriers(model: KernelModel) -> Iterator[int]:
+    return (b for b in model.sites("barrier-sync") if of_the_cta(model, b))
+
+
+def _other(model: KernelModel, site: int, wait: int) -> bool:
+    """Whether *wait* is of other threads than *site*, and not what they all begin with."""
+    return model.views.apart(site, wait) and not model.reaches(wait, site)
+
+
+def _tail(model: KernelModel) -> bool:
+    """Whether some thread waits for an mbarrier and leaves: it may be what the other CTA arrives at last."""
+    deeds = [e.site for e in model.events if e.kind in _DEEDS and e.group != "cluster"]
+    every = T.full(model.values.threads)
+    waits = last(model, model.sites("mbarrier-wait"), deeds)
+    return any(way(model, w, every, (), deeds) is not None for w in waits)
+
+
+_DEEDS = frozenset(("issue", "commit", "mbarrier-arrive", "mbarrier-expect"))
+"""What a thread waits for an mbarrier for, when it does not leave."""
+
+
+def _deed(model: KernelModel, site: int) -> str:
+    event = model.instruction(site).event
+    if event in ("mbarrier-arrive", "commit"):
+        return "arrives at an mbarrier of"
+    return "copies into" if event == "issue" else "accesses shared memory of"
+
+
+def _role(model: KernelModel, site: int) -> str:
+    return model.who(model.views.at(site).threads)
+
+
+@check("BK010", needs="cp")
+def multicast_reused(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A multicast load repeated into the same shared memory of the peers, which nothing says have read the last one."""
+    if not model.function.entry or alone(model):
+        return
+    for site in model.sites("issue", "mbarrier"):
+        if model.instruction(site).role("mask") is None or model.cfg.block_of[site] not in model.cfg.in_cycle:
+            continue
+        own = model.value(site, "mbarrier")
+        heard = {w for w in model.sites("mbarrier-wait") if model.value(w, "mbarrier") != own}
+        ends = {*model.sites("barrier-wait", "cluster"), *heard, *calls(model)}
+        path = way(model, site, T.full(model.values.threads), (site,), ends)
+        target = model.value(site, "destination")
+        if path is None or target is None or model.changes(target, path, site):
+            continue
+        role = model.who(path.threads)
+        yield (
+            "BK010",
+            Hit(
+                site=site,
+                message="copies into shared memory of several CTAs again, and nothing says that the others have read "
+                "what the last round brought",
+                steps=(
+                    Mark(site, "copies to all CTAs of the mask", role=role),
+                    Mark(site, "copies there again, without a word from the other CTAs", role=role),
+                ),
+                help="before the copy, wait for an mbarrier on which the readers in all CTAs arrive, or at the barrier of the cluster",
+                about=frozenset((site,)),
+            ),
+        )
+        return
+
+
+@check("CL003", needs="mapa")
+def relaxed_taken_for_release(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Shared memory that a peer reads behind a cluster barrier at which the writer arrived with .relaxed."""
+    relaxed = [i for i in model.sites("barrier-arrive", "cluster") if _has(model, i, ".relaxed")]
+    reads = [r.site for r in remote(model) if r.kind == "access"] if relaxed and not alone(model) else []
+    fences = {i for i in model.sites("memory-fence") if _has(model, i, ".cluster", ".gpu", ".sys", ".gl")}
+    fences -= {i for i in fences if _has(model, i, ".mbarrier_init")}
+    shared = model.shared
+    writes = [i for i in shared.writers if not model.instruction(i).event] if reads else []
+    for arrive in relaxed:
+        ends = (
+            fences | {i for i in model.sites("barrier-arrive", "cluster") if i != arrive} | set(calls(model))
+        )
+        behind_it = [r for r in reads if model.reaches(arrive, r)]
+        for write in last(model, writes, ends, (arrive,)) if behind_it else ():
+            hit = _seen_by_peer(model, write, arrive, behind_it, ends)
+            if hit is not None:
+                yield "CL003", hit
+                return
+
+
+def _seen_by_peer(
+    model: KernelModel, write: int, arrive: int, reads: list[int], ends: set[int]
+) -> Hit | None:
+    """The store at *write*, unless something orders it before the arrival, and one of *reads* that is of the same bytes."""
+    values, shared = model.values, model.shared
+    waits = set(model.sites("barrier-wait", "cluster"))
+    for access in shared.accesses(write):
+        for read in reads:
+            place = _there(model, read)
+            if place is None or not access.writes:
+                continue
+            seen = shared.accesses(read)
+            size = max((a.size for a in seen if not a.writes), default=0)
+            if not size or not shared.meet(
+                access,
+                Access(read, False, place, size),
+                model.views.at(write).threads,
+                model.views.at(read).threads,
+            ):
+                continue
+            every = T.full(values.threads)
+            path = way(model, write, every, (arrive,), ends)
+            onward = path and way(model, arrive, every, (read,), ends)
+            if onward is not None and not waits.isdisjoint(onward.sites(model.cfg, arrive)):
+                return Hit(
+                    site=arrive,
+                    message="arrives at the barrier of the cluster with .relaxed, which orders no memory, and another CTA "
+                    "reads what was written before",
+                    steps=(
+                        Mark(write, "writes shared memory"),
+                        Mark(arrive, "tells the other CTAs to go on, and nothing about the write"),
+                        Mark(read, "the same bytes of another CTA are read"),
+                    ),
+                    help="use .release, which is the default, or put fence.acq_rel.cluster between the write and the arrival",
+                    about=frozenset((arrive,)),
+                )
+    return None
+
+
+def _there(model: KernelModel, read: int) -> int | None:
+    """The address in the own CTA that a remote access at *read* is mapped from."""
+    values = model.values
+    for access in model.shared.accesses(read):
+        terms, constant = values.linear(access.address)
+        mapped = [t for t, factor in terms if factor == 1 and values.node(t)[:2] == ("op", "mapa")]
+        if len(mapped) == 1:
+            rest = tuple(t for t in terms if t[0] != mapped[0])
+            return values.add(values.node(mapped[0])[3], values.total(rest, constant))
+    return None
+
+
+def _has(model: KernelModel, site: int, *modifiers: str) -> bool:
+    match = model.instruction(site).match
+    return match is not None and not {*modifiers}.isdisjoint(match.modifiers)

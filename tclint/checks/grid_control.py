@@ -1,0 +1,216 @@
+"""Checks of programmatic dependent launch: memory of the grids before this one (PTX ISA 9.7.13.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses import threads as T
+from tclint.analyses.values import Values
+from tclint.analyses.warps import SYSTEM_CALLS, behind, waits, way
+from tclint.checks import Hit, Mark, check, module_check
+from tclint.config import Config
+from tclint.finding import Confidence, Severity
+from tclint.ir.nodes import Function, Module
+from tclint.isa.table import Match
+from tclint.model import KernelModel
+
+_DEPTH = 4
+_POINTER = 8
+Given = tuple[int, int]
+"""The value of a parameter, or its address and an offset into it."""
+
+
+@check("GD001", needs="griddepcontrol")
+def read_before_wait(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Global memory read by threads to which nothing has told that the grids before this one are complete."""
+    heard = model.sites("pdl-wait")
+    if not heard or not model.function.entry:
+        return
+    reads = _accesses(model, "read")
+    for hit in (_role_without_wait(model, heard, reads), _before_the_wait(model, heard, reads)):
+        if hit is not None:
+            yield "GD001", hit
+
+
+def _role_without_wait(
+    model: KernelModel, heard: list[int], reads: dict[int, frozenset[Given]]
+) -> Hit | None:
+    """A role that never waits and reads what its siblings wait for, before one of them can have told it."""
+    views = model.views
+    others = {site for site in reads if all(views.apart(site, w) for w in heard)}
+    if not others:
+        return None
+    told = {
+        w for w in (*waits(model), *heard) if not (_passes_at_once(model, w) or _too_soon(model, w, heard))
+    }
+    shared = frozenset().union(*(b for r, b in reads.items() if any(model.reaches(w, r) for w in heard)))
+    shared |= frozenset().union(*_accesses(model, "write").values())
+    alike = {site for site in others if reads[site] & shared}
+    every = T.full(model.values.threads)
+    path = way(model, -1, every, alike, told) if alike else None
+    sure = path is not None
+    path = path or way(model, -1, every, others, told)
+    if path is None:
+        return None
+    site, role = path.end, model.who(path.threads)
+    return Hit(
+        site=site,
+        message="reads global memory that an earlier grid may still be writing: this role never executes "
+        "griddepcontrol.wait, "
+        + ("and another one that does uses the same buffer" if sure else "as other roles of the kernel do"),
+        steps=(
+            Mark(
+                heard[0], "other warps wait for the earlier grids", role=model.who(views.at(heard[0]).threads)
+            ),
+            Mark(site, "reads without having waited, or heard of a warp that has", role=role),
+        ),
+        help="execute griddepcontrol.wait in this role too, or let it wait at a barrier for a role that has done so",
+        # A number that several roles load may well have been there before the earlier grid.
+        severity=Severity.WARNING if not sure or model.instruction(site).event == "issue" else None,
+        # A role of its own for the weights, which no grid writes, is left out on purpose.
+        confidence=None if sure else Confidence.LOW,
+        about=frozenset((site,)),
+    )
+
+
+def _before_the_wait(model: KernelModel, heard: list[int], reads: dict[int, frozenset[Given]]) -> Hit | None:
+    """A read on the way to the wait, of a buffer that the kernel writes: no weight that may be fetched early."""
+    early = {site: bases for site, bases in reads.items() if any(model.reaches(site, w) for w in heard)}
+    if not early:
+        return None
+    written = frozenset().union(*_accesses(model, "write").values())
+    sites = {site for site, bases in early.items() if bases & written}
+    path = way(model, -1, T.full(model.values.threads), sites, {*waits(model), *heard}) if sites else None
+    if path is None:
+        return None
+    wait = next(w for w in heard if model.reaches(path.end, w))
+    return Hit(
+        site=path.end,
+        message="reads global memory before griddepcontrol.wait, from a buffer that the kernel also writes: "
+        "an earlier grid may still be writing it",
+        steps=(Mark(path.end, "reads the buffer"), Mark(wait, "waits for the earlier grids only here")),
+        count=len(sites),
+        help="move the read behind griddepcontrol.wait, unless no earlier grid writes what it reads",
+        about=frozenset(sites),
+    )
+
+
+def _too_soon(model: KernelModel, barrier: int, heard: list[int]) -> bool:
+    """Whether a barrier comes before everything that waits for the earlier grids, and so tells nothing of them."""
+    return all(behind(model, barrier, w) and not model.reaches(w, barrier) for w in heard)
+
+
+def _passes_at_once(model: KernelModel, wait: int) -> bool:
+    """Whether a wait is for the phase before the first one, by its parity: nobody need have arrived (9.7.13.15.16)."""
+    value = model.value(wait, "parity")
+    return value is not None and 1 in _starts(model.values, value)
+
+
+def _starts(values: Values, parity: int) -> set[int]:
+    """What a parity may be in the first round of a loop."""
+    number = values.known(parity)
+    if number is not None:
+        return {number & 1}
+    node = values.node(parity)
+    found: set[int] = set()
+    if node[0] == "phi":
+        found = {n for a in values.arguments(parity) if (n := values.known(a)) is not None}
+    elif node[:2] == ("op", "xor"):
+        first, second = (_starts(values, part) for part in node[3:5])
+        found = {a ^ b for a in first for b in second}
+    return found
+
+
+def _accesses(model: KernelModel, verb: str) -> dict[int, frozenset[Given]]:
+    """The instructions that read or write global memory through a pointer or a tensor map that the kernel was given."""
+    found = {}
+    for use in model.function.uses:
+        names = () if use.match is None else _operands(use.match, verb)
+        for site in use.sites if names else ():
+            if model.cfg.block_of[site] in model.cfg.rank:
+                bases = frozenset[Given]().union(*(_given(model, site, name) for name in names))
+                if bases:
+                    found[site] = bases
+    return found
+
+
+def _operands(match: Match, verb: str) -> tuple[str, ...]:
+    """The operands that say where in global memory an instruction reads (or writes)."""
+    form = match.form
+    names = tuple(name for v, name in form.memory if v == verb and match.space in (".global", ""))
+    if form.event == "issue" and "tensormap" in form.roles:
+        loads = form.group == "mbarrier"
+        return (*names, form.roles["tensormap"]) if loads == (verb == "read") else names
+    later = form.async_reads if verb == "read" else form.async_writes
+    return (*names, *(n[1:] for n in later if n.startswith("*") and not n.endswith("desc")))
+
+
+def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
+    """What the operand called *name* may point into: a pointer that the kernel was given, or a tensor map."""
+    operand = model.instruction(site).named(name)
+    if operand is None:
+        return frozenset()
+    values, found, seen = model.values, set[Given](), set[int]()
+    work = [(values.operand(operand, site), 0)]
+    while work:
+        value, depth = work.pop()
+        terms, constant = values.linear(value)
+        for term, _ in terms:
+            node = values.node(term)
+            if node[0] == "parameter" and node[2] == _POINTER:
+                found.add((term, 0))
+            elif model.space(term).startswith(".param"):
+                found.add((term, constant))
+            elif depth < _DEPTH and term not in seen:
+                seen.add(term)
+                inner = (
+                    values.arguments(term) if node[0] == "phi" else node[2:4] if node[0] == "select" else ()
+                )
+                work += [(a, depth + 1) for a in inner]
+    return frozenset(found)
+
+
+@module_check("GD002")
+def launch_without_wait(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+    """Kernels that let dependents start, in a module in which no kernel waits for anything."""
+    launching = [(f, site) for f in module.functions if (site := _first(f, "pdl-launch")) is not None]
+    if not launching or any(_first(f, "pdl-wait") is not None for f in module.functions):
+        return  # a kernel that only launches may well be the first of its chain
+    bodies = SYSTEM_CALLS.union(f.name for f in module.functions if f.instructions)
+    if any(i.flow == "call" and i.callee not in bodies for f, _ in launching for i in f.instructions):
+        return
+    readers = [(f, site) for f in module.functions if f.entry and (site := _first_read(f)) is not None]
+    for function, site in launching:
+        if any(f is function for f, _ in readers):
+            instruction = function.instructions[site]
+            yield (
+                "GD002",
+                Hit(
+                    span=(function.start + instruction.start, function.start + instruction.end),
+                    message=f"{function.name} lets dependent grids start, but no kernel of the module executes "
+                    "griddepcontrol.wait: a dependent may read what this grid, or one before it, has not written yet",
+                    steps=tuple(
+                        Mark(read, f"{f.name} reads global memory, and may be a dependent", f)
+                        for f, read in readers
+                        if f is not function
+                    ),
+                    help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in its dependents",
+                ),
+            )
+
+
+def _first(function: Function, event: str) -> int | None:
+    """The first instruction with that event."""
+    sites = (i for u in function.uses if u.match is not None and u.match.form.event == event for i in u.sites)
+    return min(sites, default=None)
+
+
+def _first_read(function: Function) -> int | None:
+    """The first instruction that reads global memory."""
+    sites = (
+        i
+        for u in function.uses
+        if u.match is not None and ".global" in u.match.modifiers and _operands(u.match, "read")
+        for i in u.sites
+    )
+    return min(sites, default=None)

@@ -1,0 +1,433 @@
+"""Checks of mbarrier objects: initialised before they are used, and left alone until they are invalidated (PTX ISA
+9.7.13.15.3)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+from tclint.analyses import threads as T
+from tclint.analyses import warps
+from tclint.analyses.shared_memory import Access, Footprint
+from tclint.analyses.values import Facts
+from tclint.checks import Hit, Mark, check
+from tclint.checks._mbarriers import SIZE, Place, at_home, differ, places
+from tclint.finding import Confidence, Severity
+from tclint.model import KernelModel
+from tclint.views import View
+
+
+@dataclass
+class _Objects:
+    """The mbarriers of a kernel: where they are made, used and ended."""
+
+    model: KernelModel
+    _makers: dict[Place, frozenset[int]] = field(default_factory=dict)
+
+    @cached_property
+    def inits(self) -> dict[int, frozenset[Place] | None]:
+        return {i: places(self.model, i) for i in self.model.sites("mbarrier-init")}
+
+    @cached_property
+    def invals(self) -> dict[int, frozenset[Place] | None]:
+        return {i: places(self.model, i) for i in self.model.sites("mbarrier-inval")}
+
+    @cached_property
+    def uses(self) -> list[int]:
+        """What needs an mbarrier that has been initialised."""
+        cfg = self.model.cfg
+        return sorted(
+            i
+            for use in self.model.function.uses
+            if use.match is not None
+            and "mbarrier" in use.match.form.roles
+            and use.match.form.event not in ("mbarrier-init", "mbarrier-inval")
+            for i in use.sites
+            if cfg.block_of[i] in cfg.rank
+        )
+
+    @cached_property
+    def named(self) -> dict[int, frozenset[Place] | None]:
+        """What each use may name."""
+        return {i: places(self.model, i) for i in self.uses}
+
+    def about(self, sites: dict[int, frozenset[Place] | None], place: Place) -> list[int]:
+        """Those of *sites* that may name *place*."""
+        return [
+            i
+            for i, named in sites.items()
+            if named is None or any(differ(self.model, place, other) is not True for other in named)
+        ]
+
+    def makers(self, place: Place) -> frozenset[int]:
+        """The inits that may have made what lies at *place*."""
+        if place not in self._makers:
+            self._makers[place] = frozenset(self.about(self.inits, place))
+        return self._makers[place]
+
+    def alone(self, sites: dict[int, frozenset[Place] | None]) -> dict[Place, list[int]]:
+        """The sites that name one mbarrier and no other."""
+        found: dict[Place, list[int]] = defaultdict(list)
+        for i, named in sites.items():
+            if named is not None and len(named) == 1:
+                found[min(named)].append(i)
+        return found
+
+    def words(self, place: Place) -> str:
+        """An mbarrier in words: its variable, or its offset from where it is reckoned from."""
+        node = self.model.values.node(place.base)
+        offset = f"{place.offset:+d}" if place.offset else ""
+        return f"[{node[1]}{offset}]" if node[0] == "symbol" else f"at offset {place.offset}"
+
+
+@check("MB002", "MB009", needs="mbarrier")
+def objects(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """What is done to an mbarrier, or to its memory, at the wrong time of its life."""
+    known = _Objects(model)
+    yield from _uninitialised(known)
+    yield from _twice(known)
+    yield from _ended(known)
+    yield from _touched(known)
+    yield from _unpublished(known)
+
+
+# ---------------------------------------------------------------- MB009
+
+
+def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
+    """Uses of an mbarrier that nothing in the whole program initialises."""
+    model = known.model
+    made = list(known.inits.values())
+    if not warps.whole_program(model) or not _self_contained(model) or any(named is None for named in made):
+        return
+    every = frozenset().union(*(named for named in made if named is not None))
+    lacking: dict[Place | None, list[int]] = defaultdict(list)
+    for site in known.uses:
+        if not every:
+            lacking[None].append(site)
+            continue
+        for place in sorted(places(model, site, each=True) or ()):
+            if all(differ(model, place, other) for other in every):
+                lacking[place].append(site)
+                break
+    for what, sites in lacking.items():
+        name = "an mbarrier" if what is None else f"the mbarrier {known.words(what)}"
+        why = "there is no mbarrier.init in the kernel" if what is None else "no mbarrier.init names it"
+        yield (
+            "MB009",
+            Hit(
+                site=sites[0],
+                message=f"{model.name(sites[0])} uses {name}, which is never initialised: {why}",
+                steps=tuple(Mark(i, "another one is initialised here") for i in sorted(known.inits)[:1]),
+                help="initialise it once before it is used, and have a barrier between the two",
+                confidence=Confidence.LOW if what is None else None,
+                doubt=""
+                if what is not None
+                else "a kernel without any may be an extract of one that has them",
+                count=len(sites),
+                about=frozenset(sites),
+            ),
+        )
+
+
+def _self_contained(model: KernelModel) -> bool:
+    """Whether no function that is called could initialise an mbarrier."""
+    bodies = {f.name: f for f in model.module.functions if f.instructions}
+    called = (bodies.get(model.instruction(i).callee) for i in warps.calls(model))
+    return not any(
+        use.match is not None and (use.match.form.event == "mbarrier-init" or use.match.form.flow == "call")
+        for function in called
+        if function is not None
+        for use in function.uses
+    )
+
+
+def _twice(known: _Objects) -> Iterator[tuple[str, Hit]]:
+    """Mbarriers that are initialised while they are some; those of one place in the code together."""
+    model, block_of = known.model, known.model.cfg.block_of
+    told: dict[tuple[int, int], list[tuple[Place, int, int]]] = defaultdict(list)
+    for place, sites in known.alone(known.inits).items():
+        if len(sites) == 1 and block_of[sites[0]] not in model.cfg.in_cycle:
+            continue
+        ends = known.about(known.invals, place)
+        for first in sites:
+            path = warps.follow(model, first, model.views.at(first), sites, ends)
+            if path is not None:
+                told[block_of[first], block_of[path.end]].append((place, first, path.end))
+                break
+    for found in told.values():
+        place, first, again = found[0]
+        yield (
+            "MB009",
+            Hit(
+                site=again,
+                message=f"initialises the mbarrier {known.words(place)} while it is one: mbarrier.inval has to come before",
+                steps=(
+                    Mark(first, "initialised here"),
+                    Mark(again, "and here again" if again != first else "and again in the next round"),
+                ),
+                help="initialise it once, or put an mbarrier.inval between the two, with a barrier before it",
+                count=len(found),
+                severity=Severity.WARNING,
+                about=frozenset(at for _, _, at in found),
+            ),
+        )
+
+
+def _ended(known: _Objects) -> Iterator[tuple[str, Hit]]:
+    """An mbarrier that is used although it has been invalidated."""
+    model = known.model
+    ended_at = known.alone(known.invals)
+    used: dict[Place, list[int]] = defaultdict(list)
+    for use in known.uses if ended_at else ():
+        for place in places(model, use, each=True) or ():
+            used[place].append(use)
+    for place, sites in ended_at.items():
+        for ended in sites:
+            to, view = used.get(place, []), model.views.at(ended)
+            made = known.about(known.inits, place)
+            if not any(model.reaches(ended, i) for i in made):
+                # Gone for good, and for all threads: whoever comes to a use behind it finds none.
+                to = [i for i in to if not model.reaches(i, ended)]
+                view = View(T.full(model.values.threads))
+            path = warps.follow(model, ended, view, to, made) if to else None
+            if path is None:
+                continue
+            yield (
+                "MB009",
+                Hit(
+                    site=path.end,
+                    message=f"uses the mbarrier {known.words(place)}, which is no longer valid: mbarrier.inval has ended it",
+                    steps=(Mark(ended, "invalidated here"), Mark(path.end, "used here")),
+                    help="invalidate it after its last use, or initialise it again",
+                    about=frozenset((path.end,)),
+                ),
+            )
+            break
+
+
+def _touched(known: _Objects) -> Iterator[tuple[str, Hit]]:
+    """Memory of an mbarrier that something else accesses."""
+    model, shared = known.model, known.model.shared
+    held: dict[int, dict[int, Footprint]] = defaultdict(dict)
+    for site, named in known.inits.items():
+        for place in named or ():
+            held[place.base].setdefault(site, Footprint(place.offset, (1 << SIZE) - 1))
+    told: set[int] = set()
+    for site in sorted(shared.sites) if held else ():
+        if model.cfg.block_of[site] not in model.cfg.rank:
+            continue
+        for access in shared.accesses(site):
+            here = _footprint(model, access, held)
+            for made, footprint in held[shared.split(access.address)[0]].items() if here else ():
+                if made in told or here is None or not footprint.meets(here):
+                    continue
+                if hit := _meets(known, made, access):
+                    told.add(made)
+                    yield "MB009", hit
+
+
+def _footprint(model: KernelModel, access: Access, bases: Collection[int]) -> Footprint | None:
+    base = model.shared.split(access.address)[0]
+    return model.shared.footprint(access, model.views.at(access.site).threads) if base in bases else None
+
+
+def _meets(known: _Objects, made: int, access: Access) -> Hit | None:
+    """The access happens behind the init, by whatever thread, and no mbarrier.inval comes between."""
+    model, site = known.model, access.site
+    named = known.inits[made]
+    if named is None or len(named) > 1:
+        return None
+    place = min(named)
+    path = warps.follow(model, made, model.views.at(made), (site,), known.about(known.invals, place))
+    if path is None:
+        return None
+    verb = "writes" if access.writes else "reads"
+    return Hit(
+        site=site,
+        message=f"{verb} memory of the mbarrier {known.words(place)}, which only mbarrier operations may access",
+        steps=(Mark(made, "the mbarrier is initialised here"), Mark(site, f"{verb} its bytes")),
+        help="use other memory, or invalidate the mbarrier before",
+        about=frozenset((site,)),
+    )
+
+
+# ---------------------------------------------------------------- MB002
+
+
+class _News:
+    """How threads hear of what another one has done."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.waits = warps.waits(model)
+        self.lanes = frozenset(set(model.sites("barrier-sync")).difference(self.waits))
+        self.cta = frozenset(model.sites("barrier-sync")).difference(self.lanes)
+        self.cluster = frozenset(model.sites("barrier-wait"))
+        self.orders = sorted((*self.waits, *self.lanes, *_fences(model), *model.sites("barrier-arrive")))
+        self._after: dict[tuple[int, int, int], frozenset[int]] = {}
+        self.clustered = bool(self.cluster) or _cluster_size(model) > 1
+        self.arrivals = [i for i in model.sites("barrier-arrive") if model.instruction(i).role("id") is None]
+
+    def after(self, init: int) -> frozenset[int]:
+        """Where a thread may hear of *init*; the same for all that no synchronisation stands between."""
+        key = self.model.cfg.block_of[init], id(self.model.views.at(init)), bisect_left(self.orders, init)
+        if key not in self._after:
+            self._after[key] = self._heard(init)
+        return self._after[key]
+
+    def _heard(self, init: int) -> frozenset[int]:
+        found = {i for i in (*self.waits, *self.lanes) if self._later(init, i)}
+        ids = {
+            self._id(i)
+            for i in (*self.cta, *self.model.sites("barrier-arrive"))
+            if self.model.reaches(init, i)
+        }
+        found -= {
+            i for i in self.cta if None not in ids and self._id(i) is not None and self._id(i) not in ids
+        }
+        return frozenset(found - self.unordered(init).keys())
+
+    def _later(self, init: int, wait: int) -> bool:
+        """Whether *wait* need not be over when *init* is executed."""
+        return self.model.reaches(init, wait) or not self.model.reaches(wait, init)
+
+    def _id(self, site: int) -> int | None:
+        return self.model.known(site, "id")
+
+    def unordered(self, init: int) -> dict[int, int]:
+        """Waits for the cluster at which nothing is heard of *init*, each with the relaxed arrival that is why."""
+        model = self.model
+        found: dict[int, int] = {}
+        relaxed = [i for i in self.arrivals if ".relaxed" in _modifiers(model, i)]
+        if relaxed:
+            fences = {*_fences(model), *self.arrivals}
+            view = model.views.at(init)
+            for arrival in relaxed:
+                if warps.follow(model, init, view, (arrival,), fences - {arrival}) is None:
+                    continue
+                for wait in self.cluster:
+                    others = (*self.cluster - {wait}, *(i for i in self.arrivals if i != arrival))
+                    if warps.follow(model, arrival, model.views.at(arrival), (wait,), others) is not None:
+                        found[wait] = arrival
+        return found
+
+
+def _fences(model: KernelModel) -> list[int]:
+    return [*model.sites("memory-fence"), *model.sites("proxy-fence")]
+
+
+def _cluster_size(model: KernelModel) -> int:
+    """The CTAs of a cluster, where a directive says how many there are; 1: it does not."""
+    return prod(model.function.directives.get(".reqnctapercluster") or (1,))
+
+
+def _modifiers(model: KernelModel, site: int) -> Collection[str]:
+    match = model.instruction(site).match
+    return match.modifiers if match is not None else ()
+
+
+def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
+    """A use by a thread that no barrier has told of the init."""
+    model = known.model
+    news = _News(model)
+    groups: dict[tuple[int, frozenset[tuple[int, bool]], frozenset[int]], list[int]] = {}
+    for site in known.inits:
+        view = model.views.at(site)
+        sure = frozenset(view.lasting(model.values).items())
+        groups.setdefault((view.threads, sure, news.after(site)), []).append(site)
+    candidates = {use: _made(known, use) for use in known.uses} if groups else {}
+    for (_, _, ends), made in groups.items():
+        inside = frozenset(made)
+        uses = [use for use, about in candidates.items() if about and about <= inside]
+        near = [use for use in uses if not _elsewhere(model, use)]
+        maker = model.views.at(made[0])
+        # Which lane of a warp another election gives, under another mask, is not known.
+        lanes = [use for use in near if not _elected(model, model.views.at(use))]
+        everyone = View(T.full(model.values.threads))
+        ways = [
+            (view, lanes, ends) if same_warp else (view, near, ends - news.lanes)
+            for view, same_warp in _others(model, maker)
+        ]
+        if news.clustered:
+            ways.append((everyone, [use for use in uses if use not in near], ends - news.cta - news.lanes))
+        for view, to, heard in ways:
+            path = warps.follow(model, -1, view, to, heard) if to else None
+            if path is not None:
+                yield "MB002", _early(known, news, made[0], path.end, path.threads)
+                break
+
+
+def _made(known: _Objects, use: int) -> frozenset[int]:
+    """The inits that may have made what a use names; where that is not known, all of them."""
+    named = known.named[use]
+    if named is None:
+        return frozenset(known.inits)
+    return frozenset().union(*(known.makers(place) for place in named))
+
+
+def _elsewhere(model: KernelModel, use: int) -> bool:
+    """Whether a use is about an mbarrier of another CTA."""
+    address = model.value(use, "mbarrier")
+    return model.instruction(use).role("mask") is not None or (
+        address is not None and at_home(model, address)[1]
+    )
+
+
+def _others(model: KernelModel, maker: View) -> Iterator[tuple[View, bool]]:
+    """The threads that do not initialise, and whether they are of the same warp; those come first.
+
+    Where several threads initialise, each its own mbarrier, they are left out.
+    """
+    values, threads = model.values, maker.threads
+    elected = _elected(model, maker)
+    warp = T.one_warp(threads)
+    if elected and warp:
+        yield View(warp, Facts({elected[0]: False})), True
+    elif threads & (threads - 1) == 0:
+        warp = T.whole(threads, 32)
+        yield View(warp & ~threads), True
+    else:
+        warp = threads
+    others = T.full(values.threads) & ~warp
+    if model.function.most_threads is not None and others:
+        yield View(others), False
+
+
+def _elected(model: KernelModel, view: View) -> list[int]:
+    values = model.values
+    return [p for p, held in view.lasting(values).items() if held and values.node(p)[0] == "elect"]
+
+
+def _early(known: _Objects, news: _News, init: int, use: int, threads: int) -> Hit:
+    model = known.model
+    maker, far = model.who(model.views.at(init).threads), _elsewhere(model, use)
+    unordered = sorted(set(news.unordered(init).values()))
+    if unordered:
+        why = "barrier.cluster.arrive.relaxed orders nothing, and no fence.mbarrier_init comes before it"
+        remedy = (
+            "put fence.mbarrier_init.release.cluster behind the mbarrier.init, or let the arrival release"
+        )
+    elif far:
+        why = "no barrier of the cluster comes between"
+        remedy = "put fence.mbarrier_init, barrier.cluster.arrive and barrier.cluster.wait behind the mbarrier.init"
+    else:
+        why = "no barrier comes between"
+        remedy = "put a barrier of the CTA behind the mbarrier.init, before any other thread uses it"
+    who = "this mbarrier of another CTA" if far else "this mbarrier"
+    return Hit(
+        site=use,
+        message=f"{model.who(threads)} may use {who} before it has been initialised: {why}",
+        steps=(
+            Mark(init, f"initialised by {maker}"),
+            *(Mark(i, "orders nothing that comes before") for i in unordered),
+            Mark(use, "used without having heard of that"),
+        ),
+        help=remedy,
+        severity=Severity.WARNING if unordered else None,
+        about=frozenset((use,)),
+    )

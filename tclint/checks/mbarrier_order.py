@@ -1,0 +1,207 @@
+"""Checks of the memory order that arrivals at mbarriers and waits for them give (PTX ISA 9.7.13.15.13, 9.7.13.15.16)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tclint.analyses import warps
+from tclint.analyses.shared_memory import Access
+from tclint.checks import Hit, Mark, check
+from tclint.checks._mbarriers import Place, at_home, places
+from tclint.finding import Confidence
+from tclint.ir.nodes import Memory
+from tclint.model import KernelModel
+
+_WIDER = (".cluster", ".gpu", ".sys", ".gl")
+
+
+def _modifiers(model: KernelModel, site: int) -> Collection[str]:
+    match = model.instruction(site).match
+    return match.modifiers if match is not None else ()
+
+
+# ---------------------------------------------------------------- MB012
+
+
+@check("MB012", needs="mbarrier")
+def narrow_scope(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Arrivals at mbarriers of other CTAs that release to the own CTA only."""
+    narrow = [i for i in model.sites("mbarrier-arrive") if _narrow(model, i)]
+    if not narrow:
+        return
+    stores = _remote_stores(model)
+    wide = [i for i in (*model.sites("memory-fence"), *model.sites("barrier-arrive")) if _is_wide(model, i)]
+    for store in stores:
+        path = warps.follow(model, store, model.views.at(store), narrow, wide)
+        if path is not None:
+            yield "MB012", _too_narrow(path.end, len(narrow), store)
+            return
+    yield "MB012", _too_narrow(narrow[0], len(narrow), None)
+
+
+def _narrow(model: KernelModel, site: int) -> bool:
+    """Whether an arrival is at an mbarrier of another CTA, and releases no further than its own."""
+    modifiers = _modifiers(model, site)
+    if ".relaxed" in modifiers or ".cluster" in modifiers:
+        return False
+    address = model.value(site, "mbarrier")
+    match = model.instruction(site).match
+    return (
+        match is not None
+        and match.space == ".shared::cluster"
+        and address is not None
+        and at_home(model, address)[1]
+    )
+
+
+def _is_wide(model: KernelModel, site: int) -> bool:
+    modifiers = _modifiers(model, site)
+    if model.instruction(site).event == "barrier-arrive":
+        return model.instruction(site).role("id") is None and ".relaxed" not in modifiers
+    return any(m in _WIDER for m in modifiers)
+
+
+def _remote_stores(model: KernelModel) -> list[int]:
+    """Where the kernel writes shared memory of other CTAs, through the generic proxy."""
+    found = []
+    for use in model.function.uses:
+        match = use.match
+        if match is None or match.form.proxy or match.space not in ("", ".shared::cluster"):
+            continue
+        for name in (name for verb, name in match.form.memory if verb == "write"):
+            for site in use.sites:
+                operand = model.instruction(site).named(name)
+                if isinstance(operand, Memory) and at_home(model, model.values.operand(operand, site))[1]:
+                    found.append(site)
+    return found
+
+
+def _too_narrow(site: int, count: int, store: int | None) -> Hit:
+    data = (
+        "what the thread has written there before" if store is not None else "what the thread has done before"
+    )
+    return Hit(
+        site=site,
+        message=f"arrives at an mbarrier of another CTA, but releases to its own CTA only: {data} need not be visible there",
+        steps=(
+            *((Mark(store, "writes shared memory of another CTA"),) if store is not None else ()),
+            Mark(site, "releases with the scope of a CTA"),
+        ),
+        help="let the arrival be .release.cluster, and the wait in the other CTA .acquire.cluster"
+        if store is not None
+        else "",
+        count=count,
+        confidence=None if store is not None else Confidence.LOW,
+        doubt="" if store is not None else "nothing shows that the arrival hands data over to the other CTA",
+        about=frozenset((site,)),
+    )
+
+
+# ---------------------------------------------------------------- MB013
+
+
+@check("MB013", needs="mbarrier")
+def relaxed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Arrivals and waits that order nothing, though data in shared memory is handed over by them."""
+    waits = model.sites("mbarrier-wait")
+    arrivals = [i for i in model.sites("mbarrier-arrive") if model.instruction(i).group != "cp.async"]
+    weak = {i for i in (*waits, *arrivals) if ".relaxed" in _modifiers(model, i)}
+    if not weak:
+        return
+    named = {i: places(model, i) for i in (*waits, *arrivals, *model.sites("issue", "mbarrier"))}
+    for wait in waits:
+        for arrival in arrivals:
+            if (wait in weak or arrival in weak) and _meet(named[wait], named[arrival]):
+                hit = _handed_over(model, wait, arrival, weak)
+                if hit is not None:
+                    weak.discard(hit.site)
+                    yield "MB013", hit
+        if wait in weak:
+            for copy in model.sites("issue", "mbarrier"):
+                hit = _copied(model, wait, copy) if _meet(named[wait], named[copy]) else None
+                if hit is not None:
+                    weak.discard(wait)
+                    yield "MB013", hit
+                    break
+
+
+def _meet(a: frozenset[Place] | None, b: frozenset[Place] | None) -> bool:
+    return bool(a and b and a & b)
+
+
+def _orders(model: KernelModel) -> list[int]:
+    """What orders memory by itself."""
+    barriers = [*model.sites("barrier-sync"), *model.sites("barrier-arrive"), *model.sites("barrier-wait")]
+    kept = [i for i in barriers if ".relaxed" not in _modifiers(model, i)]
+    return [*model.sites("memory-fence"), *kept, *warps.calls(model)]
+
+
+def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator[Access]:
+    """Accesses to shared memory that happen at once, through the generic proxy; with *later*, all of them."""
+    for site, match in model.shared.sites.items():
+        if model.cfg.block_of[site] in model.cfg.rank and (later or not match.form.proxy):
+            for access in model.shared.accesses(site):
+                if access.writes is writes and (later or not access.later):
+                    yield access
+
+
+def _overlap(model: KernelModel, a: Access, b: Access) -> bool:
+    views = model.views
+    return model.shared.meet(a, b, views.at(a.site).threads, views.at(b.site).threads)
+
+
+def _own(model: KernelModel, store: Access, load: Access) -> bool:
+    """Whether each thread has bytes of its own, which it writes and reads."""
+    mine = model.shared.split(store.address)[1]
+    return model.values.known(mine) is None and mine == model.shared.split(load.address)[1]
+
+
+def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) -> Hit | None:
+    """Bytes that a thread writes before the arrival and one reads behind the wait, of which one orders nothing."""
+    ends = _orders(model)
+    loads = list(_accesses(model, False))
+    for store in _accesses(model, True):
+        view = model.views.at(store.site)
+        if warps.follow(model, store.site, view, (arrival,), ends if arrival in weak else ()) is None:
+            continue
+        met = [load.site for load in loads if not _own(model, store, load) and _overlap(model, store, load)]
+        others = [i for i in model.sites("mbarrier-wait") if i not in weak]
+        path = (
+            warps.follow(model, wait, model.views.at(wait), met, [*ends, *others] if wait in weak else ())
+            if met
+            else None
+        )
+        if path is not None:
+            return _unordered(model, wait if wait in weak else arrival, store.site, arrival, wait, path.end)
+    return None
+
+
+def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
+    """Bytes that a copy brings, which completes at the mbarrier, and that are read behind the wait."""
+    brought = [a for a in model.shared.accesses(copy) if a.writes]
+    met = [
+        b.site
+        for b in _accesses(model, False, later=True)
+        if b.site != copy and any(_overlap(model, a, b) for a in brought)
+    ]
+    if not met:
+        return None
+    others = [i for i in model.sites("mbarrier-wait") if i != wait]
+    path = warps.follow(model, wait, model.views.at(wait), met, [*_orders(model), *others])
+    return None if path is None else _unordered(model, wait, copy, None, wait, path.end)
+
+
+def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, wait: int, load: int) -> Hit:
+    side = "acquire" if site == wait else "release"
+    return Hit(
+        site=site,
+        message="is .relaxed, and no fence stands beside it, so it does not order the shared memory that is read behind the wait",
+        steps=(
+            Mark(store, "writes the bytes"),
+            *((Mark(arrival, "arrives"),) if arrival is not None else ()),
+            Mark(wait, "waits"),
+            Mark(load, "reads them"),
+        ),
+        help=f"leave out .relaxed, or put a fence.{side}.cluster {'behind the wait' if site == wait else 'before the arrival'}",
+        about=frozenset((site,)),
+    )

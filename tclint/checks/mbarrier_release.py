@@ -1,0 +1,222 @@
+"""Checks of arrivals on an mbarrier that speak for threads that have not come so far (PTX ISA 8.8, 9.7.13.15)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+from tclint.analyses import threads as T
+from tclint.analyses.shared_memory import Access
+from tclint.analyses.since_barrier import Executed, SharedByWarps, plain
+from tclint.analyses.values import Values
+from tclint.analyses.warps import calls, last, of_the_cta, way
+from tclint.checks import Hit, Mark, check
+from tclint.finding import Confidence
+from tclint.model import KernelModel
+
+_MOST = 16
+"""Arrivals, and waits, at one mbarrier that are looked at: the others are those of an unrolled loop."""
+Ring = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
+"""Where the array starts that an address lies in, and its stride: two roles count its stages for themselves."""
+
+
+@check("MB014", "MB015", needs="mbarrier")
+def arrives_for_others(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """One lane arrives on an mbarrier for threads whose accesses nothing has ordered before its arrival."""
+    arrivals = [i for i in model.sites("mbarrier-arrive") if _alone(model, i)]
+    waits = model.sites("mbarrier-wait")
+    if not arrivals or not waits or not model.function.entry or model.views.dispatchers:
+        return
+    release = _Release(model)
+    if not release.plain:
+        return
+    alike: Counter[tuple[object, int]] = Counter()
+    for arrival in arrivals:
+        key = release.ring(arrival), model.views.at(arrival).threads
+        alike[key] += 1
+        if key[0] in release.waits and alike[key] <= _MOST:
+            hit = release.writes(arrival) or release.reads(arrival)
+            if hit is not None:
+                yield hit
+
+
+def _alone(model: KernelModel, arrival: int) -> bool:
+    """Whether one lane of a warp at most arrives, by an instruction of its own."""
+    instruction = model.instruction(arrival)
+    return instruction.group != "cp.async" and T.at_most_one_lane(model.views.at(arrival).threads)
+
+
+class _Release:
+    """What arrivals release, and to whom."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.memory = SharedByWarps(model.function, model.values)
+        every = [(i, a) for i in sorted(model.shared.sites) for a in model.shared.accesses(i)]
+        reached = [(i, a) for i, a in every if model.cfg.block_of[i] in model.cfg.rank]
+        executed = Executed(model)
+        self.plain = [a for i, a in reached if not a.later and plain(model, i) and executed.certainly(i)]
+        self.accesses = [a for _, a in reached]
+        barriers = model.sites("barrier-sync")
+        self.lanes = frozenset((*barriers, *model.sites("barrier-wait"), *calls(model)))
+        """Where the lanes of a warp wait for each other."""
+        self.warps = frozenset(
+            (
+                *(i for i in barriers if of_the_cta(model, i)),
+                *model.sites("barrier-wait"),
+                *model.sites("mbarrier-wait"),
+                *calls(model),
+            )
+        )
+        """Where warps do."""
+        self.barring = self.warps.difference(model.sites("mbarrier-wait"))
+        self._ways: dict[tuple[int, int, int], bool] = {}
+        self._found: dict[tuple[Ring | None, int, bool], list[tuple[int, Access]]] = {}
+        self.waits: dict[Ring | None, list[int]] = {}
+        for site in model.sites("mbarrier-wait"):
+            self.waits.setdefault(self.ring(site), []).append(site)
+        self.waits.pop(None, None)
+
+    def writes(self, arrival: int) -> tuple[str, Hit] | None:
+        """Other lanes have written what a waiting thread reads."""
+        model = self.model
+        arriving = model.views.at(arrival).threads
+        uses = self._uses(arrival, False)
+        for write in islice(self._before(arrival, self.lanes, True), _MOST) if uses else ():
+            here = model.views.at(write.site).threads
+            others = here & T.whole(arriving, 32) & ~arriving
+            found = self._met(arrival, write, others, uses) if others else None
+            if found is None:
+                continue
+            wait, use = found
+            return "MB014", Hit(
+                site=arrival,
+                message="one lane arrives for its warp, and nothing orders what the other lanes have written before that:"
+                " its release covers its own accesses only",
+                steps=(
+                    Mark(write.site, "all lanes write shared memory", role=model.who(here)),
+                    Mark(arrival, "one of them arrives", role=model.who(arriving)),
+                    Mark(wait, "another thread waits for that", role=model.who(model.views.at(wait).threads)),
+                    Mark(use.site, "and reads what the lanes have written"),
+                ),
+                help="put bar.warp.sync (__syncwarp()) of these lanes before the arrival, or let every lane arrive",
+                about=frozenset((arrival,)),
+            )
+        return None
+
+    def reads(self, arrival: int) -> tuple[str, Hit] | None:
+        """Other warps may still read what a waiting thread writes, and the arrival completes the phase."""
+        model = self.model
+        arriving = model.views.at(arrival).threads
+        if arriving & (arriving - 1) or self._count(arrival) != 1:
+            return None
+        uses = self._uses(arrival, True)
+        for read in islice(self._before(arrival, self.warps, False), _MOST) if uses else ():
+            here = model.views.at(read.site).threads
+            others = here & ~T.whole(arriving, 32)
+            found = self._met(arrival, read, others, uses) if others else None
+            if found is None:
+                continue
+            wait, use = found
+            return "MB015", Hit(
+                site=arrival,
+                message="one thread arrives and completes the phase, while other warps may still read the shared memory"
+                " that this releases",
+                steps=(
+                    Mark(read.site, "several warps read shared memory", role=model.who(here)),
+                    Mark(arrival, "one thread arrives for all of them", role=model.who(arriving)),
+                    Mark(wait, "another thread waits for that", role=model.who(model.views.at(wait).threads)),
+                    Mark(use.site, "and writes the same bytes"),
+                ),
+                help="put a barrier of the reading warps before the arrival, or let every warp arrive and count them in"
+                " mbarrier.init",
+                confidence=None if model.function.threads else Confidence.MEDIUM,
+                about=frozenset((arrival,)),
+            )
+        return None
+
+    def _before(self, arrival: int, ends: frozenset[int], writes: bool) -> Iterator[Access]:
+        """The plain accesses from which the arriving thread comes to the *arrival* without waiting for others."""
+        model = self.model
+        block_of = model.cfg.block_of
+        accesses = [a for a in self.plain if a.writes is writes]
+        arriving = model.views.at(arrival).threads
+        for site in last(model, [a.site for a in accesses], ends, (arrival,)):
+            if way(model, site, arriving, (arrival,), ends) is not None:
+                # Those before it in the block stand behind the same barrier.
+                block = block_of[site]
+                first = max((end for end in ends if end < site and block_of[end] == block), default=-1)
+                yield from (a for a in accesses if block_of[a.site] == block and first < a.site <= site)
+
+    def _uses(self, arrival: int, writes: bool) -> list[tuple[int, Access]]:
+        """The waits for the *arrival*, each with the reads or writes that may come behind it."""
+        views, barrier = self.model.views, self.ring(arrival)
+        key = barrier, T.whole(views.at(arrival).threads, 32), writes
+        if key not in self._found:
+            self._found[key] = [
+                (wait, use)
+                for wait in self.waits.get(barrier, ())[:_MOST]
+                for use in self.accesses
+                if use.writes is writes
+                and views.at(use.site).threads & self._waiting(arrival, wait)
+                and self.model.reaches(wait, use.site)
+            ]
+        return self._found[key]
+
+    def _waiting(self, arrival: int, wait: int) -> int:
+        """The threads that wait, but for those of the warps that arrive."""
+        views = self.model.views
+        return views.at(wait).threads & ~T.whole(views.at(arrival).threads, 32)
+
+    def _met(
+        self, arrival: int, access: Access, others: int, uses: list[tuple[int, Access]]
+    ) -> tuple[int, Access] | None:
+        """The first of the *uses* that are of the bytes that *others* access, and no barrier orders."""
+        for wait, use in uses:
+            waiting = self._waiting(arrival, wait)
+            there = self.model.views.at(use.site).threads & waiting
+            if self._same(access, use, others, there) and self._follows(wait, waiting, use.site):
+                return wait, use
+        return None
+
+    def _follows(self, wait: int, waiting: int, use: int) -> bool:
+        """Whether a way leads from a wait to a use that no barrier bars, which may tell the thread more."""
+        key = wait, waiting, use
+        if key not in self._ways:
+            self._ways[key] = way(self.model, wait, waiting, (use,), self.barring) is not None
+        return self._ways[key]
+
+    def _same(self, one: Access, two: Access, threads: int, others: int) -> bool:
+        """Whether both are in the same stage of a ring, if it is the same stage, and share bytes there."""
+        if two.later and not two.writes:
+            threads = self.model.views.at(one.site).threads  # a matrix is more than the bytes at its start
+        first, second = (self.memory.footprint(a, t) for a, t in ((one, threads), (two, others)))
+        if first is None or second is None or not first.meets(second):
+            return False
+        bases = [self.memory.split(a.address)[0] for a in (one, two)]
+        return bases[0] == bases[1] or _ring(self.model.values, bases[0]) == _ring(
+            self.model.values, bases[1]
+        )
+
+    def ring(self, site: int) -> Ring | None:
+        address = self.model.value(site, "mbarrier")
+        return None if address is None else _ring(self.model.values, address)
+
+    def _count(self, arrival: int) -> int | None:
+        """The arrivals that a phase of the mbarrier takes; None when that is not known."""
+        model = self.model
+        mine = self.ring(arrival)
+        counts = {
+            model.known(i, "count")
+            for i in model.sites("mbarrier-init")
+            if mine is not None and (found := self.ring(i)) is not None and found[:2] == mine[:2]
+        }
+        return counts.pop() if len(counts) == 1 else None
+
+
+def _ring(values: Values, address: int) -> Ring:
+    """The part of *address* that stays, and the strides of what a loop changes."""
+    terms, constant = values.linear(address)
+    fixed = tuple((t, f) for t, f in terms if not values.volatile(t))
+    return fixed, constant, tuple(sorted(f for t, f in terms if values.volatile(t)))

@@ -1,0 +1,383 @@
+"""Checks of memory that two proxies access with no proxy fence between (PTX ISA 8.6, 9.7.13.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from tclint.analyses.groups import OPEN
+from tclint.analyses.handovers import Firsts, Handover, handovers
+from tclint.analyses.meetings import Meeting, Meetings, Route
+from tclint.analyses.proxies import (
+    LANDED,
+    WAITED,
+    WIDE,
+    Arrivals,
+    Landed,
+    Overwritten,
+    Unfenced,
+    UnfencedReads,
+    through_async,
+)
+from tclint.analyses.shared_memory import Access, Footprint
+from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
+from tclint.checks import Hit, Mark, check
+from tclint.dataflow import Path
+from tclint.finding import Severity
+from tclint.model import KernelModel
+
+_FENCE = "fence.proxy.async.shared::cta"
+
+
+def _uses(model: KernelModel, writes: bool) -> frozenset[int]:
+    """The instructions that access shared memory through the async proxy."""
+    if not any(model.sites("issue", group) for group in ("wgmma", "tcgen05", "bulk", "mbarrier")):
+        return frozenset()
+    shared = model.shared
+    return frozenset(
+        site
+        for site, match in shared.sites.items()
+        if match.form.proxy == "async"
+        and any(a.writes == writes and through_async(model, a) for a in shared.accesses(site))
+    )
+
+
+def _wanted(model: KernelModel, writes: bool, access: Access) -> bool:
+    return access.writes == writes and through_async(model, access)
+
+
+def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterator[Meeting]:
+    """Accesses of a *kind*, and those through the async proxy that provably meet them with no fence between."""
+    unfenced, results = model.solved(kind)
+    overwritten = Overwritten(model)
+
+    def meet(access: Access, use: Access, route: Route) -> bool:
+        if route.path.state & WAITED and not writes and overwritten.may(use.address):
+            return False
+        return _meet(model, access, use, route)
+
+    yield from Meetings(
+        model,
+        results,
+        unfenced.sites,
+        lambda state: (site for site, _ in state),
+        lambda state, site: any(s == site for s, _ in state),
+        lambda site: 0,
+        unfenced.follow,
+        partial(_wanted, model, writes),
+        meet,
+        begins=unfenced.begins,
+    )
+
+
+def _meet(model: KernelModel, access: Access, use: Access, route: Route) -> bool:
+    """Whether threads that come the same way access bytes that the operation provably does as well."""
+    shared, threads = model.shared, route.path.threads
+    return shared.own(access, use, threads) or shared.meet(
+        access, use, model.views.at(access.site).threads, threads
+    )
+
+
+class _Clash(NamedTuple):
+    """An access through the generic proxy, one through the async proxy behind it, and no fence between."""
+
+    first: Access
+    last: Access
+    since: int
+    """What came after the first one."""
+    passed: tuple[int, ...]
+    """The instructions between them."""
+    threads: int
+    """Who executes the last one."""
+
+    @classmethod
+    def of(cls, model: KernelModel, meeting: Meeting) -> _Clash:
+        path, first = meeting.path, meeting.operation
+        return cls(first, meeting.use, path.state, tuple(path.sites(model.cfg, first.site)), path.threads)
+
+
+@check("PR001")
+def unfenced_writes(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Shared memory written by stores, then read through the async proxy, without a proxy fence between."""
+    uses = _uses(model, writes=False)
+    if not uses:
+        return
+    found = [_Clash.of(model, meeting) for meeting in _meetings(model, Unfenced, writes=False)]
+    found += _handed_over(model, uses)
+    for clash, count in _folded(model, found):
+        yield "PR001", _hit(model, clash, count)
+
+
+def _handed_over(model: KernelModel, uses: frozenset[int]) -> Iterator[_Clash]:
+    """What one role writes, and another reads through the async proxy behind a barrier, with a fence in neither."""
+    (_, written), (_, waited) = model.solved(Unfenced), model.solved(Arrivals)
+    arrivals = [
+        i
+        for event in ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
+        for i in model.sites(event)
+        if written.before(i)
+    ]
+    behind = {use: {wait for wait, _ in waited.before(use)} for use in sorted(uses)} if arrivals else {}
+    if not any(behind.values()):
+        return
+    firsts = Firsts(model)
+    over: dict[int, list[Handover]] = {}
+    for handover in handovers(model, firsts, arrivals, frozenset().union(*behind.values())):
+        for write in {site for site, _ in written.before(handover.arrival)}:
+            over.setdefault(write, []).append(handover)
+    ways: dict[tuple[int, int], Path | None] = {}
+
+    def way(kind: type[Unfenced], start: int, end: int) -> Path | None:
+        """A path without a fence."""
+        if (start, end) not in ways:
+            unfenced, results = model.solved(kind)
+            follow = partial(unfenced.follow, start)
+            ways[start, end] = model.path(start, 0, results, follow, lambda state, i: i == end, (end,))
+        return ways[start, end]
+
+    told = {handover.wait for those in over.values() for handover in those}
+    reading = [use for use, waits in behind.items() if not told.isdisjoint(waits)]
+    for write, wrote, read in _same_at_first(model, firsts, over, reading):
+        for handover in over[write]:
+            if handover.wait not in behind[read.site]:
+                continue
+            here = way(Unfenced, write, handover.arrival)
+            there = here and way(Arrivals, handover.wait, read.site)
+            if here and there:
+                cfg = model.cfg
+                passed = (*here.sites(cfg, write), *handover, *there.sites(cfg, handover.wait))
+                yield _Clash(wrote, read, here.state | there.state, passed, there.threads)
+                break
+
+
+def _same_at_first(
+    model: KernelModel, firsts: Firsts, writes: Iterable[int], uses: Iterable[int]
+) -> Iterator[tuple[int, Access, Access]]:
+    """Stores, and operations of other threads that read the same bytes, when both are executed for the first time.
+
+    Of stores that stand together, which the first of them stands for, one is enough.
+    """
+    shared, views, overwritten = model.shared, model.views, Overwritten(model)
+    unfenced = model.solved(Unfenced)[0]
+
+    def first(access: Access) -> Access:
+        return shared.along(access, lambda value: firsts.value(value, access.site))
+
+    reading: dict[int, list[tuple[Access, Footprint]]] = {}
+    for use in uses:
+        for operand in shared.accesses(use):
+            if _wanted(model, False, operand):
+                read = first(operand)
+                there = shared.footprint(read, views.at(use).threads)
+                if there is not None and not overwritten.may(read.address):
+                    reading.setdefault(shared.split(read.address)[0], []).append((read, there))
+    for write in writes if reading else ():
+        stores = [first(a) for i in unfenced.bundles[write] for a in shared.accesses(i) if unfenced.begins(a)]
+        threads = views.at(write).threads
+        for base, here in shared.together(stores, threads).items():
+            for read, there in reading.get(base, ()):
+                if here is not None and here.meets(there) and views.apart(write, read.site):
+                    at = views.at(read.site).threads
+                    wrote = next((store for store in stores if shared.meet(store, read, threads, at)), None)
+                    if wrote is not None:
+                        yield write, wrote, read
+
+
+def _mild(model: KernelModel, clash: _Clash) -> bool:
+    """Whether hardware was never seen to go wrong: a matrix store, or a fence for more than the CTA behind it."""
+    match = model.instruction(clash.first.site).match
+    assert match is not None
+    return match.scope == "warp" or bool(clash.since & WIDE)
+
+
+def _folded(model: KernelModel, found: Iterable[_Clash]) -> Iterator[tuple[_Clash, int]]:
+    """One of those for each fence that lacks, with the number of operations that lack it; the worst comes first."""
+    groups: list[tuple[_Clash, set[int], set[int], set[int]]] = []
+    block_of = model.cfg.block_of
+    for clash in sorted(found, key=lambda clash: _mild(model, clash)):
+        first, last = block_of[clash.first.site], block_of[clash.last.site]
+        for _, writing, using, uses in groups:  # noqa: B007
+            if first in writing or last in using:
+                break
+        else:
+            writing, using, uses = set[int](), set[int](), set[int]()
+            groups.append((clash, writing, using, uses))
+        writing.add(first)
+        using.add(last)
+        uses.add(clash.last.site)
+    for clash, _, _, uses in groups:
+        yield clash, len(uses)
+
+
+def _between(model: KernelModel, clash: _Clash) -> Iterator[Mark]:
+    """What orders threads or memory there, but no proxies."""
+    told: set[str] = set()
+    for i in clash.passed:
+        instruction = model.instruction(i)
+        event, why = instruction.event, ""
+        if event == "proxy-fence":
+            why = "this fence is not about shared memory"
+        elif event == "memory-fence":
+            why = "this fence orders memory accesses, but not between proxies"
+        elif event == "mbarrier-arrive":
+            why = "the arrival orders the threads, but not the proxies"
+        elif event in ("barrier-sync", "barrier-wait", "mbarrier-wait"):
+            why = "this orders the threads, but not the proxies"
+        if why and why not in told:
+            told.add(why)
+            yield Mark(i, why)
+
+
+def _steps(model: KernelModel, clash: _Clash, before: str, after: str) -> tuple[Mark, ...]:
+    first, last = clash.first.site, clash.last.site
+    return (
+        Mark(first, before, role=model.who(model.views.at(first).threads)),
+        *_between(model, clash),
+        Mark(last, after, role=model.who(clash.threads)),
+    )
+
+
+def _hit(model: KernelModel, clash: _Clash, count: int) -> Hit:
+    write, use = clash.first.site, clash.last.site
+    operation, writer = _called(model, use), _called(model, write)
+    return Hit(
+        site=use,
+        message=f"{operation} reads shared memory through the async proxy that {writer} wrote through the generic proxy,"
+        " and no proxy fence orders the two",
+        steps=_steps(model, clash, f"{writer} writes it", f"{operation} reads it"),
+        count=count,
+        help=f"execute {_FENCE} in every thread that writes, after its writes and before the synchronisation with"
+        " the thread that issues the operation",
+        severity=Severity.WARNING if _mild(model, clash) else None,
+    )
+
+
+@check("PR002", needs="cp")
+def unfenced_copies(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Shared memory that a complete cp.async has written, read through the async proxy without a proxy fence between."""
+    copies = frozenset(model.sites("issue", "cp.async"))
+    if not copies or not _uses(model, writes=False):
+        return
+    landed, results = model.solved(Landed)
+    meetings = Meetings(
+        model,
+        results,
+        copies,
+        lambda state: (site for site, age in state[0] if age == LANDED),
+        landed.lasting,
+        lambda site: OPEN,
+        landed.follow,
+        partial(_wanted, model, False),
+        lambda copy, use, route: route.path.state == LANDED and _meet(model, copy, use, route),
+    )
+    for clash, count in _folded(model, (_Clash.of(model, meeting) for meeting in meetings)):
+        operation = _called(model, clash.last.site)
+        first, *rest = _steps(model, clash, "cp.async starts to write it", f"{operation} reads it")
+        waits = [i for i in clash.passed if model.instruction(i).event in ("wait", "mbarrier-wait")]
+        yield (
+            "PR002",
+            Hit(
+                site=clash.last.site,
+                message=f"{operation} reads shared memory through the async proxy that cp.async wrote through the generic"
+                " proxy, and no proxy fence orders the two",
+                steps=(
+                    first,
+                    *(Mark(i, "complete here, for the thread that copies") for i in waits[-1:]),
+                    *rest,
+                ),
+                count=count,
+                help=f"execute {_FENCE} in every thread that copies, after its wait for the copies and before the"
+                " synchronisation with the thread that issues the operation",
+            ),
+        )
+
+
+@check("PR003", needs="cp")
+def unfenced_maps(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Tensor maps that the kernel writes, and tensor copies that use them, without the fences between."""
+    if not any("tensormap" in use.match.form.roles for use in model.function.uses if use.match is not None):
+        return
+    maps, results = model.solved(TensorMaps)
+    told: set[int] = set()
+    for use, address in maps.uses if maps.writes else ():
+        for write, status in sorted(results.before(use)):
+            if status in told or maps.passes_by(write, use, status):
+                continue
+            begin = RELEASED if model.instruction(write).event == "proxy-fence" else WRITTEN
+            path = model.path(
+                write,
+                begin,
+                results,
+                partial(maps.follow, write),
+                lambda state, i, status=status, use=use: i == use and state == status,  # type: ignore[misc]
+                (use,),
+            )
+            if path is None:
+                continue
+            along = model.values.along(path.edges, path.passed(model.cfg, write))
+            if maps.apart(along(address), maps.writes[write]) == 0:
+                told.add(status)
+                yield "PR003", _map_hit(model, write, use, path)
+
+
+def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
+    operation, writer = _called(model, use), _called(model, write)
+    fences = [
+        Mark(i, "this fence releases it")
+        for i in path.sites(model.cfg, write)
+        if model.instruction(i).event == "proxy-fence" and path.state == RELEASED and i in path.marks
+    ]
+    if path.state == RELEASED:
+        lacks = "no fence.proxy.tensormap::generic.acquire of the map comes before"
+        remedy = "execute fence.proxy.tensormap::generic.acquire.gpu [map], 128 in the thread that uses the map, before it does"
+    else:
+        lacks = "no fence.proxy.tensormap::generic.release comes between"
+        remedy = (
+            "execute fence.proxy.tensormap::generic.release.gpu after the writes (or copy the map with"
+            " tensormap.cp_fenceproxy), and fence.proxy.tensormap::generic.acquire.gpu [map], 128 before the use"
+        )
+    return Hit(
+        site=use,
+        message=f"{operation} uses a tensor map that {writer} wrote, and {lacks}: it may still see the old one",
+        steps=(
+            Mark(write, f"{writer} writes the map", role=model.who(model.views.at(write).threads)),
+            *fences,
+            Mark(use, f"{operation} uses it", role=model.who(path.threads)),
+        ),
+        help=remedy,
+        confidence=model.confidence(path, write),
+    )
+
+
+@check("PR004")
+def unfenced_reads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Shared memory that loads have read, overwritten through the async proxy without a proxy fence between."""
+    if not _uses(model, writes=True):
+        return
+    meetings = _meetings(model, UnfencedReads, writes=True)
+    for clash, count in _folded(model, (_Clash.of(model, meeting) for meeting in meetings)):
+        operation, reader = _called(model, clash.last.site), _called(model, clash.first.site)
+        yield (
+            "PR004",
+            Hit(
+                site=clash.last.site,
+                message=f"{operation} writes shared memory through the async proxy that {reader} read through the generic"
+                " proxy, and no proxy fence orders the two",
+                steps=_steps(model, clash, f"{reader} reads it", f"{operation} starts to overwrite it"),
+                count=count,
+                help=f"execute {_FENCE} in every thread that reads, after its loads and before the synchronisation with"
+                " the thread that issues the operation",
+            ),
+        )
+
+
+def _called(model: KernelModel, site: int) -> str:
+    """The instruction at *site* in words: without the modifiers that say how it does it."""
+    instruction = model.instruction(site)
+    words = instruction.opcode.split(".")
+    if instruction.group in ("bulk", "mbarrier"):
+        return ".".join(words[: 4 if "tensor" in words else 3 + (words[1] == "reduce")])
+    if instruction.match is not None and instruction.match.scope == "warp":
+        return words[0]
+    return ".".join(words[:2])

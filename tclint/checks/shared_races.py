@@ -1,0 +1,115 @@
+"""Checks of shared memory that several warps use with no barrier between them (PTX ISA 8.5, 9.7.13.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.meetings import Meeting, Meetings, Route
+from tclint.analyses.shared_memory import Access
+from tclint.analyses.since_barrier import (
+    ReadsSince,
+    SharedByWarps,
+    SinceBarrier,
+    State,
+    WritesSince,
+)
+from tclint.analyses.values import Level
+from tclint.checks import Hit, Mark, check
+from tclint.finding import Confidence
+from tclint.ir.nodes import Memory, Operand, Vector
+from tclint.model import KernelModel
+
+
+@check("SM001")
+def reused_without_barrier(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Shared memory that one warp reads or writes, and another one writes, with no barrier between the two."""
+    if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
+        return
+    told: dict[int, tuple[Meeting, set[int]]] = {}
+    for meeting in _meetings(model):
+        key = model.cfg.block_of[meeting.use.site]
+        told.setdefault(key, (meeting, set()))[1].add(meeting.use.site)
+    for meeting, uses in told.values():
+        yield "SM001", _hit(model, meeting, len(uses))
+
+
+def _meetings(model: KernelModel) -> Iterator[Meeting]:
+    kinds: tuple[type[SinceBarrier], ...] = (WritesSince, ReadsSince)
+    for kind in kinds:
+        since, results = model.solved(kind)
+        together = since.together(results)
+        if not together:
+            continue
+
+        def pending(state: State, together: frozenset[int] = together) -> Iterator[int]:
+            return (site for (site,) in state if site in together)
+
+        def wanted(access: Access, since: SinceBarrier = since, write: bool = kind is ReadsSince) -> bool:
+            if access.later and not (access.writes and model.instruction(access.site).group == "cp.async"):
+                return False
+            return (access.writes or not write) and since.counts(access)
+
+        def meet(first: Access, second: Access, route: Route, since: SinceBarrier = since) -> bool:
+            return _meet(model, since.memory, first, second, route)
+
+        yield from Meetings(
+            model,
+            results,
+            since.operations,
+            pending,
+            lambda state, site: (site,) in state,
+            lambda site: True,
+            since.follow,
+            wanted,
+            meet,
+            begins=lambda access: not access.later,
+            memory=since.memory,
+        )
+
+
+def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Access, route: Route) -> bool:
+    """Whether two warps provably touch the same bytes, one of which takes the path."""
+    views, taking = model.views, route.path.threads
+    here, there = views.at(first.site).threads, views.at(second.site).threads
+    return (
+        memory.across(first, second, here & taking, there)
+        or memory.across(first, second, here, there & taking)
+    ) and not (first.writes and second.writes and _same_value(model, first.site, second.site, route))
+
+
+def _same_value(model: KernelModel, first: int, second: int, route: Route) -> bool:
+    """Whether two stores store what is the same in all threads: then it does not matter which one is last."""
+    values = model.values
+    one, two = ([values.operand(item, site) for item in _stored(model, site)] for site in (first, second))
+    before, after = map(route.before, one), map(route.after, two)
+    return bool(one) and list(before) == list(after) and all(values.level(v) is Level.CTA for v in one)
+
+
+def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:
+    """What a store takes from registers and immediates."""
+    operand = next((o for o in model.instruction(site).operands if not isinstance(o, Memory)), None)
+    if operand is None:
+        return ()
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _hit(model: KernelModel, meeting: Meeting, count: int) -> Hit:
+    first, second = meeting.operation, meeting.use
+    before = "writes" if first.writes else "reads"
+    verb = "overwrites" if second.writes else "reads"
+    why = "may still be writing" if first.writes else "may still be reading"
+    return Hit(
+        site=second.site,
+        message=f"{verb} shared memory that another warp {why}: no barrier orders the two",
+        steps=(
+            Mark(first.site, f"a warp {before} it", role=model.who(model.views.at(first.site).threads)),
+            Mark(
+                second.site,
+                f"another warp {verb} the same bytes",
+                role=model.who(model.views.at(second.site).threads),
+            ),
+        ),
+        count=count,
+        help="put a barrier of both warps (bar.sync, __syncthreads()) between the two",
+        confidence=None if model.function.threads else Confidence.MEDIUM,
+    )

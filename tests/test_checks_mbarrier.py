@@ -1,0 +1,263 @@
+"""The rules of mbarriers on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+from support import by_rule, kernel, lint, module
+
+from tclint.finding import Confidence, Finding, Severity
+
+HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
+START = """
+    .shared .align 128 .b8 tile[8192];
+    .shared .align 8 .b64 ring[4];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    mov.u32 %r1, ring;
+    mov.u32 %r2, full;
+    setp.ne.u32 %p0, %r0, 0;
+"""
+MAKE = "@!%p0 mbarrier.init.shared::cta.b64 [full], 128;"
+TELL = "bar.sync 0;"
+ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [full];"
+ASK = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;"
+WAIT = f"wait: {ASK}\n@!%p1 bra wait;"
+READ = "ld.shared.u32 %r3, [tile];\nst.global.u32 [%rd0], %r3;"
+MAP = "xor.b32 %r4, %r5, 1;\nmapa.shared::cluster.u32 %r6, %r2, %r4;"
+FIRST = "setp.ne.u32 %p3, %r5, 0;\n@%p3 bra on;\nmapa.shared::cluster.u32 %r6, %r2, 0;"
+LANES = """
+    shl.b32 %r3, %r0, 3;
+    add.u32 %r3, %r3, %r1;
+    setp.lt.u32 %p2, %r0, 4;
+    @%p2 mbarrier.init.shared::cta.b64 [%r3], 1;
+"""
+RANK = "mov.u32 %r5, %cluster_ctarank;"
+JOIN = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;"
+
+
+def found(body: str, rule: str, **options: str) -> list[Finding]:
+    report = lint(module(kernel(f"{START}\n{body}\nret;", **options), header=HEADER))
+    assert report.status == "analysed", report.problems
+    return by_rule(report, rule)
+
+
+@pytest.mark.parametrize(
+    ("after", "message"),
+    {
+        "dropped": (
+            "",
+            "mbarrier.try_wait may return before the phase is complete, and nothing uses its result",
+        ),
+        "both ways go on": (
+            "@%p1 bra on;\nmov.u32 %r7, 1;\non:",
+            "mbarrier.try_wait may return before the phase is complete, and the thread goes on whatever its result is",
+        ),
+        "again": ("@!%p1 bra wait;", ""),
+        "by way of a jump": ("@%p1 bra on;\nbra wait;\non:", ""),
+        "inverted": (
+            "@%p1 bra wait;",
+            "goes on while mbarrier.try_wait says that the phase is not complete, and waits again when it is",
+        ),
+        "polled": ("@%p1 bra on;\nst.global.u32 [%rd0], %r0;\nbra wait;\non:", ""),
+        "gives up": ("@%p1 bra on;\nst.global.u32 [%rd0], %r0;\ntrap;\non:", ""),
+        "kept in memory": ("selp.u32 %r7, 1, 0, %p1;\nst.global.u32 [%rd0+8], %r7;", ""),
+        "told to the warp": ("vote.sync.all.pred %p2, %p1, -1;\n@!%p2 bra wait;", ""),
+        "asked for again": (f"more: {ASK}\n@!%p1 bra more;", ""),
+    }.values(),
+)
+def test_what_follows_a_wait(after: str, message: str) -> None:
+    hits = found(f"{MAKE}\n{TELL}\n{ARRIVE}\nwait: {ASK}\n{after}\n{READ}", "MB001")
+    assert [hit.message for hit in hits] == ([message] if message else [])
+    for hit in hits:
+        assert hit.severity is Severity.ERROR
+        assert "back to the wait" in hit.help
+
+
+def test_a_test_does_not_block() -> None:
+    ask = ASK.replace("try_wait", "test_wait")
+    (hit,) = found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{ask}\n{READ}", "MB001")
+    assert hit.message == "mbarrier.test_wait does not block, and nothing uses its result"
+    assert [step.message for step in hit.steps] == [
+        "the result may be false",
+        "done although the phase may not be complete",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("between", "told"),
+    [
+        ("", False),
+        (TELL, True),
+        ("bar.sync 3, 128;", True),
+        ("bar.warp.sync -1;", False),
+        ("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;", True),
+        ("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;", False),
+        (
+            "fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;",
+            True,
+        ),
+    ],
+)
+def test_who_hears_of_an_mbarrier(between: str, told: bool) -> None:
+    hits = found(f"{TELL}\n{MAKE}\n{between}\n{ARRIVE}\n{WAIT}\n{READ}", "MB002")
+    assert len(hits) == (not told)
+    for hit in hits:
+        assert hit.severity is (Severity.WARNING if "relaxed" in between else Severity.ERROR)
+        assert hit.steps[0].message == "initialised by thread 0"
+
+
+def test_the_initialising_thread_may_use_it_at_once() -> None:
+    body = f"@%p0 bra on;\nmbarrier.init.shared::cta.b64 [full], 1;\n{ARRIVE}\n{WAIT}\non: ret;"
+    assert not found(body, "MB002")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    {
+        "none": (f"{TELL}\n{ARRIVE}\n{WAIT}", "never initialised: there is no mbarrier.init in the kernel"),
+        "another": (
+            f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+8];",
+            "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
+        ),
+        "twice": (f"{MAKE}\n{MAKE}\n{TELL}\n{ARRIVE}", "while it is one: mbarrier.inval has to come before"),
+        "in a loop": (
+            f"next: {MAKE}\n{TELL}\n{ARRIVE}\n{TELL}\nsub.u32 %r9, %r9, 1;\nsetp.ne.u32 %p2, %r9, 0;\n@%p2 bra next;",
+            "while it is one: mbarrier.inval has to come before",
+        ),
+        "ended": (
+            f"{MAKE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\n{ARRIVE}",
+            "which is no longer valid: mbarrier.inval has ended it",
+        ),
+        "ended and made again": (
+            f"{MAKE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\n{TELL}\n{MAKE}\n{TELL}\n{ARRIVE}",
+            "",
+        ),
+        "overwritten": (
+            f"{MAKE}\n{TELL}\nst.shared.u32 [full+4], %r0;",
+            "writes memory of the mbarrier [full]",
+        ),
+        "read": (f"{MAKE}\n{TELL}\nld.shared.u64 %rd1, [full];", "reads memory of the mbarrier [full]"),
+        "cleared before": (f"st.shared.u64 [full], 0;\n{TELL}\n{MAKE}\n{TELL}\n{ARRIVE}", ""),
+        "its neighbour": (f"{MAKE}\n{TELL}\nst.shared.u32 [ring+24], %r0;\n{ARRIVE}", ""),
+        "each lane one": (
+            f"{LANES}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+24];",
+            "",
+        ),
+    }.values(),
+)
+def test_the_life_of_an_mbarrier(body: str, message: str) -> None:
+    hits = found(body, "MB009")
+    assert len(hits) == bool(message), [hit.message for hit in hits]
+    assert all(message in hit.message for hit in hits)
+
+
+def test_a_function_that_may_initialise_it() -> None:
+    other = """
+.func make()
+{
+    .reg .b64 %rd<2>;
+    ld.local.u64 %rd1, [%rd0];
+    mbarrier.init.b64 [%rd1], 1;
+    ret;
+}
+"""
+    body = f"{START}\nmbarrier.init.shared::cta.b64 [ring], 1;\ncall make;\n{TELL}\n{ARRIVE}\n{WAIT}\nret;"
+    assert not by_rule(lint(module(other, kernel(body), header=HEADER)), "MB009")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("mov.u32 %r3, 0;\n@!%p0 mbarrier.init.shared::cta.b64 [full], %r3;", "counts 0 arrivals"),
+        ("mov.u32 %r3, 1048576;\nmbarrier.expect_tx.shared::cta.b64 [full], %r3;", "counts 1048576 bytes"),
+        ("mov.u32 %r3, 0;\nmbarrier.expect_tx.shared::cta.b64 [full], %r3;", ""),
+        ("@!%p0 mbarrier.init.shared::cta.b64 [full], %r9;", ""),
+        (f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [full], 129;", "arrives 129 times"),
+        (f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [full], 128;", ""),
+    ],
+)
+def test_counts(body: str, message: str) -> None:
+    hits = found(body, "MB003")
+    assert len(hits) == bool(message)
+    assert all(message in hit.message for hit in hits)
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (f"{RANK}\n{MAP}\nwait: {ASK.replace('[full]', '[%r6]')}\n@!%p1 bra wait;", 1),
+        (f"{RANK}\nmapa.shared::cluster.u32 %r6, %r2, %r5;\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 0),
+        (f"{RANK}\n{MAP}\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 1),
+        (f"{RANK}\n{MAP}\nmbarrier.arrive.shared::cluster.b64 _, [%r6];", 0),
+        ("mapa.shared::cluster.u32 %r6, %r2, %r9;\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 0),
+        (
+            f"{RANK}\n{FIRST}\nmbarrier.arrive.shared::cta.b64 _, [%r6];\non:",
+            0,
+        ),
+    ],
+)
+def test_mbarriers_of_other_ctas(body: str, count: int) -> None:
+    assert len(found(f"{MAKE}\n{JOIN}\n{body}\n{JOIN}", "MB010")) == count
+
+
+@pytest.mark.parametrize(("state", "count"), [("%rd1", 0), ("%rd2", 1), ("%rd3", 0), ("7", 1)])
+def test_states(state: str, count: int) -> None:
+    body = f"""
+    {MAKE}
+    @!%p0 mbarrier.init.shared::cta.b64 [ring], 128;
+    {TELL}
+    mbarrier.arrive.shared::cta.b64 %rd1, [full];
+    mbarrier.arrive.shared::cta.b64 %rd2, [ring];
+    ld.global.u64 %rd3, [%rd0];
+    wait: mbarrier.try_wait.shared::cta.b64 %p1, [full], {state};
+    @!%p1 bra wait;
+    """
+    assert len(found(body, "MB011")) == count
+
+
+@pytest.mark.parametrize(
+    ("before", "scope", "confidence"),
+    [
+        ("", "", Confidence.LOW),
+        ("st.shared::cluster.u32 [%r6+64], %r0;", "", Confidence.HIGH),
+        ("st.shared::cluster.u32 [%r6+64], %r0;\nfence.acq_rel.cluster;", "", Confidence.LOW),
+        ("st.shared::cluster.u32 [%r6+64], %r0;", ".release.cluster", None),
+    ],
+)
+def test_the_scope_of_a_remote_arrival(before: str, scope: str, confidence: Confidence | None) -> None:
+    arrive = f"mbarrier.arrive{scope}.shared::cluster.b64 _, [%r6];"
+    hits = found(f"{MAKE}\n{JOIN}\n{RANK}\n{MAP}\n{before}\n{arrive}\n{JOIN}", "MB012")
+    assert [hit.confidence for hit in hits] == ([] if confidence is None else [confidence])
+    assert all("cluster" not in hit.help or ".release.cluster" in hit.help for hit in hits)
+
+
+@pytest.mark.parametrize(
+    ("sem", "fence", "read", "count"),
+    [
+        (".relaxed.cta", "", "[tile+64]", 1),
+        (".relaxed.cta", "fence.acq_rel.cta;", "[tile+64]", 0),
+        (".relaxed.cta", "", "[%r3]", 0),
+        (".relaxed.cta", "", "[tile+4096]", 0),
+        (".acquire.cta", "", "[tile+64]", 0),
+    ],
+)
+def test_relaxed_waits(sem: str, fence: str, read: str, count: int) -> None:
+    body = f"""
+    {MAKE}
+    {TELL}
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r3, %r0, 4, %r3;
+    st.shared.u32 [%r3], %r0;
+    {ARRIVE}
+    wait: mbarrier.try_wait.parity{sem}.shared::cta.b64 %p1, [full], 0;
+    @!%p1 bra wait;
+    {fence}
+    ld.shared.u32 %r4, {read};
+    """
+    hits = found(body, "MB013")
+    assert len(hits) == count
+    for hit in hits:
+        assert [step.message for step in hit.steps] == ["writes the bytes", "arrives", "waits", "reads them"]
+        assert "fence.acquire.cluster" in hit.help

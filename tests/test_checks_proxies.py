@@ -1,0 +1,207 @@
+"""The rules of proxies on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+from support import agrees, by_rule, kernel, lint, module
+
+from tclint.finding import Confidence, Severity
+
+HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
+START = """
+    .shared .align 1024 .b8 tile[8192];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd4, [pointer];
+    ld.param.u32 %r9, [number];
+    cvta.to.global.u64 %rd5, %rd4;
+    mad.wide.u32 %rd6, %r0, 16, %rd5;
+    mov.u32 %r1, tile;
+    shl.b32 %r2, %r0, 4;
+    add.u32 %r3, %r1, %r2;
+    shr.u32 %r4, %r1, 4;
+    and.b32 %r4, %r4, 16383;
+    cvt.u64.u32 %rd0, %r4;
+    or.b64 %rd0, %rd0, 68720001024;
+    add.s64 %rd1, %rd0, 128;
+    setp.eq.u32 %p1, %r0, 0;
+    setp.lt.u32 %p2, %r0, 32;
+"""
+STORE = "st.shared.v4.b32 [%r3], {%r5, %r5, %r5, %r5};"
+ELSEWHERE = "st.shared.v4.b32 [%r3+4096], {%r5, %r5, %r5, %r5};"
+MATRIX = "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r3], {%r5};"
+ATOM = "atom.shared.add.u32 %r5, [%r3], 1;"
+COPY = "cp.async.cg.shared.global [%r3], [%rd6], 16;"
+DONE = "cp.async.commit_group;\ncp.async.wait_group 0;"
+FENCE = "fence.proxy.async.shared::cta;"
+SYNC = "bar.sync 0;"
+MMA = """
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, 0, 1, 1, 0, 0;"""
+DRAIN = """
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 0;"""
+OUT = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd5], [%r1], 2048;"
+SENT = "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;"
+IN = "@%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd5], 2048, [full];"
+PASS = "wait: mbarrier.try_wait.parity.shared.b64 %p3, [full], 0;\n@!%p3 bra wait;"
+READ = "ld.shared.u32 %r6, [%r3];\nst.global.u32 [%rd6], %r6;"
+
+
+def text(body: str, **options: str) -> str:
+    return module(
+        kernel(f"{START}\n{body}\n{DRAIN}\n{SENT}\ncp.async.wait_all;\nret;", **options), header=HEADER
+    )
+
+
+CASES = {
+    "fenced by the writers": f"{STORE}\n{FENCE}\n{SYNC}\n{MMA}",
+    "fenced by the issuer": f"{STORE}\n{SYNC}\n{FENCE}\n{MMA}",
+    "fenced by the thread that issues alone": f"{STORE}\n{SYNC}\n@%p1 {FENCE}\n{OUT}",
+    "fenced for all spaces": f"{STORE}\nfence.proxy.async;\n{SYNC}\n{MMA}",
+    "not fenced": f"{STORE}\n{SYNC}\n{MMA} // want PR001",
+    "not fenced, bulk store": f"{STORE}\n{SYNC}\n{OUT} // want PR001",
+    "not even synchronised": f"{STORE}\n{OUT} // want PR001",
+    "a fence for global memory": f"{STORE}\nfence.proxy.async.global;\n{SYNC}\n{MMA} // want PR001",
+    "a fence between aliases": f"{STORE}\nfence.proxy.alias;\n{SYNC}\n{MMA} // want PR001",
+    "a fence in front of the stores": f"{FENCE}\n{STORE}\n{SYNC}\n{MMA} // want PR001",
+    "a fence on one way": f"{STORE}\nsetp.eq.u32 %p4, %r9, 0;\n@%p4 bra on;\n{FENCE}\non: {SYNC}\n{MMA} // want PR001",
+    "a fence behind": f"{STORE}\n{SYNC}\n{MMA} // want PR001\n{FENCE}",
+    "matrix stores": f"{MATRIX}\n{SYNC}\n{MMA} // want PR001",
+    "atomics": f"{ATOM}\n{SYNC}\n{MMA} // want PR001",
+    "other bytes": f"{ELSEWHERE}\n{SYNC}\n{MMA}",
+    "a generic address": f"cvt.u64.u32 %rd7, %r3;\ncvta.shared.u64 %rd8, %rd7;\nst.u32 [%rd8], %r5;\n{SYNC}\n{MMA} // want PR001",
+    "an address that is not known": f"add.u32 %r7, %r3, %r9;\nst.shared.u32 [%r7], %r5;\n{SYNC}\n{MMA}",
+    "a scratch that is read in the ordinary way": f"{STORE}\n{SYNC}\nld.shared.u32 %r6, [%r1];\nst.global.u32 [%rd6], %r6;",
+    "an mbarrier": f"@%p1 mbarrier.init.shared.b64 [full], 1;\n{SYNC}\n{IN}\n{PASS}\n{FENCE}\n{MMA}",
+    "overwritten by a bulk copy": f"{STORE}\n@%p1 mbarrier.init.shared.b64 [full], 1;\n{SYNC}\n{IN}\n@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [full], 2048;\n{PASS}\n{MMA}",
+    "a bulk copy elsewhere": f"{ELSEWHERE}\n{STORE}\n@%p1 mbarrier.init.shared.b64 [full], 1;\n{SYNC}\n{IN.replace('[%r1]', '[tile+4096]')}\n@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [full], 2048;\n{PASS}\n{MMA} // want PR001",
+    "written by threads that issue nothing": f"setp.ge.u32 %p4, %r0, 64;\n@%p4 {STORE}\n{SYNC}\n{OUT} // want PR001",
+    "a copy, fenced": f"{COPY}\n{DONE}\n{FENCE}\n{SYNC}\n{MMA}",
+    "a copy": f"{COPY}\n{DONE}\n{SYNC}\n{MMA} // want PR002",
+    "a copy to a bulk store": f"{COPY}\n{DONE}\n{SYNC}\n{OUT} // want PR002",
+    "a copy, fenced before it is complete": f"{COPY}\n{FENCE}\n{DONE}\n{SYNC}\n{MMA} // want PR002",
+    "a copy to other bytes": f"{COPY.replace('%r3', '%r3+4096')}\n{DONE}\n{SYNC}\n{MMA}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_proxies(case: str) -> None:
+    agrees(text(CASES[case]), "PR")
+
+
+ROLES = """
+    setp.eq.u32 %p1, %r0, 0;
+    @%p1 mbarrier.init.shared.b64 [full], 32;
+    bar.sync 0;
+    setp.ge.u32 %p4, %r0, 32;
+    @%p4 bra other;
+    {writes}
+    bra done;
+other:
+    {reads}
+done:
+"""
+ISSUE = "setp.eq.u32 %p5, %r0, 32;\n@%p5 cp.async.bulk.global.shared::cta.bulk_group [%rd5], [%r1], 512;"
+TELL = "mbarrier.arrive.shared.b64 _, [full];"
+
+
+def roles(writes: str, reads: str) -> str:
+    body = ROLES.format(writes=writes, reads=reads)
+    return text(body, directives=".reqntid 64").replace(DRAIN, "")
+
+
+BETWEEN = {
+    "an mbarrier": (f"{STORE}\n{TELL}", f"{PASS}\n{ISSUE} // want PR001"),
+    "a fence in the role that writes": (f"{STORE}\n{FENCE}\n{TELL}", f"{PASS}\n{ISSUE}"),
+    "a fence in the role that issues": (f"{STORE}\n{TELL}", f"{PASS}\n{FENCE}\n{ISSUE}"),
+    "a fence behind the arrival": (f"{STORE}\n{TELL}\n{FENCE}", f"{PASS}\n{ISSUE} // want PR001"),
+    "other bytes": (f"{ELSEWHERE}\n{TELL}", f"{PASS}\n{ISSUE}"),
+    "no arrival": (STORE, f"{PASS}\n{ISSUE}"),
+    "stores behind the arrival": (f"{TELL}\n{STORE}", f"{PASS}\n{ISSUE}"),
+    "another mbarrier": (
+        f"{STORE}\nmbarrier.arrive.shared.b64 _, [tile+8000];",
+        f"{PASS}\n{ISSUE}",
+    ),
+    "a named barrier": (f"{STORE}\nbar.arrive 1, 64;", f"bar.sync 1, 64;\n{ISSUE} // want PR001"),
+    "a barrier of each role": (f"{STORE}\nbar.sync 1, 32;", f"bar.sync 1, 32;\n{ISSUE}"),
+    "a named barrier that is used twice": (
+        f"{STORE}\nbar.sync 1, 64;\n{FENCE}\nbar.sync 1, 64;",
+        f"bar.sync 1, 64;\nbar.sync 1, 64;\n{ISSUE}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BETWEEN)
+def test_between_roles(case: str) -> None:
+    agrees(roles(*BETWEEN[case]), "PR")
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        (f"{STORE}\n{SYNC}\n{MMA}", Severity.ERROR),
+        (f"{MATRIX}\n{SYNC}\n{MMA}", Severity.WARNING),
+        (f"{STORE}\n{MATRIX}\n{SYNC}\n{MMA}", Severity.ERROR),
+        (f"{STORE}\nmembar.cta;\n{SYNC}\n{MMA}", Severity.ERROR),
+        (f"{STORE}\nmembar.gl;\n{SYNC}\n{MMA}", Severity.WARNING),
+        (f"{STORE}\nfence.acq_rel.cluster;\n{SYNC}\n{MMA}", Severity.WARNING),
+        (f"{STORE}\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n{MMA}", Severity.WARNING),
+    ],
+)
+def test_what_hardware_never_did_wrong_is_a_warning(body: str, severity: Severity) -> None:
+    (finding,) = by_rule(lint(text(body)), "PR001")
+    assert finding.severity is severity
+
+
+def test_the_steps_say_what_orders_the_threads_alone() -> None:
+    (finding,) = by_rule(lint(text(f"{STORE}\nfence.proxy.async.global;\n{SYNC}\n{MMA}")), "PR001")
+    assert [s.message for s in finding.steps] == [
+        "st.shared writes it",
+        "this fence is not about shared memory",
+        "this orders the threads, but not the proxies",
+        "wgmma.mma_async reads it",
+    ]
+    assert "fence.proxy.async.shared::cta" in finding.help
+
+
+def test_one_fence_that_lacks_is_one_finding() -> None:
+    second = MMA.replace("%rd0, %rd1", "%rd1, %rd0").replace("wgmma.fence.sync.aligned;", "")
+    (finding,) = by_rule(lint(text(f"{STORE}\n{SYNC}\n{MMA}\n{second}")), "PR001")
+    assert finding.count >= 1
+
+
+def test_a_read_before_a_bulk_copy_is_shown_to_pedants_only() -> None:
+    (finding,) = by_rule(lint(text(f"{READ}\n{SYNC}\n{IN}")), "PR004")
+    assert finding.confidence is Confidence.LOW
+    assert not by_rule(lint(text(f"{READ}\n{FENCE}\n{SYNC}\n{IN}")), "PR004")
+
+
+def test_a_swizzle_of_the_whole_address_is_one_of_the_offset() -> None:
+    swizzled = "shr.u32 %r7, %r3, 3;\nand.b32 %r7, %r7, 112;\nxor.b32 %r7, %r7, %r3;"
+    store = STORE.replace("%r3", "%r7")
+    agrees(text(f"{swizzled}\n{store}\n{SYNC}\n{MMA} // want PR001"), "PR")
+    agrees(text(f"{swizzled}\n{store.replace('%r7', '%r7+4096')}\n{SYNC}\n{MMA}"), "PR")
+
+
+REPLACE = "tensormap.replace.tile.rank.global.b1024.b32 [%rd5], 1;"
+RELEASE = "fence.proxy.tensormap::generic.release.gpu;"
+ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [%rd4], 128;"
+USE = "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd4, {%r0}], [%r1];"
+MAPS = {
+    "both": f"{REPLACE}\n{RELEASE}\n{ACQUIRE}\n{USE}",
+    "neither": f"{REPLACE}\n{USE} // want PR003",
+    "released": f"{REPLACE}\n{RELEASE}\n{USE} // want PR003",
+    "acquired": f"{REPLACE}\n{ACQUIRE}\n{USE} // want PR003",
+    "another map acquired": f"{REPLACE}\n{RELEASE}\nadd.s64 %rd9, %rd4, 128;\n{ACQUIRE.replace('%rd4', '%rd9')}\n{USE} // want PR003",
+    "another map used": f"{REPLACE}\n{USE.replace('[%rd4,', '[%rd4+128,')}",
+    "stored": f"st.global.u64 [%rd5+64], %rd6;\n{RELEASE}\n{USE} // want PR003",
+    "copied with the release": f"tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd5], [%r1], 128;\n{USE} // want PR003",
+    "copied and acquired": f"tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd5], [%r1], 128;\n{ACQUIRE}\n{USE}",
+    "acquired when it has changed": f"setp.eq.u32 %p4, %r9, 0;\nsetp.eq.u32 %p5, %r9, 1;\n@%p4 bra on;\n{REPLACE}\n{RELEASE}\non: @%p5 bra use;\n{ACQUIRE}\nuse: {USE}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MAPS)
+def test_tensor_maps(case: str) -> None:
+    agrees(text(MAPS[case]), "PR003")

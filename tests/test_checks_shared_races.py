@@ -1,0 +1,155 @@
+"""SM001, MB014 and MB015 on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+from support import by_rule, kernel, lint, module
+
+from tclint.finding import Confidence
+
+HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+START = """
+    .shared .align 128 .b8 tile[8192];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    cvta.to.global.u64 %rd1, %rd0;
+    mov.u32 %r1, tile;
+    shl.b32 %r2, %r0, 2;
+    add.u32 %r3, %r1, %r2;
+    xor.b32 %r4, %r2, 508;
+    add.u32 %r5, %r1, %r4;
+    setp.eq.u32 %p0, %r0, 0;
+    setp.lt.u32 %p1, %r0, 32;
+    setp.lt.u32 %p2, %r0, %r9;
+    setp.eq.u32 %p3, %r9, 7;
+"""
+WRITE = "st.shared.u32 [%r3], %r0;"
+READ = "ld.shared.u32 %r6, [%r5];"
+USE = "st.global.u32 [%rd1], %r6;"
+
+
+def found(body: str, **options: str) -> list[tuple[str, Confidence, str]]:
+    text = module(kernel(f"{START}\n{body}\n{USE}\nret;", **options), header=HEADER)
+    return [
+        (f.rule.id, f.confidence, f.message)
+        for f in lint(text).findings
+        if f.rule.id in ("SM001", "MB014", "MB015")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (f"{WRITE}\n{READ}", "reads shared memory that another warp may still be writing"),
+        (f"bar.sync 0;\n{READ}\n{WRITE}", "overwrites shared memory that another warp may still be reading"),
+        (
+            f"{WRITE}\nst.shared.u32 [%r5], %r2;",
+            "overwrites shared memory that another warp may still be writing",
+        ),
+        (f"{READ}\nbar.warp.sync -1;\n{WRITE}", "overwrites"),
+        (f"{READ}\ncp.async.ca.shared.global [%r3], [%rd1], 4;\ncp.async.wait_all;", "overwrites"),
+        (f"@%p1 {WRITE}\n{READ}", "reads"),
+        (f"@%p3 {WRITE}\n{READ}", "reads"),
+        (f"{WRITE}\nmembar.cta;\n{READ}", "reads"),
+        (f"{WRITE}\nshfl.sync.idx.b32 %r7, %r0, 0, 31, -1;\n{READ}", "reads"),
+    ],
+)
+def test_nothing_orders_two_warps(body: str, message: str) -> None:
+    ((rule, confidence, said),) = found(body)
+    assert (rule, confidence) == ("SM001", Confidence.HIGH)
+    assert said.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{WRITE}\nbar.sync 0;\n{READ}",
+        f"{WRITE}\nbarrier.sync 3, 128;\n{READ}",
+        f"{WRITE}\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n{READ}",
+        f"{WRITE}\nbar.red.popc.u32 %r7, 0, %p0;\n{READ}",
+        f"@%p2 {WRITE}\n{READ}",  # perhaps one warp alone
+        f"@%p0 {WRITE}\nld.shared.u32 %r6, [%r3];",  # its own word
+        f"{WRITE}\nld.shared.u32 %r6, [%r3+512];",
+        f"{WRITE}\nld.volatile.shared.u32 %r6, [%r5];",
+        f"atom.shared.add.u32 %r6, [%r5], 1;\n{WRITE.replace('st', 'st.volatile')}",
+        "st.shared.u32 [tile], 0;\nst.shared.u32 [tile], 0;",
+        f"ld.shared.u32 %r7, [tile+4096];\nadd.u32 %r7, %r7, %r5;\n{WRITE}\nld.shared.u32 %r6, [%r7];",
+        f"@%p3 {WRITE}\n@!%p3 {READ}",
+    ],
+)
+def test_ordered_or_not_known(body: str) -> None:
+    assert not found(body)
+
+
+@pytest.mark.parametrize(
+    ("directives", "confidence"),
+    [(".reqntid 64", Confidence.HIGH), (".maxntid 256", Confidence.MEDIUM), ("", Confidence.MEDIUM)],
+)
+def test_how_many_warps(directives: str, confidence: Confidence) -> None:
+    ((_, said, _),) = found(f"{WRITE}\nld.shared.u32 %r6, [tile+128];", directives=directives)
+    assert said is confidence
+
+
+@pytest.mark.parametrize("directives", [".reqntid 32", ".maxntid 32"])
+def test_one_warp(directives: str) -> None:
+    assert not found(f"{WRITE}\nld.shared.u32 %r6, [tile];", directives=directives)
+
+
+def test_warps_that_take_turns() -> None:
+    """Behind a wait one warp may come when the other is done."""
+    body = f"""
+    wait: mbarrier.try_wait.parity.shared.b64 %p4, [full], 0;
+    @!%p4 bra wait;
+    {WRITE}
+    {READ}
+    """
+    assert not found(body)
+    assert found(body.replace(WRITE, f"bar.sync 0;\n{WRITE}"))
+
+
+def test_steps_and_remedy() -> None:
+    text = module(kernel(f"{START}\n@%p1 {WRITE}\n{READ}\n{USE}\nret;"), header=HEADER)
+    (finding,) = by_rule(lint(text), "SM001")
+    assert [step.role for step in finding.steps] == ["warp 0", "all threads"]
+    assert "bar.sync" in finding.help
+
+
+ROLES = """
+    @!%p0 bra ready;
+    mbarrier.init.shared.b64 [full], {count};
+ready:
+    bar.sync 0;
+    @!%p1 bra consume;
+    st.shared.u32 [%r3], %r0;
+    {sync}
+    {arrive}
+    bra finish;
+consume:
+    mbarrier.try_wait.parity.shared.b64 %p4, [full], 0;
+    @!%p4 bra consume;
+    {between}
+    ld.shared.u32 %r6, [tile+{offset}];
+finish:
+"""
+ELECTED = "elect.sync %r7|%p5, -1;\n@%p5 mbarrier.arrive.shared.b64 _, [full];"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, ["MB014"]),
+        ({"arrive": "@%p0 mbarrier.arrive.shared.b64 _, [full];"}, ["MB014"]),
+        ({"sync": "fence.proxy.async;"}, ["MB014"]),
+        ({"sync": "bar.warp.sync -1;"}, []),
+        ({"sync": "barrier.sync 2, 32;"}, []),
+        ({"arrive": "mbarrier.arrive.shared.b64 _, [full];", "count": "32"}, []),
+        ({"offset": "0"}, []),  # what the elected lane has written itself
+        ({"offset": "1024"}, []),
+        ({"between": "barrier.sync 3, 96;"}, []),
+    ],
+)
+def test_one_lane_arrives_for_its_warp(change: dict[str, str], expected: list[str]) -> None:
+    given = {"count": "1", "sync": "", "arrive": ELECTED, "between": "", "offset": "4", **change}
+    assert [rule for rule, _, _ in found(ROLES.format(**given))] == expected
