@@ -42,7 +42,7 @@ __all__ = ["SCHEMA", "Shown", "failed", "read", "render_json", "render_text"]
 
 SCHEMA = 1
 _LINES = 4
-"""So many line numbers are shown; the rest is counted."""
+"""So many line numbers, or names, are shown; the rest is counted."""
 _NAME = 80
 """So many characters of a name are shown as text."""
 _BROKEN = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
@@ -140,9 +140,7 @@ class _Places:
 
     def words(self, sites: Sequence[int]) -> str:
         """``line 12, 15 (ring.cu:7)``."""
-        lines = self.lines(sites)
-        rest = len(lines) - _LINES
-        text = ", ".join(map(str, lines[:_LINES])) + (f" and {rest} more" if rest > 0 else "")
+        text = _few(list(map(str, self.lines(sites))))
         sources = dict.fromkeys(filter(None, map(self.source, sites)))
         first = next(iter(sources), None)
         return f"line {text}" + (f" ({os.path.basename(first[0])}:{first[1]})" if first else "")
@@ -206,6 +204,8 @@ class _Text:
         if not (found.mbarriers or found.barriers or found.cluster or found.unresolved or found.events):
             yield "  no barriers, and nothing asynchronous"
             return
+        if found.mbarriers:
+            yield from self._section("roles", self._roles(found))
         for ring in found.mbarriers:
             yield ""
             yield from self._ring(found, ring)
@@ -219,6 +219,19 @@ class _Text:
             ("line " + str(self._places.line(u.site)) if u.site >= 0 else "", u.why) for u in found.unresolved
         ]
         yield from self._section("not resolved", _counted(unresolved))
+
+    def _roles(self, found: Protocol) -> Iterator[Row]:
+        """What each role waits for, and what it signals."""
+        for number, role in enumerate(found.roles):
+            waits = [r.name for r in found.mbarriers if any(number in w.roles for w in r.waits)]
+            signals = [
+                r.name
+                for r in found.mbarriers
+                if any(number in a.roles for a in r.arrives) or any(number in c.roles for c in r.copies)
+            ]
+            if waits or signals:
+                signalling = f"signals {_few(signals)}" if signals else ""
+                yield role.name, f"waits for {_few(waits)}" if waits else "", signalling
 
     def _names(self, found: Protocol) -> Iterator[Row]:
         for n in found.names:
@@ -340,6 +353,11 @@ def _columns(rows: Iterable[Row]) -> list[str]:
     return lines
 
 
+def _few(names: Sequence[str]) -> str:
+    rest = len(names) - _LINES
+    return ", ".join(names[:_LINES]) + (f" and {rest} more" if rest > 0 else "")
+
+
 def _counted(rows: Iterable[tuple[str, str]]) -> Iterator[Row]:
     """Reasons, each once, with the lines that it is about."""
     found: dict[str, list[str]] = {}
@@ -347,8 +365,7 @@ def _counted(rows: Iterable[tuple[str, str]]) -> Iterator[Row]:
         found.setdefault(why, []).append(where.removeprefix("line "))
     for why, lines in found.items():
         lines = list(dict.fromkeys(filter(None, lines)))
-        rest = len(lines) - _LINES
-        text = ", ".join(lines[:_LINES]) + (f" and {rest} more" if rest > 0 else "")
+        text = _few(lines)
         yield f"line {text}" if text else "", why
 
 
@@ -463,6 +480,7 @@ def _about(found: Protocol, event: Event) -> str:
         parts += [f"for {event.count} threads"] if event.count is not None else []
     elif event.kind == "wait group":
         parts = [event.group, f"all but {event.depth}" if event.depth else ""]
+        parts.append("sources only" if event.sources else "")
     elif event.kind == "commit" and not event.rings:
         parts = [event.group]
     return ", ".join(filter(None, parts))
@@ -634,6 +652,7 @@ class _Json:
             "parity": event.parity,
             "group": event.group or None,
             "depth": event.depth,
+            "sources": event.sources,
             "barrier": event.barrier,
             "scope": event.scope,
         }

@@ -45,6 +45,9 @@ again:
 SHOWN = """\
 kernel k  k.ptx:5, 128 threads
 
+roles
+  all threads  waits for done  signals done
+
 mbarrier done  at done
   init    thread 0     128       line 16
   arrive  all threads  128 x 1   line 19

@@ -111,6 +111,8 @@ class Event:
     group: str = ""
     depth: int | None = None
     """Groups that a wait leaves pending."""
+    sources: bool = False
+    """Whether it waits only until the sources of stores have been read."""
     barrier: int | None = None
     """The number of a barrier of the CTA."""
     scope: str = "cta"
@@ -291,8 +293,12 @@ class Protocol:
 
 
 def protocol(model: KernelModel) -> Protocol:
-    """The protocol of a kernel; the same each time."""
-    return model.made(_Reader).protocol()
+    """The protocol of a kernel; made once."""
+    return model.made(_read)
+
+
+def _read(model: KernelModel) -> Protocol:
+    return _Reader(model).protocol()
 
 
 class _Touch(NamedTuple):
@@ -708,12 +714,11 @@ class _Reader:
             yield Barrier(number, tuple(_merged(uses)))
 
     def _cluster(self) -> Barrier | None:
-        uses = [self._barrier_use(i) for i, kind in self.sites.items() if self._of_cluster(i, kind)]
+        uses = [self._barrier_use(i) for i in self.sites if self._of_cluster(i)]
         return Barrier(None, tuple(_merged(uses))) if uses else None
 
-    def _of_cluster(self, site: int, kind: str) -> bool:
-        match = self.model.instruction(site).match
-        return kind.startswith("barrier") and match is not None and "id" not in match.form.roles
+    def _of_cluster(self, site: int) -> bool:
+        return self.model.instruction(site).group == "cluster"
 
     def _barrier_use(self, site: int) -> BarrierUse:
         return BarrierUse(
@@ -904,7 +909,7 @@ class _Reader:
         rings = self.mbarriers.rings_at(site)
         counted = model.instruction(site).role("count") is not None
         return Event(
-            kind="cluster " + kind.removeprefix("barrier ") if self._of_cluster(site, kind) else kind,
+            kind="cluster " + kind.removeprefix("barrier ") if self._of_cluster(site) else kind,
             sites=(site,),
             who=self._who(site),
             roles=self._part(site),
@@ -917,6 +922,7 @@ class _Reader:
             parity=None if parity is None else self.words.text(parity),
             group=model.instruction(site).group if kind in ("commit", "wait group") else "",
             depth=model.known(site, "depth"),
+            sources=kind == "wait group" and _completion(model, site) == "read",
             barrier=model.known(site, "id"),
             scope=_scope(model, site),
         )
@@ -1027,6 +1033,11 @@ def _opcode(model: KernelModel, site: int) -> str:
     """What the instruction is called in the ISA table."""
     match = model.instruction(site).match
     return match.form.name if match is not None else model.instruction(site).name
+
+
+def _completion(model: KernelModel, site: int) -> str:
+    match = model.instruction(site).match
+    return match.form.completion if match is not None else ""
 
 
 def _scope(model: KernelModel, site: int) -> str:
