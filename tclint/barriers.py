@@ -35,10 +35,11 @@ from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.model import KernelModel
 from tclint.output._style import BOLD, CYAN, RED, Style, printable
+from tclint.pool import Input, debug, internal_error
 from tclint.select import wants_entry
 from tclint.source import Source, SourceError
 
-__all__ = ["SCHEMA", "Shown", "failed", "read", "render_json", "render_text"]
+__all__ = ["SCHEMA", "Shown", "read", "render_json", "render_text", "show"]
 
 SCHEMA = 1
 _LINES = 4
@@ -93,9 +94,23 @@ def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
     )
 
 
-def failed(path: str, error: SourceError) -> Shown:
-    """What there is to show of an input that cannot be read."""
-    return Shown(path, None, None, None, (Problem(error.line, str(error)),), ())
+def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
+    """What there is to show of one input, whatever happens to it."""
+    path, source = item
+    if isinstance(source, SourceError):
+        return _failed(path, None, source)
+    try:
+        return read(source, entry)
+    except SourceError as error:
+        return _failed(path, source.member, error)
+    except Exception as error:
+        if debug():
+            raise
+        return _failed(path, source.member, SourceError(internal_error(error)))
+
+
+def _failed(path: str, member: str | None, error: SourceError) -> Shown:
+    return Shown(path, member, None, None, (Problem(error.line, str(error)),), ())
 
 
 def _kernel(source: Source, function: Function, body: Function, module: Module) -> Kernel:
@@ -170,10 +185,10 @@ def render_text(shown: Iterable[Shown], color: bool = False) -> str:
             at = f"{where}:{problem.line}" if problem.line else where
             blocks.append([f"{style(RED, 'problem')}: {at}: {problem.message}"])
         blocks += [list(_Text(one, kernel, style).kernel(where)) for kernel in one.kernels]
-    return "\n".join("".join(f"{printable_line(line, color)}\n" for line in block) for block in blocks)
+    return "\n".join("".join(f"{_printable(line, color)}\n" for line in block) for block in blocks)
 
 
-def printable_line(line: str, color: bool) -> str:
+def _printable(line: str, color: bool) -> str:
     """*line* without what could steer the terminal, but for our own colours."""
     if not color:
         return printable(line)

@@ -397,15 +397,13 @@ def barriers(
 
     Exit code: 0 shown, 2 usage error, or an input that could not be analysed.
     """
-    from tclint.barriers import failed, read, render_json, render_text
+    from tclint.barriers import render_json, render_text, show
     from tclint.inputs import inputs
     from tclint.rules import nearest
-    from tclint.source import Source
 
     if stdin_filename is not None and _STDIN not in paths:
         raise click.UsageError("--stdin-filename needs '-' among the paths.")
-    sources = inputs(paths, stdin_filename or _STDIN_NAME)
-    shown = [read(s, entry) if isinstance(s, Source) else failed(name, s) for name, s in sources]
+    shown = [show(item, entry) for item in inputs(paths, stdin_filename or _STDIN_NAME)]
     names = dict.fromkeys(name for one in shown for name in one.functions)
     if entry and names and not any(one.kernels or one.problems for one in shown):
         raise _usage(f"no function is called {', '.join(entry)}{nearest(entry[0], names)}")

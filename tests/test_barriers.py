@@ -15,6 +15,7 @@ import pytest
 from conftest import PACKAGE, ROOT
 from support import HOPPER, kernel, module
 
+from tclint import barriers
 from tclint.barriers import read, render_json, render_text
 from tclint.source import Source
 
@@ -231,6 +232,20 @@ def test_a_kernel_that_jumps_nowhere() -> None:
 def test_a_kernel_with_nothing_to_show() -> None:
     out = shown(module(kernel("    ret;"), header=HOPPER))
     assert out == "kernel k  k.ptx:4, 128 threads\n  no barriers, and nothing asynchronous\n"
+
+
+def test_an_error_of_ours_is_that_of_one_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(model: object) -> None:
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setattr(barriers, "protocol", fail)
+    item = ("k.ptx", Source.from_bytes(SMALL.encode(), "k.ptx"))
+    monkeypatch.delenv("TCLINT_DEBUG", raising=False)
+    said = "internal error: RuntimeError: no such thing (TCLINT_DEBUG=1 shows where)"
+    assert render_text([barriers.show(item)]) == f"problem: k.ptx: {said}\n"
+    monkeypatch.setenv("TCLINT_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        barriers.show(item)
 
 
 def test_names_are_shown_without_control_characters() -> None:
