@@ -338,3 +338,20 @@ def test_when_a_phase_flips(flip: str) -> None:
     assert words.text(of.values.operand(of.instruction(site).operands[1], site)) == "phase"
     meanings = {name.name: name.meaning for name in words.names.values()}
     assert meanings["phase"] == f"1, flips {flip.partition(',')[0]}"
+
+
+@pytest.mark.parametrize(
+    ("before", "first"),
+    [
+        ("", 1),
+        ("    setp.eq.u32 %p3, %r10, 0;\n    @%p3 bra next;\n", None),  # not in the first round
+    ],
+)
+def test_the_parity_of_the_first_wait(before: str, first: int | None) -> None:
+    found = read(
+        f"    ld.param.u32 %r1, [number];\n{INITS}    mov.u32 %r10, 0;\nround:\n{before}    add.u32 %r11, %r10, 1;\n"
+        "    and.b32 %r11, %r11, 1;\nagain:\n    mbarrier.try_wait.parity.shared::cta.b64 %p4, [full], %r11;\n"
+        "    @!%p4 bra again;\nnext:\n    add.u32 %r10, %r10, 1;\n    setp.lt.u32 %p5, %r10, %r1;\n    @%p5 bra round;\n    ret;"
+    )
+    (wait,) = ring(found, "full").waits
+    assert (wait.parity, wait.first) == ("(i + 1) & 1", first)

@@ -579,13 +579,43 @@ class _Reader:
         )
 
     def _first(self, site: int, parity: int) -> int | None:
-        """The parity when a thread waits there for the first time."""
+        """The parity when a thread waits there for the first time, if that is the same on all ways."""
         values = self.model.values
         if values.known(parity) is not None:
             return values.known(parity)
-        resolve = self.model.at_first(site)
+        resolve = self.model.at_first(site) if self._begins_alike(site, parity) else None
         number = None if resolve is None else values.known(resolve(parity))
         return None if number is None else number & 1
+
+    def _begins_alike(self, site: int, value: int) -> bool:
+        """Whether *value* depends on nothing but loops that *site* is in, and is executed in each round of.
+
+        Then it is executed in the first round of all of them for the first time.
+        """
+        cfg, values = self.model.cfg, self.model.values
+        here = cfg.block_of[site]
+        if self.model.instruction(site).guard >= 0:
+            return False
+        work, seen = [value], set[int]()
+        while work:
+            v = values.find(work.pop())
+            if v in seen:
+                continue
+            seen.add(v)
+            node = values.node(v)
+            if node[0] in ("unknown", "undefined", "load", "collective"):
+                return False
+            if node[0] != "phi":
+                work += values.parts(node)
+                continue
+            body = cfg.loops.get(node[1], frozenset())
+            brought = list(zip(cfg.sources[node[1]], values.arguments(v), strict=False))
+            rounds = [b for b, _ in brought if b in body]
+            begins = {x for b, x in brought if b not in body}
+            if here not in body or len(begins) != 1 or not all(cfg.dominates(here, b) for b in rounds):
+                return False
+            work += begins
+        return True
 
     # ------------------------------------------------------------ order of a round
 
