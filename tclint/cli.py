@@ -364,6 +364,55 @@ def isa(opcode: str) -> int:
 
 
 @cli.command()
+@click.argument("paths", nargs=-1, required=True, metavar="KERNEL...")
+@click.option(
+    "--entry", multiple=True, metavar="NAME", help="This function only; a pattern, may be repeated."
+)
+@click.option("--stdin-filename", metavar="NAME", help="The name under which standard input (-) is shown.")
+@click.option(
+    "--output-format",
+    type=_Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="A table, or an object as docs/barriers.schema.json describes it.",
+)
+@click.option(
+    "--color",
+    type=_Choice(("auto", "always", "never")),
+    default="auto",
+    show_default=True,
+    help="auto: on a terminal, unless NO_COLOR is set; FORCE_COLOR turns it on elsewhere.",
+)
+def barriers(
+    paths: tuple[str, ...],
+    entry: tuple[str, ...],
+    stdin_filename: str | None,
+    output_format: str,
+    color: str,
+) -> int:
+    """Show who waits for whom in a kernel.
+
+    Its mbarriers with their arrivals, bytes and parities, its other barriers, its shared memory, and the events of each
+    role in order. A KERNEL is a PATH as check takes it. What cannot be resolved is said to be.
+
+    Exit code: 0 shown, 2 usage error, or an input that could not be analysed.
+    """
+    from tclint.barriers import render_json, render_text, show
+    from tclint.inputs import inputs
+    from tclint.rules import nearest
+
+    if stdin_filename is not None and _STDIN not in paths:
+        raise click.UsageError("--stdin-filename needs '-' among the paths.")
+    shown = [show(item, entry) for item in inputs(paths, stdin_filename or _STDIN_NAME)]
+    names = dict.fromkeys(name for one in shown for name in one.functions)
+    if entry and names and not any(one.kernels or one.problems for one in shown):
+        raise _usage(f"no function is called {', '.join(entry)}{nearest(entry[0], names)}")
+    _write(render_json(shown) if output_format == "json" else render_text(shown, _use_color(color)))
+    broken = any(one.problems or any(kernel.problems for kernel in one.kernels) for one in shown)
+    return FAILURE if broken else CLEAN
+
+
+@cli.command()
 def schema() -> int:
     """Print the JSON schema of the configuration."""
     from tclint.settings import schema

@@ -23,7 +23,7 @@ from tclint.select import ignored, wants_entry
 from tclint.source import Source
 from tclint.suppress import apply
 
-__all__ = ["analyse", "check_source"]
+__all__ = ["analyse", "check_source", "source_location"]
 
 _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
@@ -170,12 +170,12 @@ def _findings(
                     mark.message,
                     where.name,
                     mark.role,
-                    _location(module, where.location(mark.site)),
+                    source_location(module, where.location(mark.site)),
                 )
             )
         location = None
         if owner is not None and hit.site >= 0:
-            location = _location(module, owner.location(hit.site))
+            location = source_location(module, owner.location(hit.site))
         parts = _parts(source, [span, *(s.span for s in steps)])
         entry = owner.name if owner is not None else None
         made.append(
@@ -221,7 +221,7 @@ def _parts(source: Source, spans: list[Span]) -> Iterator[str]:
             yield token
 
 
-def _location(module: Module, location: Location | None) -> SourceLocation | None:
+def source_location(module: Module, location: Location | None) -> SourceLocation | None:
     """The place that ``.loc`` gives, with the calls through which it was inlined; None where there is none."""
     if location is None:
         return None

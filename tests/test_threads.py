@@ -137,3 +137,11 @@ def test_thread_sets_in_words(taken: int, words: str) -> None:
 @given(st.lists(st.integers(0, 40), min_size=N, max_size=N), st.integers(0, MASK))
 def test_a_constant_shifted_by_what_differs(by: list[int], number: int) -> None:
     assert numbers(T.shifted(number, planes(by), N)) == [number << n & MASK for n in by]
+
+
+@FEW
+@given(NUMBERS, st.integers(1, (1 << N) - 1))
+def test_the_least_and_the_greatest_number(a: list[int], some: int) -> None:
+    among = [signed(n) for t, n in enumerate(a) if some >> t & 1]
+    assert T.extreme(planes(a), some, least=True) == min(among)
+    assert T.extreme(planes(a), some, least=False) == max(among)

@@ -123,6 +123,18 @@ def broadcast(a: Planes, lane: int, threads: int) -> Planes:
     return tuple(((plane >> lane) & first) * spread for plane in a)
 
 
+def extreme(planes: Planes, threads: int, *, least: bool) -> int:
+    """The least or the greatest number that *planes* are in any of *threads*, of which there is one."""
+    number = 0
+    for bit in reversed(range(WIDTH)):
+        # A number with its sign bit is less than one without.
+        wanted = ~planes[bit] if least is (bit != WIDTH - 1) else planes[bit]
+        threads = threads & wanted or threads
+        if planes[bit] & threads:
+            number += (1 << bit) - (1 << WIDTH if bit == WIDTH - 1 else 0)
+    return number
+
+
 def partial_groups(taken: int, active: int, size: int) -> bool:
     """Whether *taken* has some but not all of the *active* threads of an aligned group of *size*."""
     other = active & ~taken

@@ -1,0 +1,1090 @@
+"""Who waits for whom in a kernel: its roles, their events in order, its barriers and its shared memory, as data.
+
+This draws together what the other analyses know and decides nothing new, so
+that ``tclint barriers`` can show it. Everything is told by site (instruction
+number); what is not known is None, or an entry of ``unresolved`` with the
+reason, and never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+from tclint.analyses import threads as T
+from tclint.analyses.expressions import Expressions
+from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring
+from tclint.analyses.shared_memory import Access
+from tclint.analyses.values import Level
+from tclint.analyses.warps import SYSTEM_CALLS, calls, deciding
+from tclint.model import KernelModel
+
+__all__ = [
+    "Arrive",
+    "Barrier",
+    "BarrierUse",
+    "Bytes",
+    "Changing",
+    "Delivered",
+    "Event",
+    "Init",
+    "MbarrierRing",
+    "Next",
+    "Protocol",
+    "Region",
+    "RegionUse",
+    "Role",
+    "Unresolved",
+    "Wait",
+    "protocol",
+]
+
+_KINDS = {
+    "mbarrier-init": "init",
+    "mbarrier-inval": "inval",
+    "mbarrier-arrive": "arrive",
+    "mbarrier-expect": "expect",
+    "mbarrier-complete": "complete",
+    "mbarrier-wait": "wait",
+    "barrier-sync": "barrier sync",
+    "barrier-arrive": "barrier arrive",
+    "barrier-wait": "barrier wait",
+    "proxy-fence": "proxy fence",
+    "memory-fence": "fence",
+    "pdl-wait": "pdl wait",
+    "pdl-launch": "pdl launch",
+    "clc-request": "copy",
+    "commit": "commit",
+    "wait": "wait group",
+}
+"""The events that are part of a protocol, and what they are called here; an operation that is issued: see `_issued`."""
+_SETUP = frozenset(("init", "inval", "fence", "proxy fence", "pdl wait", "pdl launch"))
+"""Events that make no role: some thread has to do them."""
+_LOCAL = re.compile(r"_ZZ.+E(\d+)([A-Za-z_]\w*?)(?:_\d+)?$")
+"""How a variable of a function is called in C++ (Itanium ABI, 5.1.6); the same of a namespace begins with ``_ZN``."""
+
+_LONGEST = 1000
+"""Characters of the name of a variable."""
+_FOLLOWED = 64
+"""Expressions that an address is made of, of which more are not looked at."""
+_ALL = "all threads"
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Warps that take part in the same events."""
+
+    name: str
+    warps: tuple[int, ...]
+    threads: int
+    partition: int | None = None
+    """Which case of a table of roles it is; its warps are then those that may be sent there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a role does, in program order; *sites* are several where the same is done again and again."""
+
+    kind: str
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    """Which of :attr:`Protocol.roles` take part."""
+    loops: tuple[int, ...] = ()
+    """The first sites of the loops around it, the outermost first; a loop that only waits is none."""
+    opcode: str = ""
+    rings: tuple[int, ...] = ()
+    """Which of :attr:`Protocol.mbarriers` it may be about; none: no mbarrier, or not known which."""
+    regions: tuple[int, ...] = ()
+    """Which of :attr:`Protocol.regions` it touches."""
+    count: int | None = None
+    """Arrivals of one thread, or the threads of a barrier."""
+    bytes: int | None = None
+    parity: str | None = None
+    group: str = ""
+    depth: int | None = None
+    """Groups that a wait leaves pending."""
+    sources: bool = False
+    """Whether it waits only until the sources of stores have been read."""
+    barrier: int | None = None
+    """The number of a barrier of the CTA."""
+    scope: str = "cta"
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """Arrivals of the same kind by the same threads."""
+
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    opcode: str
+    threads: int | None
+    """Threads that arrive at each site; None: as many as there are, which is not known."""
+    count: int | None
+    """How often each of them does."""
+    scope: str
+    remote: bool
+    """Whether it may be at the mbarrier of another CTA."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Bytes that are expected, or that a copy brings."""
+
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    opcode: str
+    bytes: int | None
+    """None: not a constant; what a tensor copy brings is said by its tensor map."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The bytes of a phase, by one way through the program."""
+
+    expected: int | None
+    copied: int | None
+    expects: tuple[int, ...]
+    copies: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    parity: str | None
+    """In words; None: not known, or a state token."""
+    first: int | None
+    """The parity that the first wait has."""
+    token: bool
+    """Whether it waits for the phase of a state that an arrival gave."""
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Threads that wait for one ring and then signal another one: they free it, or fill it."""
+
+    ring: int
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    same_stage: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierRing:
+    """An mbarrier, or several that take turns."""
+
+    name: str
+    base: str
+    offset: int
+    stride: int | None
+    """Bytes from one stage to the next; None: there is one, or they are not evenly spaced."""
+    offsets: tuple[int, ...]
+    count: int | None
+    inits: tuple[Init, ...]
+    arrives: tuple[Arrive, ...]
+    arrivals: Arrivals | None
+    """How many a phase gets; None: not known."""
+    expects: tuple[Bytes, ...]
+    copies: tuple[Bytes, ...]
+    delivered: tuple[Delivered, ...] | None
+    waits: tuple[Wait, ...]
+    then: tuple[Next, ...]
+
+    @property
+    def stages(self) -> int:
+        return len(self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionUse:
+    verb: str
+    """``read`` or ``write``."""
+    proxy: str
+    who: str
+    roles: tuple[int, ...]
+    sites: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Bytes of shared memory that belong together, because some accesses may touch any of them."""
+
+    name: str
+    base: str | None
+    """None: the address is not resolved."""
+    start: int | None
+    end: int | None
+    """None: not known where in what follows the base."""
+    more: bool
+    """Whether accesses of which only the first bytes are known may go on behind the end."""
+    uses: tuple[RegionUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierUse:
+    kind: str
+    """``sync``, ``arrive`` or ``wait``."""
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    threads: int | None
+    count: int | None
+    """The threads that it is for; None: all, or not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A barrier of the CTA, or that of the cluster."""
+
+    number: int | None
+    """None: that of the cluster, or not known which."""
+    uses: tuple[BarrierUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changing:
+    """What an expression calls something that a loop changes."""
+
+    name: str
+    meaning: str
+    site: int
+    """Where the loop begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    site: int
+    """-1: it is about the kernel."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """All of that for one kernel."""
+
+    roles: tuple[Role, ...]
+    mbarriers: tuple[MbarrierRing, ...]
+    barriers: tuple[Barrier, ...]
+    cluster: Barrier | None
+    regions: tuple[Region, ...]
+    events: tuple[Event, ...]
+    names: tuple[Changing, ...]
+    unresolved: tuple[Unresolved, ...]
+
+
+def protocol(model: KernelModel) -> Protocol:
+    """The protocol of a kernel; made once."""
+    return model.made(_read)
+
+
+def _read(model: KernelModel) -> Protocol:
+    return _Reader(model).protocol()
+
+
+class _Touch(NamedTuple):
+    """An access to shared memory, and the bytes from a base that it may touch."""
+
+    access: Access
+    proxy: str
+    base: str | None
+    start: int | None
+    end: int | None
+    more: bool
+    """Whether it may go on behind the end."""
+
+
+class _Reader:
+    """Reads a protocol off a model."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.mbarriers = model.made(Mbarriers)
+        self.words = Expressions(model.values)
+
+    def protocol(self) -> Protocol:
+        mbarriers = tuple(self._ring(n) for n in range(len(self.rings)))
+        events = tuple(self._events())
+        return Protocol(
+            roles=self.roles,
+            mbarriers=tuple(replace(ring, then=tuple(self._next(n))) for n, ring in enumerate(mbarriers)),
+            barriers=tuple(self._barriers()),
+            cluster=self._cluster(),
+            regions=self.regions,
+            events=events,
+            names=tuple(self._names()),
+            unresolved=tuple(self._unresolved()),
+        )
+
+    def _names(self) -> Iterator[Changing]:
+        for name in sorted(self.words.names.values(), key=lambda name: (name.block, name.name)):
+            yield Changing(name.name, name.meaning, self.model.cfg.blocks[name.block].start)
+
+    # ------------------------------------------------------------ who
+
+    @cached_property
+    def sites(self) -> dict[int, str]:
+        """The events of the protocol in program order, each with its kind."""
+        model, found = self.model, dict[int, str]()
+        for event in model.events:
+            match = model.instruction(event.site).match
+            if match is None or match.problem or match.form.scope == "lanes":
+                continue
+            kind = self._issued(event.site) if event.kind == "issue" else _KINDS.get(event.kind, "")
+            if kind and self._threads(event.site):
+                found[event.site] = kind
+        return found
+
+    def _issued(self, site: int) -> str:
+        """What an asynchronous operation is called: what multiplies has a descriptor or an accumulator."""
+        instruction = self.model.instruction(site)
+        form = instruction.match.form if instruction.match else None
+        if form is None or form.group in ("tcgen05.ld", "tcgen05.st", "none"):
+            return ""
+        if "b" in form.roles and "d" in form.roles:
+            return "mma"
+        return "copy" if "*" in "".join((*form.async_reads, *form.async_writes)) else ""
+
+    def _threads(self, site: int) -> int:
+        return self.model.views.at(site).threads & self.model.cta
+
+    def _who(self, site: int) -> str:
+        """The threads that execute an instruction, in words."""
+        threads = self._threads(site)
+        partition = self._partitions.get(self.model.cfg.block_of[site])
+        if partition is not None:
+            lanes = "" if T.whole(threads, 32) == threads else "some lanes of "
+            return f"{'a lane of ' if T.at_most_one_lane(threads) else lanes}partition {partition}"
+        words = self.model.who(threads)
+        if not self._some(site) or words.startswith("some "):
+            return words
+        return "some threads" if words == _ALL else f"some of {words}"
+
+    def _some(self, site: int) -> bool:
+        """Whether something that is not known decides which of the threads execute it; that they wait does not."""
+        if site not in self._split:
+            model, threads = self.model, self._threads(site)
+            values = model.values
+            self._split[site] = threads & (threads - 1) != 0 and any(
+                values.mask(p) is None
+                and values.level(p) > Level.WARPGROUP
+                and not any(self.sites.get(at) == "wait" for kind, at in values.volatile(p) if kind == "site")
+                for p in deciding(model, site)
+            )
+        return self._split[site]
+
+    @cached_property
+    def _split(self) -> dict[int, bool]:
+        return {}
+
+    @cached_property
+    def roles(self) -> tuple[Role, ...]:
+        block_of = self.model.cfg.block_of
+        warps: dict[int, list[int]] = {}
+        sent: dict[int, int] = {}
+        for number, (site, kind) in enumerate(self.sites.items()):
+            threads = self._threads(site)
+            partition = self._partitions.get(block_of[site])
+            if partition is not None:
+                sent[partition] = sent.get(partition, 0) | T.whole(threads, 32)
+            elif kind not in _SETUP:
+                for w in _warps(threads):
+                    warps.setdefault(w, []).append(number)
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for w in _warps(self.model.cta):
+            alike.setdefault(tuple(warps.get(w, ())), []).append(w)
+        found = []
+        for members in alike.values():
+            threads = sum(0xFFFFFFFF << 32 * w for w in members) & self.model.cta
+            found.append(Role(self.model.who(threads), tuple(members), threads))
+        for partition, threads in sorted(sent.items()):
+            found.append(Role(f"partition {partition}", tuple(_warps(threads)), threads, partition))
+        return tuple(found)
+
+    @cached_property
+    def _partitions(self) -> dict[int, int]:
+        """The blocks that one case alone of a table of roles leads to, each with the number of the case."""
+        cfg, found = self.model.cfg, dict[int, int]()
+        for dispatcher in sorted(self.model.views.dispatchers):
+            cases: dict[int, int] = {}
+            for edge in cfg.successors[dispatcher]:
+                cases.setdefault(edge.target, edge.case)
+            reached = {case: self._from(target, dispatcher) for target, case in cases.items()}
+            for case, blocks in reached.items():
+                others = set[int]().union(*(b for c, b in reached.items() if c != case))
+                found.update(dict.fromkeys(blocks - others, case))
+        return found
+
+    def _from(self, start: int, without: int) -> set[int]:
+        cfg, found = self.model.cfg, {start}
+        work = [start]
+        while work:
+            for edge in cfg.successors[work.pop()]:
+                if edge.target != without and edge.target not in found:
+                    found.add(edge.target)
+                    work.append(edge.target)
+        return found
+
+    def _part(self, site: int) -> tuple[int, ...]:
+        """The roles that take part in an event."""
+        partition = self._partitions.get(self.model.cfg.block_of[site])
+        threads = self._threads(site)
+        return tuple(
+            n for n, role in enumerate(self.roles) if role.partition == partition and role.threads & threads
+        )
+
+    def _many(self, site: int) -> int | None:
+        """How many threads execute an instruction, if the size of a CTA is bounded."""
+        threads = self._threads(site)
+        known = threads.bit_count() <= 1 or self.model.function.most_threads is not None
+        return threads.bit_count() if known and not self._some(site) else None
+
+    # ------------------------------------------------------------ mbarriers
+
+    @cached_property
+    def rings(self) -> list[Ring]:
+        """The rings in the order in which they are made."""
+        return sorted(self.mbarriers.rings, key=lambda ring: (min(ring.inits), ring.stages[0].offset))
+
+    @cached_property
+    def _number(self) -> dict[Ring, int]:
+        return {ring: n for n, ring in enumerate(self.rings)}
+
+    @cached_property
+    def _bases(self) -> list[str]:
+        """For each ring what its addresses are offsets from."""
+        return [self.words.text(ring.stages[0].base, _LONGEST) or "?" for ring in self.rings]
+
+    @cached_property
+    def _short(self) -> dict[str, str]:
+        """Names of variables without that of the function they are local to, where that is no other's."""
+        bases = {*self._bases, *(base for base, _, _ in self._areas if base is not None)}
+        short = {base: _unmangled(base) for base in sorted(bases)}
+        often = Counter(short.values())
+        return {base: name if often[name] == 1 else base for base, name in short.items()}
+
+    def _label(self, number: int) -> str:
+        stages = self.rings[number].stages
+        offset = f"{stages[0].offset:+d}" if stages[0].offset else ""
+        many = f"[{len(stages)}]" if len(stages) > 1 else ""
+        return f"{self._short[self._bases[number]]}{offset}{many}"
+
+    def _ring(self, number: int) -> MbarrierRing:
+        ring = self.rings[number]
+        offsets = tuple(stage.offset for stage in ring.stages)
+        steps = {b - a for a, b in pairwise(offsets)}
+        arriving = [i for i in self.mbarriers.arriving if ring in self.mbarriers.rings_at(i)]
+        expects = [
+            i
+            for event in ("mbarrier-arrive", "mbarrier-expect")
+            for i in ring.uses.get(event, ())
+            if self.model.instruction(i).role("tx") is not None
+        ]
+        first = ring.stages[0]
+        return MbarrierRing(
+            name=self._label(number),
+            base=self._bases[number],
+            offset=offsets[0],
+            stride=next(iter(steps)) if len(steps) == 1 else None,
+            offsets=offsets,
+            count=ring.count,
+            inits=tuple(_merged(self._init(i) for i in sorted(ring.inits))),
+            arrives=tuple(_merged(self._arrive(i, ring) for i in arriving)),
+            arrivals=self.mbarriers.arrivals(first),
+            expects=tuple(_merged(self._bytes(i, "tx") for i in sorted(expects))),
+            copies=tuple(_merged(self._bytes(i, "bytes") for i in self.mbarriers.copies(ring))),
+            delivered=self._delivered(first),
+            waits=tuple(_merged(self._wait(i) for i in ring.uses.get("mbarrier-wait", ()))),
+            then=(),
+        )
+
+    def _init(self, site: int) -> Init:
+        return Init((site,), self._who(site), self._part(site))
+
+    def _arrive(self, site: int, ring: Ring) -> Arrive:
+        model = self.model
+        named = self.mbarriers.named(site)
+        here = self._threads(site)
+        at_once = {(threads & here).bit_count() for m, threads in named.items() if m in ring.stages}
+        every = self._many(site)
+        counted = model.instruction(site).role("count") is not None
+        return Arrive(
+            sites=(site,),
+            who=self._who(site),
+            roles=self._part(site),
+            opcode=_opcode(model, site),
+            threads=max(at_once) if every is not None else None,
+            count=model.known(site, "count") if counted else 1,
+            scope=_scope(model, site),
+            remote=self._remote(site),
+        )
+
+    def _remote(self, site: int) -> bool:
+        multicast = ".multicast" in self.model.instruction(site).opcode
+        return multicast or any(a.remote for a in self.mbarriers.addresses(site))
+
+    def _bytes(self, site: int, role: str) -> Bytes:
+        many = self.model.known(site, role)
+        return Bytes((site,), self._who(site), self._part(site), _opcode(self.model, site), many)
+
+    def _delivered(self, object_: Mbarrier) -> tuple[Delivered, ...] | None:
+        found = self.mbarriers.deliveries(object_)
+        if found is None:
+            return None
+        return tuple(
+            Delivered(
+                self._sum(d.expects, "tx", d.threads),
+                self._sum(d.copies, "bytes", d.threads),
+                tuple(d.expects),
+                tuple(d.copies),
+            )
+            for d in found
+        )
+
+    def _sum(self, sites: Iterable[int], role: str, threads: int) -> int | None:
+        numbers = [self.model.known(i, role) for i in sites]
+        known = [n for n in numbers if n is not None]
+        return sum(known) * threads.bit_count() if len(known) == len(numbers) else None
+
+    def _wait(self, site: int) -> Wait:
+        model = self.model
+        parity = model.value(site, "parity")
+        return Wait(
+            sites=(site,),
+            who=self._who(site),
+            roles=self._part(site),
+            parity=None if parity is None else self.words.text(parity),
+            first=None if parity is None else self._first(site, parity),
+            token=parity is None,
+            scope=_scope(model, site),
+        )
+
+    def _first(self, site: int, parity: int) -> int | None:
+        """The parity when a thread waits there for the first time, if that is the same on all ways."""
+        values = self.model.values
+        if values.known(parity) is not None:
+            return values.known(parity)
+        resolve = self.model.at_first(site) if self._begins_alike(site, parity) else None
+        number = None if resolve is None else values.known(resolve(parity))
+        return None if number is None else number & 1
+
+    def _begins_alike(self, site: int, value: int) -> bool:
+        """Whether *value* depends on nothing but loops that *site* is in, and is executed in each round of.
+
+        Then it is executed in the first round of all of them for the first time.
+        """
+        cfg, values = self.model.cfg, self.model.values
+        here = cfg.block_of[site]
+        if self.model.instruction(site).guard >= 0:
+            return False
+        work, seen = [value], set[int]()
+        while work:
+            v = values.find(work.pop())
+            if v in seen:
+                continue
+            seen.add(v)
+            node = values.node(v)
+            if node[0] in ("unknown", "undefined", "load", "collective"):
+                return False
+            if node[0] != "phi":
+                work += values.parts(node)
+                continue
+            body = cfg.loops.get(node[1], frozenset())
+            brought = list(zip(cfg.sources[node[1]], values.arguments(v), strict=False))
+            rounds = [b for b, _ in brought if b in body]
+            begins = {x for b, x in brought if b not in body}
+            if here not in body or len(begins) != 1 or not all(cfg.dominates(here, b) for b in rounds):
+                return False
+            work += begins
+        return True
+
+    # ------------------------------------------------------------ order of a round
+
+    def _next(self, number: int) -> Iterator[Next]:
+        """What is signalled by threads that have just waited for a ring."""
+        ring = self.rings[number]
+        found: list[Next] = []
+        for wait in ring.uses.get("mbarrier-wait", ()):
+            for signal, rings in self._signals.items():
+                threads = self._threads(wait) & self._threads(signal)
+                if not threads or wait not in self._before(signal):
+                    continue
+                for other in rings:
+                    if other is not ring:
+                        same = self._same_stage(wait, ring, signal, other)
+                        found.append(
+                            Next(
+                                self._number[other],
+                                (signal,),
+                                self._who(signal),
+                                self._part(signal),
+                                same,
+                            )
+                        )
+        yield from _merged(sorted(dict.fromkeys(found), key=lambda n: (n.ring, n.sites)))
+
+    @cached_property
+    def _signals(self) -> dict[int, list[Ring]]:
+        """What completes phases, in order, with the rings."""
+        sites = [*self.mbarriers.arriving, *(i for ring in self.rings for i in self.mbarriers.copies(ring))]
+        return {
+            i: sorted(self.mbarriers.rings_at(i), key=self._number.__getitem__) for i in sorted(set(sites))
+        }
+
+    def _before(self, signal: int) -> frozenset[int]:
+        """The waits that a round passes last before the signal: those between which nothing else is signalled.
+
+        Waits of a loop around those are of an earlier time, and left out.
+        """
+        if signal not in self._waited:
+            self._waited[signal] = frozenset(self._passed(signal))
+        return self._waited[signal]
+
+    @cached_property
+    def _waited(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    def _passed(self, signal: int) -> Iterator[int]:
+        cfg, threads = self.model.cfg, self._threads(signal)
+        work = [(cfg.block_of[signal], signal, False)]
+        visited: set[tuple[int, bool]] = set()
+        while work:
+            block, end, waited = work.pop()
+            for site in reversed(self._exchanges.get(block, ())):
+                if site >= end or not threads & self._threads(site):
+                    continue
+                if self.sites[site] == "wait":
+                    waited = True
+                    yield site
+                elif waited:
+                    break
+            else:
+                if waited and block in self._loops:
+                    continue
+                for edge in cfg.predecessors[block]:
+                    before = edge.source
+                    if (
+                        cfg.rank.get(before, cfg.rank[block]) < cfg.rank[block]
+                        and (before, waited) not in visited
+                    ):
+                        visited.add((before, waited))
+                        work.append((before, cfg.blocks[before].end, waited))
+
+    @cached_property
+    def _exchanges(self) -> dict[int, list[int]]:
+        """The waits at mbarriers, and the signals to them, by block."""
+        block_of, found = self.model.cfg.block_of, dict[int, list[int]]()
+        for site in sorted({*self._signals, *(i for i, kind in self.sites.items() if kind == "wait")}):
+            if site in self.sites:
+                found.setdefault(block_of[site], []).append(site)
+        return found
+
+    def _same_stage(self, wait: int, ring: Ring, signal: int, other: Ring) -> bool | None:
+        """Whether both name the stage with the same index; None: not known."""
+        if len(ring.stages) != len(other.stages) or len(ring.stages) == 1:
+            return None
+        values = self.model.values
+        a, b = self.model.value(wait, "mbarrier"), self.model.value(signal, "mbarrier")
+        if a is None or b is None:
+            return None
+        indices = []
+        for value, of in ((a, ring), (b, other)):
+            first = values.add(of.stages[0].base, values.constant(of.stages[0].offset))
+            indices.append(values.add(value, values.times(first, -1)))
+        if self._index(indices[0]) == self._index(indices[1]):
+            return True
+        terms, constant = values.linear(values.add(indices[1], values.times(indices[0], -1)))
+        return constant == 0 if not terms else None
+
+    def _index(self, value: int) -> Hashable:
+        """An offset in a ring in one spelling: a compiler multiplies an index before or after it takes its low bits."""
+        values = self.model.values
+        terms, constant = values.linear(value)
+        if len(terms) != 1 or constant:
+            return values.find(value)
+        ((term, factor),) = terms
+        node = values.node(term)
+        if node[:2] != ("op", "mask"):
+            return values.find(value)
+        inner, rest = values.linear(node[2])
+        mask = node[3]
+        while mask & 1 == 0 and rest % 2 == 0 and all(f % 2 == 0 for _, f in inner):
+            inner, rest = tuple((t, f // 2) for t, f in inner), rest // 2
+            mask, factor = mask >> 1, factor * 2
+        return values.total(inner, rest), mask, factor
+
+    # ------------------------------------------------------------ barriers
+
+    def _barriers(self) -> Iterator[Barrier]:
+        model, found = self.model, dict[int | None, list[BarrierUse]]()
+        for site in self.sites:
+            match = model.instruction(site).match
+            if match is not None and "id" in match.form.roles:
+                found.setdefault(model.known(site, "id"), []).append(self._barrier_use(site))
+        for number, uses in sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0)):
+            yield Barrier(number, tuple(_merged(uses)))
+
+    def _cluster(self) -> Barrier | None:
+        uses = [self._barrier_use(i) for i in self.sites if self._of_cluster(i)]
+        return Barrier(None, tuple(_merged(uses))) if uses else None
+
+    def _of_cluster(self, site: int) -> bool:
+        return self.model.instruction(site).group == "cluster"
+
+    def _barrier_use(self, site: int) -> BarrierUse:
+        return BarrierUse(
+            self.sites[site].removeprefix("barrier "),
+            (site,),
+            self._who(site),
+            self._part(site),
+            self._many(site),
+            self.model.known(site, "count"),
+        )
+
+    # ------------------------------------------------------------ shared memory
+
+    @cached_property
+    def _accesses(self) -> list[_Touch]:
+        model, found = self.model, []
+        for site, match in sorted(model.shared.sites.items()):
+            if model.cfg.block_of[site] not in model.cfg.rank or not self._threads(site):
+                continue
+            for access in model.shared.accesses(site):
+                touch = self._touch(access, match.form.proxy or "generic")
+                # Of a generic address nothing says that it is in shared memory.
+                if touch.base is not None or access.later or match.space.startswith(".shared"):
+                    found.append(touch)
+        return found
+
+    def _touch(self, access: Access, proxy: str) -> _Touch:
+        values = self.model.values
+        terms, constant = values.linear(access.address)
+        origin = next((t for t, factor in terms if factor == 1 and self._is_shared(t)), None)
+        exact = origin is not None
+        origin = self._origin_of(access.address) if origin is None else origin
+        base = None if origin is None else self.words.text(origin, _LONGEST)
+        if base is None or origin is None:
+            return _Touch(access, proxy, None, None, None, False)
+        size = self._size(origin)
+        offset = values.total(tuple(t for t in terms if t[0] != origin), constant)
+        bounds = self._bounds(offset, access) if exact else None
+        if bounds is None:
+            return _Touch(access, proxy, base, 0 if size else None, size or None, False)
+        start, end = bounds
+        known = self.model.known(access.site, "bytes") if access.later else None
+        end += known or access.size
+        if size and (start < 0 or end > size):  # nothing outside of a variable is touched
+            start, end = max(start, 0), min(end, size)
+        return _Touch(access, proxy, base, start, end, access.later and known is None and end != size)
+
+    def _bounds(self, offset: int, access: Access) -> tuple[int, int] | None:
+        """The least and the greatest offset that the threads of an access may have."""
+        model = self.model
+        common, mine, constant = model.shared.split(offset)
+        low = high = constant
+        if model.values.known(mine) is None:
+            planes = model.values.planes(mine)
+            if planes is None or model.function.most_threads is None:
+                return model.values.interval(offset)
+            threads = self._threads(access.site)
+            low, high = (
+                low + T.extreme(planes, threads, least=True),
+                high + T.extreme(planes, threads, least=False),
+            )
+        else:
+            number = model.values.known(mine) or 0
+            low, high = low + number, high + number
+        around = model.values.interval(common)
+        return None if around is None else (low + around[0], high + around[1])
+
+    def _origin_of(self, address: int) -> int | None:
+        """The shared variable that an address is made from, if there is but one."""
+        values, work, seen, found = self.model.values, [address], set[int](), set[int]()
+        while work:
+            v = values.find(work.pop())
+            if v in seen:
+                continue
+            seen.add(v)
+            if len(seen) > _FOLLOWED:
+                return None
+            node = values.node(v)
+            if self._is_shared(v):
+                found.add(v)
+            elif node[0] != "load":
+                work += values.arguments(v) if node[0] == "phi" else values.parts(node)
+        return found.pop() if len(found) == 1 else None
+
+    def _size(self, origin: int) -> int:
+        """The size of a shared variable; 0: it is open."""
+        node, function = self.model.values.node(origin), self.model.function
+        if node[0] != "symbol":
+            return 0
+        variable = function.variables.get(node[1]) or self.model.module.variables.get(node[1])
+        return variable.size if variable is not None else 0
+
+    def _is_shared(self, value: int) -> bool:
+        """Whether *value* is the address of a shared variable, or that aligned."""
+        values = self.model.values
+        node = values.node(value)
+        if node[:2] == ("op", "mask"):
+            return any(self._is_shared(t) for t, factor in values.linear(node[2])[0] if factor == 1)
+        return self.model.space(value).startswith(".shared")
+
+    @cached_property
+    def _areas(self) -> list[tuple[str | None, int | None, int | None]]:
+        """Extents that overlap made one, and those that are only read added to what was written before them."""
+        known: dict[str, list[tuple[int, int, bool]]] = {}
+        loose: set[str | None] = set()
+        for touch in self._accesses:
+            if touch.base is None or touch.start is None or touch.end is None:
+                loose.add(touch.base)
+            else:
+                # A matrix has an address and no end.
+                starts = touch.access.writes or not touch.more
+                known.setdefault(touch.base, []).append((touch.start, touch.end, starts))
+        found: list[tuple[str | None, int | None, int | None]] = []
+        for base in sorted(known):
+            runs: list[tuple[int, int, bool]] = []
+            for start, end, starts in sorted(known[base]):
+                last = runs[-1] if runs else None
+                if last is not None and (start < last[1] or not starts):
+                    runs[-1] = (last[0], max(last[1], end), last[2] or starts)
+                else:
+                    runs.append((start, end, starts))
+            found += [(base, start, end) for start, end, _ in runs]
+        return found + [(base, None, None) for base in sorted(loose, key=lambda b: (b is None, b or ""))]
+
+    @cached_property
+    def _area(self) -> dict[tuple[str | None, int | None], int]:
+        """Which of the areas an extent is in, by its base and start."""
+        areas: dict[str | None, list[tuple[int, int, int]]] = {}
+        found: dict[tuple[str | None, int | None], int] = {}
+        for n, (base, start, end) in enumerate(self._areas):
+            if start is None or end is None:
+                found[base, None] = n
+            else:
+                areas.setdefault(base, []).append((start, end, n))
+        for touch in self._accesses:
+            at = touch.start
+            if at is not None:
+                inside = (n for low, high, n in areas[touch.base] if low <= at < high)
+                found[touch.base, at] = next(inside)
+        return found
+
+    @cached_property
+    def _touched(self) -> dict[int, list[int]]:
+        """The regions that each access is in, by site."""
+        found: dict[int, list[int]] = {}
+        for touch in self._accesses:
+            found.setdefault(touch.access.site, []).append(self._area[touch.base, touch.start])
+        return found
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        uses: list[list[RegionUse]] = [[] for _ in self._areas]
+        more = [False for _ in self._areas]
+        for touch in self._accesses:
+            site, area = touch.access.site, self._area[touch.base, touch.start]
+            verb = "write" if touch.access.writes else "read"
+            part = self._part(site)
+            uses[area].append(RegionUse(verb, touch.proxy, self._who(site), part, (site,)))
+            more[area] |= touch.more
+        return tuple(
+            Region(
+                self._short.get(base or "", ""),
+                base,
+                start,
+                end,
+                more[n],
+                tuple(_merged(sorted(uses[n], key=lambda use: (use.verb != "write", use.sites)))),
+            )
+            for n, (base, start, end) in enumerate(self._areas)
+        )
+
+    # ------------------------------------------------------------ events
+
+    def _events(self) -> Iterator[Event]:
+        run: list[Event] = []
+        for site, kind in self.sites.items():
+            event = self._event(site, kind)
+            if run and (run[0].kind, run[0].who, run[0].loops) != (event.kind, event.who, event.loops):
+                yield from _merged(run)
+                run = []
+            run.append(event)
+        yield from _merged(run)
+
+    def _event(self, site: int, kind: str) -> Event:
+        model = self.model
+        parity = model.value(site, "parity")
+        role = next((r for r in ("tx", "bytes") if model.instruction(site).role(r) is not None), None)
+        rings = self.mbarriers.rings_at(site)
+        counted = model.instruction(site).role("count") is not None
+        return Event(
+            kind="cluster " + kind.removeprefix("barrier ") if self._of_cluster(site) else kind,
+            sites=(site,),
+            who=self._who(site),
+            roles=self._part(site),
+            loops=self._around(site),
+            opcode=_opcode(model, site),
+            rings=tuple(sorted(self._number[ring] for ring in rings)),
+            regions=tuple(sorted(set(self._touched.get(site, ())))) if kind in ("copy", "mma") else (),
+            count=model.known(site, "count") if counted else 1 if kind == "arrive" else None,
+            bytes=None if role is None else model.known(site, role),
+            parity=None if parity is None else self.words.text(parity),
+            group=model.instruction(site).group if kind in ("commit", "wait group") else "",
+            depth=model.known(site, "depth"),
+            sources=kind == "wait group" and _completion(model, site) == "read",
+            barrier=model.known(site, "id"),
+            scope=_scope(model, site),
+        )
+
+    def _around(self, site: int) -> tuple[int, ...]:
+        cfg = self.model.cfg
+        inside = sorted(
+            (-len(body), head) for head, body in self._loops.items() if cfg.block_of[site] in body
+        )
+        return tuple(cfg.blocks[head].start for _, head in inside)
+
+    @cached_property
+    def _loops(self) -> dict[int, frozenset[int]]:
+        """The loops in which something else happens than a wait for one phase."""
+        cfg, found = self.model.cfg, dict[int, frozenset[int]]()
+        for head, body in cfg.loops.items():
+            inside = [i for i in self.sites if cfg.block_of[i] in body]
+            if any(self.sites[i] != "wait" or self._moves(i, body) for i in inside):
+                found[head] = body
+        return found
+
+    def _moves(self, wait: int, body: frozenset[int]) -> bool:
+        """Whether a loop changes what a wait in it is for."""
+        cfg = self.model.cfg
+        for role in ("mbarrier", "parity", "state"):
+            value = self.model.value(wait, role)
+            for kind, at in self.model.values.volatile(value) if value is not None else ():
+                if (at if kind == "block" else cfg.block_of[at]) in body:
+                    return True
+        return False
+
+    # ------------------------------------------------------------ what is not known
+
+    def _unresolved(self) -> Iterator[Unresolved]:
+        model = self.model
+        found: list[Unresolved] = []
+        if not model.function.entry:
+            found.append(Unresolved(-1, "not a kernel: what its callers have done, and do next, is not seen"))
+        for block in sorted(model.views.dispatchers):
+            why = (
+                "roles are dispatched by a number from memory: which warps make which partition is not known"
+            )
+            found.append(Unresolved(model.cfg.blocks[block].end - 1, why))
+        found += [Unresolved(i, self._unnamed(i)) for i in self.mbarriers.unresolved]
+        known = SYSTEM_CALLS.union(f.name for f in model.module.functions if f.instructions)
+        for i in calls(model):
+            callee = model.instruction(i).callee
+            if model.cfg.block_of[i] in model.cfg.rank and callee not in known:
+                who = callee or "a function whose address is computed"
+                found.append(Unresolved(i, f"calls {who}: what that does to barriers is not seen"))
+            elif model.cfg.block_of[i] in model.cfg.rank and callee not in SYSTEM_CALLS:
+                found.append(Unresolved(i, f"calls {callee}, which is shown by itself (--entry {callee})"))
+        for i in self.sites:
+            match = model.instruction(i).match
+            if match is not None and "id" in match.form.roles and model.known(i, "id") is None:
+                found.append(Unresolved(i, "the number of the barrier is computed at run time"))
+        yield from sorted(found, key=lambda u: (u.site, u.why))
+
+    def _unnamed(self, site: int) -> str:
+        """Why it is not known which mbarrier an instruction names."""
+        value = self.model.value(site, "mbarrier")
+        if value is not None and self.mbarriers.addresses(site) and self._origin_of(value) is not None:
+            text = self.words.text(value)
+            where = f" at {text}" if text else " at this address"
+            if self.sites.get(site) == "init":
+                return "it is not known how many mbarriers this makes"
+            return f"no mbarrier.init makes an mbarrier{where}"
+        return f"the address of the mbarrier {self._origin(value)}"
+
+    def _origin(self, value: int | None) -> str:
+        values = self.model.values
+        work, seen = [value] if value is not None else [], set[int]()
+        while work and len(seen) < 64:
+            v = values.find(work.pop())
+            if v in seen:
+                continue
+            seen.add(v)
+            node = values.node(v)
+            if node[0] == "load":
+                return "comes from memory"
+            if node[0] == "undefined":
+                return "is passed to a function, or never set"
+            if node[0] == "unknown":
+                if self.model.instruction(node[1]).name == "ld.param":
+                    return "is passed by a caller, or comes from a call"
+                return "is computed in a way that is not followed"
+            work += values.arguments(v) if node[0] == "phi" else values.parts(node)
+        return "is computed at run time"
+
+
+def _warps(threads: int) -> Iterator[int]:
+    return (w for w in range((threads.bit_length() + 31) // 32) if threads >> 32 * w & 0xFFFFFFFF)
+
+
+def _unmangled(symbol: str) -> str:
+    """The last part of the C++ name of a variable."""
+    found = _LOCAL.match(symbol)
+    if found is not None and int(found[1]) == len(found[2]):
+        return found[2]
+    rest, last = symbol.removeprefix("_ZN"), ""
+    while rest != symbol and (size := re.match(r"\d+", rest)):
+        end = size.end() + int(size[0])
+        last, rest = rest[size.end() : end], rest[end:]
+    return last if last and rest == "E" else symbol
+
+
+def _opcode(model: KernelModel, site: int) -> str:
+    """What the instruction is called in the ISA table."""
+    match = model.instruction(site).match
+    return match.form.name if match is not None else model.instruction(site).name
+
+
+def _completion(model: KernelModel, site: int) -> str:
+    match = model.instruction(site).match
+    return match.form.completion if match is not None else ""
+
+
+def _scope(model: KernelModel, site: int) -> str:
+    """The threads that hear of what happened before: of the CTA unless it says otherwise (9.7.13.15.13)."""
+    match = model.instruction(site).match
+    modifiers = match.modifiers if match is not None else ()
+    if ".relaxed" in modifiers:
+        return "relaxed"
+    return next((m[1:] for m in (".cluster", ".gpu", ".sys") if m in modifiers), "cta")
+
+
+def _merged(items: Iterable[E]) -> list[E]:
+    """Items that differ in their sites alone made one, in the order of the first of them."""
+    found: dict[Hashable, E] = {}
+    for item in items:
+        key = replace(item, sites=())  # type: ignore[type-var]
+        old = found.get(key)
+        sites = (*(old.sites if old is not None else ()), *item.sites)  # type: ignore[attr-defined]
+        found[key] = replace(item, sites=tuple(dict.fromkeys(sites)))  # type: ignore[type-var]
+    return list(found.values())
