@@ -48,6 +48,7 @@ class KernelModel:
         self.config = config or Config()
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
+        self._firsts: dict[int, Callable[[int], int] | None] = {}
 
     @cached_property
     def cfg(self) -> CFG:
@@ -210,8 +211,11 @@ class KernelModel:
 
     def at_first(self, site: int) -> Callable[[int], int] | None:
         """What an expression stands for when *site* is executed for the first time; None: there is no way to it."""
-        path = self.lead(site)
-        return None if path is None else self.values.along(path.edges, frozenset())
+        block = self.cfg.block_of[site]
+        if block not in self._firsts:
+            path = self.lead(site)
+            self._firsts[block] = None if path is None else self.values.along(path.edges, frozenset())
+        return self._firsts[block]
 
     def changes(self, value: int, path: Path, start: int) -> bool:
         """Whether *value* may have become another one on *path*, which begins at *start*."""

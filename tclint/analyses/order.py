@@ -10,8 +10,10 @@ heard is a proof that two events are not ordered on it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cached_property
+from typing import NamedTuple
 
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.warps import signals, waits
@@ -20,10 +22,17 @@ from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 from tclint.views import View
 
-__all__ = ["Order"]
+__all__ = ["Handover", "Order"]
 
 _ANY = "any"
 """The channel of what cannot be resolved: a call, an access that releases or acquires, an address from memory."""
+
+
+class Handover(NamedTuple):
+    """What a thread did before *arrival* is done for one that is past *wait*."""
+
+    arrival: int
+    wait: int
 
 
 class Order:
@@ -157,6 +166,39 @@ class Order:
             first, second = model.cfg.block_of[signal], model.cfg.block_of[wait]
             return model.cfg.dominates(first, second) or model.cfg.dominates(second, first)
         return model.reaches(signal, wait) or model.reaches(wait, signal)
+
+    def handovers(self, arrivals: Iterable[int], waits: AbstractSet[int]) -> Iterator[Handover]:
+        """Those of *arrivals* and *waits* that surely go together: at one ring of mbarriers, or at one barrier of the CTA.
+
+        Where the threads of one side come to a barrier of the CTA at several places, nothing says which of these goes
+        with which of the other side.
+        """
+        named: dict[Hashable, list[int]] = {}
+        for wait in sorted(waits):
+            for channel in self._waits.get(wait, ()):
+                named.setdefault(channel, []).append(wait)
+        for arrival in arrivals:
+            if self.model.instruction(arrival).group == "cp.async":
+                continue  # it tells of copies
+            for channel in self._signals.get(arrival, frozenset()) - {_ANY}:
+                for wait in named.get(channel, ()):
+                    if (
+                        not isinstance(channel, tuple)
+                        or arrival == wait
+                        or self._pair(arrival, wait, channel)
+                    ):
+                        yield Handover(arrival, wait)
+
+    def _pair(self, a: int, b: int, barrier: Hashable) -> bool:
+        """Whether the threads of *a* and those of *b* come to one barrier of the CTA, and to no other place of it."""
+        model = self.model
+        apart, count = model.views.apart, model.known(a, "count")
+        if count is None or count != model.known(b, "count") or not apart(a, b):
+            return False
+        if any(model.views.at(site).threads.bit_count() >= count for site in (a, b)):
+            return False
+        sites = {i for i, channels in (*self._signals.items(), *self._waits.items()) if barrier in channels}
+        return all(site in (a, b) or (apart(a, site) and apart(b, site)) for site in sites)
 
     def unheard(self, use: int, stops: Collection[int], start: int = -1, threads: int = -1) -> Path | None:
         """A path to *use*, from *start* or the entry, that passes none of *stops*, waits that may tell of some event.

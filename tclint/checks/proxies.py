@@ -7,8 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 from tclint.analyses.groups import OPEN
-from tclint.analyses.handovers import Firsts, Handover, handovers
 from tclint.analyses.meetings import Meeting, Meetings, Route
+from tclint.analyses.order import Handover, Order
 from tclint.analyses.proxies import (
     LANDED,
     WAITED,
@@ -121,9 +121,8 @@ def _handed_over(model: KernelModel, uses: frozenset[int]) -> Iterator[_Clash]:
     behind = {use: {wait for wait, _ in waited.before(use)} for use in sorted(uses)} if arrivals else {}
     if not any(behind.values()):
         return
-    firsts = Firsts(model)
     over: dict[int, list[Handover]] = {}
-    for handover in handovers(model, firsts, arrivals, frozenset().union(*behind.values())):
+    for handover in model.made(Order).handovers(arrivals, frozenset().union(*behind.values())):
         for write in {site for site, _ in written.before(handover.arrival)}:
             over.setdefault(write, []).append(handover)
     ways: dict[tuple[int, int], Path | None] = {}
@@ -138,7 +137,7 @@ def _handed_over(model: KernelModel, uses: frozenset[int]) -> Iterator[_Clash]:
 
     told = {handover.wait for those in over.values() for handover in those}
     reading = [use for use, waits in behind.items() if not told.isdisjoint(waits)]
-    for write, wrote, read in _same_at_first(model, firsts, over, reading):
+    for write, wrote, read in _same_at_first(model, over, reading):
         for handover in over[write]:
             if handover.wait not in behind[read.site]:
                 continue
@@ -152,7 +151,7 @@ def _handed_over(model: KernelModel, uses: frozenset[int]) -> Iterator[_Clash]:
 
 
 def _same_at_first(
-    model: KernelModel, firsts: Firsts, writes: Iterable[int], uses: Iterable[int]
+    model: KernelModel, writes: Iterable[int], uses: Iterable[int]
 ) -> Iterator[tuple[int, Access, Access]]:
     """Stores, and operations of other threads that read the same bytes, when both are executed for the first time.
 
@@ -162,7 +161,7 @@ def _same_at_first(
     unfenced = model.solved(Unfenced)[0]
 
     def first(access: Access) -> Access:
-        return shared.along(access, lambda value: firsts.value(value, access.site))
+        return shared.along(access, model.at_first(access.site) or model.values.find)
 
     reading: dict[int, list[tuple[Access, Footprint]]] = {}
     for use in uses:
