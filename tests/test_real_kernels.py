@@ -86,13 +86,17 @@ def test_the_findings_are_those_on_record(reports: list[FileReport]) -> None:
     assert found == recorded
 
 
-def test_most_kernels_are_clean(reports: list[FileReport]) -> None:
+def test_kernels_without_a_defect_are_clean(reports: list[FileReport]) -> None:
+    """Those that fail have a finding that docs/real-kernels.md calls true; few do."""
     dirty = {
         r.path
         for r in reports
         if any(f.severity >= Severity.WARNING and f.confidence > Confidence.LOW for f in r.findings)
     }
-    assert len(dirty) <= 0.02 * len(reports)
+    rows = (row.split("\t") for row in RECORD.read_text("utf-8").splitlines()[1:])
+    defective = {kernel for _, kernel, _, verdict in rows if verdict.startswith("true")}
+    assert dirty <= defective
+    assert len(dirty) <= 21
 
 
 class Literal(Analysis[frozenset[int]]):
