@@ -226,8 +226,8 @@ for _name, _family, _event, _group, _rules in (
     ("bulk wait_group deleted", "bulk", "wait", "bulk", "BK002 BK004"),
     ("proxy fence deleted", "proxy", "proxy-fence", None, "PR001 PR002 PR003 PR004"),
     ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, "MB009"),
-    ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, ""),
-    ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, ""),
+    ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, "MB004 MB005 MB006"),
+    ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, "MB004 MB005 MB006"),
     (
         "CTA barrier deleted",
         "barrier",
@@ -309,14 +309,19 @@ def _waits_once(keep: bool) -> Plant:
     def plant(kernel: Kernel) -> Iterator[Fault]:
         for site in kernel.sites("mbarrier-wait"):
             if edits := _loop(kernel, site):
-                places = kernel.of_group("tcgen05") | kernel.of_group("tcgen05.ld") | {site}
+                places = (
+                    _reads_shared(kernel)
+                    | kernel.of_group("tcgen05")
+                    | kernel.of_group("tcgen05.ld")
+                    | {site}
+                )
                 yield Fault((*(() if keep else (kernel.blank(site),)), *edits), places, kernel.text(site))
 
     return plant
 
 
 # The first is what a compiler does to a loop without side effects.
-operator("mbarrier wait loop dropped", "mbarrier", "TC001 TC012")(_waits_once(keep=False))
+operator("mbarrier wait loop dropped", "mbarrier", "BK001 TC001 TC012")(_waits_once(keep=False))
 operator("mbarrier wait asked once", "mbarrier", "MB001")(_waits_once(keep=True))
 
 
@@ -411,14 +416,18 @@ def _alters(event: str, role: str, delta: int) -> Plant:
 
 
 for _event, _how in (("mbarrier-expect", "expect_tx"), ("mbarrier-arrive", "arrive.expect_tx")):
-    operator(f"{_how} too few bytes", "mbarrier", "")(_alters(_event, "tx", -16))
-    operator(f"{_how} too many bytes", "mbarrier", "")(_alters(_event, "tx", 16))
-operator("mbarrier.init count raised", "mbarrier", "")(_alters("mbarrier-init", "count", 1))
-operator("mbarrier.init count lowered", "mbarrier", "")(_alters("mbarrier-init", "count", -1))
-operator("mbarrier arrive count raised", "mbarrier", "")(_alters("mbarrier-arrive", "count", 1))
+    operator(f"{_how} too few bytes", "mbarrier", "MB004")(_alters(_event, "tx", -16))
+    operator(f"{_how} too many bytes", "mbarrier", "MB004")(_alters(_event, "tx", 16))
+operator("mbarrier.init count raised", "mbarrier", "MB006 MB008")(_alters("mbarrier-init", "count", 1))
+operator("mbarrier.init count lowered", "mbarrier", "MB003 MB006 MB008")(
+    _alters("mbarrier-init", "count", -1)
+)
+operator("mbarrier arrive count raised", "mbarrier", "MB003 MB006 MB008")(
+    _alters("mbarrier-arrive", "count", 1)
+)
 
 
-@operator("mbarrier wait parity flipped", "mbarrier", "")
+@operator("mbarrier wait parity flipped", "mbarrier", "BK001")
 def _flip_parity(kernel: Kernel) -> Iterator[Fault]:
     """The wait is for the phase before, which is complete, or for the one behind."""
     for site in kernel.sites("mbarrier-wait"):
@@ -430,7 +439,7 @@ def _flip_parity(kernel: Kernel) -> Iterator[Fault]:
             edit = kernel.operand(site, "parity", "%tclint_r", flip)
         if edit:
             places = kernel.of_events("mbarrier") | kernel.of_group("tcgen05") | kernel.of_group("tcgen05.ld")
-            yield Fault((edit,), places, kernel.text(site)[:90])
+            yield Fault((edit,), places | _reads_shared(kernel), kernel.text(site)[:90])
 
 
 def _relaxes(event: str) -> Plant:
@@ -471,7 +480,7 @@ def _doubles(event: str, about: str, group: str | None = None) -> Plant:
     return plant
 
 
-operator("mbarrier arrive doubled", "mbarrier", "")(_doubles("mbarrier-arrive", "mbarrier"))
+operator("mbarrier arrive doubled", "mbarrier", "MB004 MB006 MB008")(_doubles("mbarrier-arrive", "mbarrier"))
 operator("cluster arrival doubled", "barrier", "CL001")(_doubles("barrier-arrive", "barrier-", "cluster"))
 operator("tcgen05.dealloc doubled", "tcgen05", "TM003")(_doubles("tmem-dealloc", "tmem-"))
 
@@ -557,6 +566,12 @@ def _touches_shared(how: str) -> Callable[[Kernel], Test]:
     return lambda kernel: test
 
 
+def _reads_shared(kernel: Kernel) -> frozenset[int]:
+    """Every instruction that reads shared memory, copies from there included."""
+    reads = _touches_shared("read")(kernel)
+    return frozenset(i for i, x in enumerate(kernel.instructions) if reads(x)) | kernel.of_group("bulk")
+
+
 def _tells_others(kernel: Kernel) -> Test:
     """Using tensor memory, or telling other threads that they may."""
     events = ("issue", "barrier-sync", "barrier-arrive", "mbarrier-arrive", "tcgen05-fence-before")
@@ -578,7 +593,7 @@ for _name, _family, _group_name, _use, _rules in (
     operator(f"{_name} behind the use", _family, _rules)(_swaps(_group_name, _use, _members(_group_name)))
 
 
-@operator("mbarrier wait behind the use", "mbarrier", "TC001")
+@operator("mbarrier wait behind the use", "mbarrier", "BK001 TC001")
 def _use_before_wait(kernel: Kernel) -> Iterator[Fault]:
     """What the wait is for is read in front of it."""
     reads_shared = _touches_shared("read")(kernel)

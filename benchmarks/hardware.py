@@ -51,41 +51,10 @@ SAME, EQUIVALENT, REFUSED, TRIES = 2, 3, 2, 80
 """Of each operator: mutants with the same machine code, those proven to be equivalent, those that ptxas refuses, and
 places to try."""
 
-_EXPECT = "mbarrier-expect-tx-mismatch"
-_COUNT = "mbarrier-arrive-count-mismatch"
-_SOURCE = "bulk-store-source-overwrite"
 _RACE = "shared-memory-race"
-_LOAD = "bulk-load-unwaited-read"
-_PROXY = "generic-smem-write-no-proxy-fence"
 WANTED = {
     "CTA barrier deleted": _RACE,
-    "arrive.expect_tx too few bytes": _EXPECT,
-    "arrive.expect_tx too many bytes": _EXPECT,
-    "bulk commit_group behind the wait": _SOURCE,
-    "bulk commit_group deleted": _SOURCE,
-    "bulk wait_group N to N+1": _SOURCE,
-    "bulk wait_group behind the use": _SOURCE,
-    "bulk wait_group deleted": _SOURCE,
-    "bulk wait_group to .read": "bulk-read-wait-then-global-read",
-    "expect_tx deleted": "mbarrier-missing-expect-tx",
-    "expect_tx too few bytes": _EXPECT,
-    "expect_tx too many bytes": _EXPECT,
-    "mbarrier arrive count raised": _COUNT,
-    "mbarrier arrive deleted": _COUNT,
-    "mbarrier arrive doubled": _COUNT,
-    "mbarrier arrive relaxed": "mbarrier-relaxed-without-fence",
-    "mbarrier wait asked once": "mbarrier-wait-result-unused",
-    "mbarrier wait behind the use": _LOAD,
-    "mbarrier wait loop dropped": _LOAD,
-    "mbarrier wait parity flipped": _LOAD,
-    "mbarrier wait relaxed": "mbarrier-relaxed-without-fence",
-    "mbarrier.init count lowered": _COUNT,
-    "mbarrier.init count raised": _COUNT,
-    "mbarrier.init deleted": "mbarrier-object-misuse",
     "memory fence deleted": "mbarrier-init-not-published",
-    "proxy fence behind the operation": _PROXY,
-    "proxy fence deleted": _PROXY,
-    "proxy fence narrowed": _PROXY,
 }
 """The rule that would find an operator's fault, where tclint has none that is about it on sm_90."""
 
@@ -264,12 +233,10 @@ def collect(folder: Path) -> tuple[Record, list[str]]:
 
 def rule(operator: str, kernel: Kernel) -> str:
     """The rules that are about an operator's fault in that kernel, or the one that tclint would need."""
-    wanted = WANTED.get(operator)
-    if wanted is None:
-        return ", ".join(sorted(OPERATORS[operator].rules))
-    if wanted == _LOAD and not kernel.sites("issue", "mbarrier"):
-        wanted = _RACE  # the barrier is about what threads wrote
-    return f"new: {wanted}"
+    rules, wanted = OPERATORS[operator].rules, WANTED.get(operator)
+    if "BK001" in rules and not kernel.sites("issue", "mbarrier"):
+        wanted = _RACE  # the mbarrier is about what threads wrote
+    return f"new: {wanted}" if wanted else ", ".join(sorted(rules))
 
 
 def places(record: Record, kernel: Kernel, fault: Fault) -> frozenset[int]:

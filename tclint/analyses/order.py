@@ -10,12 +10,14 @@ heard is a proof that two events are not ordered on it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.values import Facts, Level
 from tclint.analyses.warps import signals, waits
 from tclint.dataflow import Path, find_paths
 from tclint.ir.nodes import Instruction
@@ -200,15 +202,30 @@ class Order:
         sites = {i for i, channels in (*self._signals.items(), *self._waits.items()) if barrier in channels}
         return all(site in (a, b) or (apart(a, site) and apart(b, site)) for site in sites)
 
-    def unheard(self, use: int, stops: Collection[int], start: int = -1, threads: int = -1) -> Path | None:
+    def certain(self, sites: Collection[int]) -> Facts:
+        """What holds in the whole CTA, and stays, whenever one of *sites* is executed: a loop has a round to run."""
+        values = self.model.values
+        each = [self.model.views.at(i).lasting(values) for i in sites]
+        common = set(each[0].items()).intersection(*(f.items() for f in each)) if each else set()
+        return Facts((p, truth) for p, truth in sorted(common) if values.level(p) is Level.CTA)
+
+    def unheard(
+        self,
+        use: int,
+        stops: Collection[int],
+        start: int = -1,
+        threads: int = -1,
+        given: Mapping[int, bool] = MappingProxyType({}),
+    ) -> Path | None:
         """A path to *use*, from *start* or the entry, that passes none of *stops*, waits that may tell of some event.
 
-        On it the thread knows nothing of that. It is taken by one of *threads*.
+        On it the thread knows nothing of that. It is taken by one of *threads*, and *given* holds all the way.
         """
         model = self.model
         cfg = model.cfg
         here = model.views.at(start)
-        view = View(here.threads & threads if threads >= 0 else here.threads, here.facts)
+        facts = Facts({**here.facts, **given}) if given else here.facts
+        view = View(here.threads & threads if threads >= 0 else here.threads, facts)
         if not view.threads:
             return None
         stops = set(stops) - {use}

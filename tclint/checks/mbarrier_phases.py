@@ -1,0 +1,293 @@
+"""Checks of what completes a phase of an mbarrier: arrivals, and bytes of transactions (PTX ISA 9.7.13.15.2, 9.7.13.15.5)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import islice
+
+from tclint.analyses.mbarriers import Arrivals, Delivery, Mbarrier, Mbarriers, Ring
+from tclint.checks import Hit, Mark, check
+from tclint.finding import Confidence, Severity
+from tclint.model import KernelModel
+
+__all__ = ["first_parity"]
+
+_RESPONSE = 16
+"""Bytes of the response to a request to cancel a launch (9.7.13.17)."""
+
+
+def first_parity(model: KernelModel, wait: int) -> int | None:
+    """The parity that a wait has when it is executed for the first time, where that is known."""
+    value, resolve = model.value(wait, "parity"), model.at_first(wait)
+    number = None if value is None or resolve is None else model.values.known(resolve(value))
+    return None if number is None else number & 1
+
+
+# ---------------------------------------------------------------- arrivals
+
+
+@check("MB006", "MB008", needs="mbarrier")
+def arrivals(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Phases that get other numbers of arrivals than the mbarrier was made for."""
+    mbarriers = model.made(Mbarriers)
+    if not model.function.entry or not mbarriers.sites.get("mbarrier-init"):
+        return
+    for ring in mbarriers.rings:
+        if not ring.uses.get("mbarrier-wait") or _made_again(model, ring):
+            continue
+        unlike = _unlike(mbarriers, ring)
+        if unlike is not None:
+            yield "MB006", unlike
+            continue
+        found = (_miscounted(model, mbarriers, ring, stage) for stage in ring.stages)
+        yield from islice((hit for hit in found if hit is not None), 1)
+
+
+def _made_again(model: KernelModel, ring: Ring) -> bool:
+    """Whether the same memory becomes an mbarrier again, with another count perhaps."""
+    return any(model.reaches(i, j) for i in ring.uses.get("mbarrier-inval", ()) for j in ring.inits)
+
+
+def _unlike(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
+    """Stages of one ring that were made for different numbers of arrivals, by a thread that arrives at each in turn."""
+    counts = [(stage.count, stage.inits[0]) for stage in ring.stages]
+    numbers = Counter(count for count, _ in counts)
+    if len(numbers) < 2 or None in numbers:
+        return None
+    every = set(ring.stages)
+    if all(set(mbarriers.named(i)) != every for i in mbarriers.arriving):
+        return None  # an index may be known less well than it is
+    usual = max(numbers, key=lambda n: numbers[n])
+    odd, site = next((n, i) for n, i in counts if n != usual)
+    other = next(i for n, i in counts if n == usual)
+    return Hit(
+        site=site,
+        message=f"counts {_times(odd)}, and other stages of the same ring count {usual}: "
+        "the same threads arrive at each in turn",
+        steps=(Mark(other, f"counts {_times(usual)}"), Mark(site, f"counts {_times(odd)}")),
+        help="give all stages of the ring the same count in mbarrier.init",
+        about=frozenset((site,)),
+    )
+
+
+def _miscounted(
+    model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier
+) -> tuple[str, Hit] | None:
+    """A phase of *stage* that gets fewer arrivals than it needs, or more."""
+    bounds = mbarriers.arrivals(stage)
+    if bounds is None or not stage.count:  # MB003 tells of a count of 0
+        return None
+    arriving = [i for i in mbarriers.arriving if stage in mbarriers.named(i)]
+    steps = (
+        Mark(stage.inits[0], f"counts {_times(stage.count)} for each phase"),
+        *(Mark(i, "arrives", role=model.who(mbarriers.named(i)[stage])) for i in arriving),
+    )
+    # Without .reqntid there may be fewer threads than are counted here, or more.
+    confidence = None if model.function.threads else Confidence.MEDIUM
+    if bounds.most is not None and not bounds.usual(stage.count) and stage.count > bounds.least:
+        wait = _first_wait(model, mbarriers, ring, stage)
+        return None if wait is None else _too_few(stage, stage.count, bounds, wait, steps, confidence)
+    if bounds.least > stage.count:
+        return _too_many(stage, stage.count, bounds, arriving[-1], steps, confidence)
+    return None
+
+
+def _first_wait(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier) -> int | None:
+    """What waits for the first phase of *stage* to complete, and is not for other mbarriers."""
+    whole = (1, len(ring.stages))
+    for wait in ring.uses["mbarrier-wait"]:
+        named = mbarriers.named(wait)
+        if stage in named and len(named) in whole and first_parity(model, wait) == 0:
+            return wait
+    return None
+
+
+def _too_few(
+    stage: Mbarrier,
+    count: int,
+    bounds: Arrivals,
+    wait: int,
+    steps: tuple[Mark, ...],
+    confidence: Confidence | None,
+) -> tuple[str, Hit]:
+    fewer = max(n + bounds.open for n in bounds.known if n + bounds.open < count)
+    return "MB006", Hit(
+        site=wait,
+        message="waits for a phase that does not complete: "
+        f"the mbarrier counts {_times(count)}, and a phase gets {fewer or 'none'}",
+        steps=(*steps, Mark(wait, "waits for all of them")),
+        help="make the count of mbarrier.init the number of arrivals in a phase",
+        about=frozenset(stage.inits),
+        confidence=confidence,
+        severity=Severity.WARNING if bounds.most is not None and count <= bounds.most else None,
+    )
+
+
+def _too_many(
+    stage: Mbarrier,
+    count: int,
+    bounds: Arrivals,
+    last: int,
+    steps: tuple[Mark, ...],
+    confidence: Confidence | None,
+) -> tuple[str, Hit]:
+    phases, rest = divmod(bounds.least, count)
+    return ("MB006" if rest else "MB008"), Hit(
+        site=last,
+        message=(
+            f"the mbarrier counts {_times(count)}, and a phase gets {bounds.least}: "
+            "it completes too early, and the rest counts for the next"
+            if rest
+            else f"completes {phases} phases of the mbarrier at once, so that a wait for the first may miss it"
+        ),
+        steps=steps,
+        help="make the count of mbarrier.init the number of arrivals in a phase, or let one thread arrive",
+        about=frozenset(stage.inits),
+        confidence=confidence,
+    )
+
+
+def _times(number: int | None) -> str:
+    return "1 arrival" if number == 1 else f"{number} arrivals"
+
+
+# ---------------------------------------------------------------- bytes
+
+
+@check("MB004", "MB005", needs="mbarrier")
+def transactions(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Phases that expect other numbers of bytes than the copies bring."""
+    mbarriers = model.made(Mbarriers)
+    if not model.function.entry or not mbarriers.sites.get("mbarrier-init"):
+        return
+    if any(_counts_bytes(model, i) for i in mbarriers.unresolved):
+        return  # which may be at any of them
+    for ring in mbarriers.rings:
+        if not ring.uses.get("mbarrier-wait") or not mbarriers.copies(ring):
+            continue
+        found = (_mistaken(model, ring, mbarriers.deliveries(stage)) for stage in ring.stages)
+        yield from islice((hit for hit in found if hit is not None), 1)
+
+
+def _counts_bytes(model: KernelModel, site: int) -> bool:
+    """Whether an instruction expects bytes at an mbarrier, or brings them."""
+    instruction = model.instruction(site)
+    return instruction.event in ("issue", "clc-request") or instruction.role("tx") is not None
+
+
+def _mistaken(model: KernelModel, ring: Ring, deliveries: list[Delivery] | None) -> tuple[str, Hit] | None:
+    copies = [i for d in deliveries or () for i in d.copies]
+    if not deliveries or not copies:
+        return None
+    if any(d.expects for d in deliveries):
+        return _compared(model, deliveries) or _differ(model, deliveries)
+    wait = ring.uses["mbarrier-wait"][0]
+    return "MB005", Hit(
+        site=copies[0],
+        message="completes its bytes at an mbarrier that expects none: "
+        "nothing but arrivals holds the phase, and a wait may return before the bytes are there",
+        steps=(_mark(model, copies[0], "reports its bytes to the mbarrier"), _mark(model, wait, "waits")),
+        help="raise the expected bytes before, by mbarrier.arrive.expect_tx or mbarrier.expect_tx",
+        count=len(copies),
+        about=frozenset(copies),
+    )
+
+
+def _mark(model: KernelModel, site: int, message: str) -> Mark:
+    return Mark(site, message, role=model.who(model.views.at(site).threads))
+
+
+_REMEDY = "expect the sum of the bytes of all copies that report to the mbarrier in this phase"
+
+
+def _compared(model: KernelModel, deliveries: list[Delivery]) -> tuple[str, Hit] | None:
+    """Where the sizes of all copies are known: those between two waits of a thread, or all of the threads together."""
+    groups = [[d] for d in deliveries if d.expects and d.copies]
+    if len(groups) < len(deliveries):
+        if any(a.threads & b.threads for k, a in enumerate(deliveries) for b in deliveries[:k]):
+            return None  # which of them are of one phase is not known
+        groups = [deliveries]
+    values = model.values
+    for group in groups:
+        expected, brought = _total(model, group, "tx"), _total(model, group, "bytes")
+        if expected is None or brought is None:
+            continue
+        difference = values.known(values.add(expected, values.times(brought, -1)))
+        if difference:
+            expects, copies = [i for d in group for i in d.expects], [i for d in group for i in d.copies]
+            return "MB004", Hit(
+                site=expects[0],
+                message=_amounts(values.known(expected), values.known(brought), difference),
+                steps=(
+                    *(_mark(model, i, "expects bytes") for i in expects),
+                    *(_mark(model, i, "brings bytes") for i in copies),
+                ),
+                help=_REMEDY,
+                about=frozenset(expects),
+            )
+    return None
+
+
+def _amounts(expected: int | None, brought: int | None, difference: int) -> str:
+    more = difference > 0
+    effect = "the phase never completes" if more else "the phase may complete before all of them are there"
+    if expected is None or brought is None:
+        return (
+            f"expects {abs(difference)} bytes {'more' if more else 'fewer'} than the copies bring: {effect}"
+        )
+    return f"expects {expected} bytes, and the copies of the phase bring {brought}: {effect}"
+
+
+def _total(model: KernelModel, group: Iterable[Delivery], role: str) -> int | None:
+    """The bytes that are expected (``tx``), or brought (``bytes``), as a value; None when some are not known."""
+    values, total = model.values, model.values.constant(0)
+    for delivery in group:
+        for site in delivery.expects if role == "tx" else delivery.copies:
+            amount = _amount(model, site, role)
+            if amount is None:
+                return None
+            total = values.add(total, values.times(amount, delivery.threads.bit_count()))
+    return total
+
+
+def _amount(model: KernelModel, site: int, role: str) -> int | None:
+    if role == "bytes" and model.instruction(site).event == "clc-request":
+        return model.values.constant(_RESPONSE)
+    return model.value(site, role)
+
+
+def _differ(model: KernelModel, deliveries: list[Delivery]) -> tuple[str, Hit] | None:
+    """Two places that expect different numbers of bytes for the same tensor copies: a box has the same size each time."""
+    seen: dict[Hashable, tuple[int, int]] = {}
+    for delivery in deliveries:
+        maps, expected = _maps(model, delivery.copies), _total(model, [delivery], "tx")
+        number = None if expected is None else model.values.known(expected)
+        if not maps or not delivery.expects or number is None:
+            continue
+        here = delivery.expects[0]
+        other, site = seen.setdefault(maps, (number, here))
+        if other != number:
+            return "MB004", Hit(
+                site=here,
+                message=f"expects {number} bytes for copies that bring {other} elsewhere: "
+                "a copy of a tensor map always brings its whole box",
+                steps=(
+                    _mark(model, site, f"expects {other} bytes for the same copies"),
+                    _mark(model, here, f"expects {number} bytes"),
+                ),
+                help=_REMEDY,
+                about=frozenset((here, site)),
+            )
+    return None
+
+
+def _maps(model: KernelModel, copies: list[int]) -> tuple[tuple[str, int], ...]:
+    """What tensor copies are of, with their kinds; nothing when that is not known of all, or changes."""
+    found = []
+    for site in copies:
+        tensor_map = model.value(site, "tensormap")
+        if tensor_map is None or model.values.volatile(tensor_map):
+            return ()
+        found.append((model.instruction(site).opcode, tensor_map))
+    return tuple(sorted(found))
