@@ -45,7 +45,7 @@ class Extents:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._known: dict[tuple[int, int], Extent | None] = {}
+        self._known: dict[tuple[int, int, int], Extent | None] = {}
 
     @cached_property
     def _accesses(self) -> list[Access]:
@@ -63,12 +63,13 @@ class Extents:
 
     def of(self, access: Access) -> Extent | None:
         """The extent of *access*; None when it is not known."""
-        key = access.address, access.size
+        threads = self.model.views.at(access.site).threads
+        key = access.address, access.size, threads
         if key not in self._known:
-            self._known[key] = self._find(access)
+            self._known[key] = self._find(access, threads)
         return self._known[key]
 
-    def _find(self, access: Access) -> Extent | None:
+    def _find(self, access: Access, threads: int) -> Extent | None:
         values = self.model.values
         terms, constant = values.linear(access.address)
         stays, mine, moves = [], [], []
@@ -80,7 +81,7 @@ class Extents:
             else:
                 moves.append((term, factor))
         stride, low, count = steps(values, tuple(moves))
-        own = self._bounds(values.total(tuple(mine), 0))
+        own = self._bounds(values.total(tuple(mine), 0), threads)
         if count is None or own is None or not any(values.node(t)[0] == "symbol" for t, _ in stays):
             return self._whole(stays)
         low += constant
@@ -96,18 +97,15 @@ class Extents:
         variable = self.model.function.variables.get(name) or self.model.module.variables.get(name)
         return Extent(stays[0][0], 0, variable.size, 0) if variable is not None and variable.size else None
 
-    def _bounds(self, mine: int) -> tuple[int, int] | None:
+    def _bounds(self, mine: int, threads: int) -> tuple[int, int] | None:
         """The least and the greatest of what depends on the thread index alone."""
-        bounds = self.model.values.interval(mine)
-        planes = self.model.values.planes(mine) if bounds is None else None
-        if planes is None:
-            return bounds
-        threads = T.full(self.model.values.threads)
-        return (
-            (0, sum(1 << bit for bit, plane in enumerate(planes) if plane & threads))
-            if not planes[-1]
-            else None
-        )
+        number = self.model.values.known(mine)
+        if number is not None:
+            return number, number
+        planes = self.model.values.planes(mine)
+        if planes is None or not threads:
+            return None
+        return T.extreme(planes, threads, least=True), T.extreme(planes, threads, least=False)
 
 
 def steps(values: Values, terms: Terms) -> tuple[int, int, int | None]:
