@@ -12,6 +12,7 @@ from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
+from tclint.analyses import threads as T
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.values import Level, Values
 from tclint.model import KernelModel
@@ -97,13 +98,14 @@ class Extents:
         return Extent(stays[0][0], 0, variable.size, 0) if variable is not None and variable.size else None
 
     def _bounds(self, mine: int, threads: int) -> tuple[int, int] | None:
-        """The least and the greatest of what depends on the thread index alone, in *threads*."""
-        bounds, planes = self.model.values.interval(mine), self.model.values.planes(mine)
-        if planes is None or planes[-1] & threads:
-            return bounds
-        low = sum(1 << bit for bit, plane in enumerate(planes) if not threads & ~plane)
-        high = sum(1 << bit for bit, plane in enumerate(planes) if plane & threads)
-        return (low, high) if bounds is None else (max(low, bounds[0]), min(high, bounds[1]))
+        """The least and the greatest of what depends on the thread index alone."""
+        number = self.model.values.known(mine)
+        if number is not None:
+            return number, number
+        planes = self.model.values.planes(mine)
+        if planes is None or not threads:
+            return None
+        return T.extreme(planes, threads, least=True), T.extreme(planes, threads, least=False)
 
 
 def steps(values: Values, terms: Terms) -> tuple[int, int, int | None]:

@@ -1,0 +1,61 @@
+"""Checks of the phase that a wait for an mbarrier is about (PTX ISA 9.7.13.15.4, 9.7.13.15.16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.mbarriers import Mbarriers, Ring
+from tclint.checks import Hit, Mark, check
+from tclint.model import KernelModel
+
+_ARRIVALS = ("mbarrier-arrive", "commit")
+
+
+@check("MB007", needs="mbarrier")
+def invariant_parity(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A wait that a loop repeats for one mbarrier with the same parity, while phases of it go by."""
+    mbarriers = model.made(Mbarriers)
+    for ring in mbarriers.rings if model.function.entry and not model.views.dispatchers else ():
+        if any(model.cfg.block_of[i] in model.cfg.in_cycle for i in ring.inits):
+            continue  # each round has a fresh one
+        waits = ring.uses.get("mbarrier-wait", ())
+        arrivals = [
+            i for event in _ARRIVALS for i in ring.uses.get(event, ()) if _again(model, ring, i, "mbarrier")
+        ]
+        if not arrivals or any(model.known(i, "parity") is None for i in waits):
+            continue
+        if len({model.known(i, "parity") for i in waits}) == 1:
+            wait = next((i for i in waits if _again(model, ring, i, "mbarrier")), None)
+            if wait is not None:
+                yield "MB007", _hit(model, wait, arrivals[0])
+
+
+def _again(model: KernelModel, ring: Ring, site: int, role: str) -> bool:
+    """Whether a loop that does more than to ask again for the same phase comes back to *site* for the same object."""
+    cfg, value = model.cfg, model.value(site, role)
+    if value is None or len(ring.stages) > 1:
+        return False
+    block = cfg.block_of[site]
+    asking = ring.uses.get("mbarrier-wait", ())
+    for inside in cfg.loops.values():
+        if block not in inside:
+            continue
+        events = [e.site for e in model.events if cfg.block_of[e.site] in inside]
+        if any(i not in asking and model.instruction(i).event != "elect" for i in events):
+            return True
+    return False
+
+
+def _hit(model: KernelModel, wait: int, arrival: int) -> Hit:
+    parity = model.known(wait, "parity")
+    return Hit(
+        site=wait,
+        message=f"waits for parity {parity} in each round of the loop, while the phase goes on: "
+        "from the second round on it returns at once, or waits for the phase after the next",
+        steps=(
+            Mark(arrival, "completes a phase in each round", role=model.who(model.views.at(arrival).threads)),
+            Mark(wait, f"waits for parity {parity} again", role=model.who(model.views.at(wait).threads)),
+        ),
+        help="flip the parity each time the mbarrier has been waited for",
+        about=frozenset((wait,)),
+    )

@@ -1,0 +1,118 @@
+"""Checks of stages that a bulk load fills again while other roles may still read them (PTX ISA 9.7.9.25, 9.7.13.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.bulk_rings import BulkRings, Filled
+from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.order import Order
+from tclint.analyses.shared_memory import Access
+from tclint.analyses.warps import whole_program
+from tclint.checks import Hit, Mark, check
+from tclint.model import KernelModel
+
+_RULES = {"wgmma": "WG011", "tcgen05": "TC012", "": "BK011"}
+_WHO = {"wgmma": "wgmma.mma_async", "tcgen05": "tcgen05.mma", "": "another thread"}
+
+
+@check("BK011", "WG011", "TC012", needs="cp")
+def refilled(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A loop that fills the stages of a ring again, and hears nothing of those who read them."""
+    if not model.sites("issue", "mbarrier") or not whole_program(model):
+        return
+    for filled in model.made(BulkRings).filled:
+        copies = [i for i in filled.copies if _comes_again(model, filled, i)]
+        if not copies:
+            continue
+        by_group: dict[str, list[Access]] = {}
+        for read in filled.reads:
+            group = model.instruction(read.site).group if read.later else ""
+            by_group.setdefault(group if group in _RULES else "?", []).append(read)
+        if "?" in by_group:
+            continue
+        for group, reads in by_group.items():
+            hit = _unheard(model, copies, group, reads)
+            if hit is not None:
+                yield _RULES[group], hit
+
+
+def _comes_again(model: KernelModel, filled: Filled, copy: int) -> bool:
+    """Whether a loop brings the copy to each stage again and again: its address wraps, or there is one stage."""
+    cfg, mbarriers = model.cfg, model.made(Mbarriers)
+    around = [inside for inside in cfg.loops.values() if cfg.block_of[copy] in inside]
+    addresses = mbarriers.addresses(copy)
+    if not around or any(a.stages is None or a.remote for a in addresses) or not addresses:
+        return False
+    loop = min(around, key=len)
+    alone = all(cfg.block_of[i] in loop for i in filled.copies)
+    waits = any(cfg.block_of[i] in loop for i in mbarriers.sites.get("mbarrier-wait", ()))
+    return (alone or waits) and not _few_rounds(model, loop, len(filled.ring.stages))
+
+
+def _few_rounds(model: KernelModel, loop: frozenset[int], stages: int) -> bool:
+    """Whether a constant says that the loop has no more rounds than there are stages."""
+    cfg, values = model.cfg, model.values
+    leaving = [e for b in loop for e in cfg.successors[b] if e.target not in loop and e.predicate >= 0]
+    for edge in leaving:
+        node = values.node(values.before(edge.predicate, cfg.blocks[edge.source].end - 1))
+        while node[0] == "not":
+            node = values.node(node[1])
+        bound = values.known(node[3]) if node[0] == "compare" else None
+        terms, constant = values.linear(node[2]) if bound is not None else ((), 0)
+        counter = values.induction(terms[0][0]) if len(terms) == 1 else None
+        start = values.known(counter[0]) if counter is not None and counter[2] is None else None
+        if bound is not None and counter is not None and start is not None and counter[1]:
+            return abs((bound - constant - start) // counter[1]) <= stages
+    return False
+
+
+def _unheard(model: KernelModel, copies: list[int], group: str, reads: list[Access]) -> Hit | None:
+    order = model.made(Order)
+    done = _done(model, group, reads)
+    stops = order.heard(done) | frozenset(i for i in done if group == "wgmma")
+    for copy in copies:
+        readers = [a for a in reads if a.site != copy]
+        if not readers or not any(
+            order.unheard(arming, stops, copy) and order.unheard(copy, stops, arming)
+            for arming in _arming(model, copy)
+        ):
+            continue
+        read = readers[0].site
+        who = model.who(model.views.at(copy).threads)
+        return Hit(
+            site=copy,
+            message=f"fills shared memory again that {_WHO[group]} may still read: nothing in the loop waits for that",
+            steps=(
+                Mark(copy, "fills a stage", role=who),
+                Mark(read, "reads it", role=model.who(model.views.at(read).threads)),
+                Mark(copy, "fills it again in a later round, and has heard of nothing", role=who),
+            ),
+            help="let the readers arrive at an mbarrier when they are done, and wait for that before the copy",
+            about=frozenset((copy,)),
+        )
+    return None
+
+
+def _arming(model: KernelModel, copy: int) -> list[int]:
+    """Where the threads that copy begin another phase of the mbarrier: they expect the bytes of it."""
+    mbarriers, threads = model.made(Mbarriers), model.views.at(copy).threads
+    return [
+        i
+        for ring in mbarriers.rings_at(copy)
+        for event in ("mbarrier-expect", "mbarrier-arrive")
+        for i in ring.uses.get(event, ())
+        if model.instruction(i).role("tx") is not None and model.views.at(i).threads & threads
+    ]
+
+
+def _done(model: KernelModel, group: str, reads: list[Access]) -> list[int]:
+    """Where the reading threads know that they are done with what they read."""
+    sites = [a.site for a in reads]
+    if group == "wgmma":
+        ends = model.sites("wait", "wgmma")
+    elif group == "tcgen05":
+        ends = model.sites("commit", "tcgen05")
+    else:
+        return sites
+    return [e for e in ends if any(model.reaches(i, e) for i in sites)]
