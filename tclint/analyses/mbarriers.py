@@ -460,7 +460,7 @@ class Mbarriers:
                 for bunch in self._in_a_row(places)
             ]
             # Other threads may take turns with these.
-            least = max(least, self._launched(threads).bit_count() * min(sure))
+            least = max(least, self._launched(threads).bit_count() * max(sure))
             alike: dict[Hashable, int] = {}
             for bunch in self._parted.together(places):
                 many = self._at_most(bunch)
