@@ -71,24 +71,36 @@ class Extents:
 
     def _find(self, access: Access, threads: int) -> Extent | None:
         values = self.model.values
-        terms, constant = values.linear(access.address)
-        stays, mine, moves = [], [], []
-        for term, factor in terms:
-            if values.planes(term) is not None:
-                mine.append((term, factor))
-            elif not values.volatile(term) and values.level(term) is Level.CTA:
-                stays.append((term, factor))
-            else:
-                moves.append((term, factor))
-        stride, low, count = steps(values, tuple(moves))
-        own = self._bounds(values.total(tuple(mine), 0), threads)
-        if count is None or own is None or not any(values.node(t)[0] == "symbol" for t, _ in stays):
-            return self._whole(stays)
-        low += constant
-        high = low + (count - 1) * stride + access.size
-        return Extent(values.total(tuple(stays), 0), low + own[0], high + own[1], stride)
+        found = self.reach(access.address, access.size, threads)
+        if found is not None and any(values.node(t)[0] == "symbol" for t, _ in values.linear(found.base)[0]):
+            return found
+        return self._whole(self._parts(access.address)[0])
 
-    def _whole(self, stays: list[tuple[int, int]]) -> Extent | None:
+    def reach(self, address: int, size: int, threads: int) -> Extent | None:
+        """All *size* bytes, or columns of tensor memory, at *address* in *threads*, in all rounds of all loops."""
+        values = self.model.values
+        stays, mine, moves = self._parts(address)
+        stride, low, count = steps(values, moves)
+        own = self._bounds(values.total(mine, 0), threads)
+        if count is None or own is None:
+            return None
+        low += values.linear(address)[1]
+        high = low + (count - 1) * stride + size
+        return Extent(values.total(stays, 0), low + own[0], high + own[1], stride)
+
+    def _parts(self, address: int) -> tuple[Terms, Terms, Terms]:
+        """The terms of *address* that stay, that depend on the thread index alone, and the others."""
+        values = self.model.values
+        terms = values.linear(address)[0]
+        mine = tuple(t for t in terms if values.planes(t[0]) is not None)
+        stays = tuple(
+            t
+            for t in terms
+            if t not in mine and not values.volatile(t[0]) and values.level(t[0]) is Level.CTA
+        )
+        return stays, mine, tuple(t for t in terms if t not in mine and t not in stays)
+
+    def _whole(self, stays: Terms) -> Extent | None:
         """All bytes of a variable: no address that is made of it leads out of it."""
         if len(stays) != 1 or stays[0][1] != 1:
             return None

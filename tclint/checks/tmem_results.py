@@ -1,0 +1,70 @@
+"""Checks of results in tensor memory that another role reads (PTX ISA 9.7.16.6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.extents import Extent, Extents
+from tclint.analyses.order import Order
+from tclint.analyses.tensor_memory import TensorMemory
+from tclint.analyses.warps import whole_program
+from tclint.checks import Hit, Mark, check
+from tclint.model import KernelModel
+
+
+@check("TC001", needs="tcgen05")
+def read_by_another_role(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A role that loads what the MMA of another role adds up, on a way that hears nothing of a commit behind it."""
+    loads, mmas = model.sites("issue", "tcgen05.ld"), model.sites("issue", "tcgen05")
+    if not loads or not mmas or not whole_program(model) or model.views.dispatchers:
+        return
+    tmem, order = model.solved(TensorMemory)[0], model.made(Order)
+    stores = frozenset(model.sites("issue", "tcgen05.st"))
+    written = stores | order.heard(stores)
+    commits = model.sites("commit", "tcgen05")
+    told: dict[int, list[int]] = {}
+    extents = model.made(Extents)
+    for mma in mmas:
+        result = _reach(model, tmem, extents, mma, "d")
+        theirs = [
+            i
+            for i in loads
+            if model.views.apart(mma, i)
+            and result is not None
+            and (read := _reach(model, tmem, extents, i, "taddr")) is not None
+            and read.inside(result)
+        ]
+        if not theirs:
+            continue
+        # Whoever issued other operations on these columns may have handed them over before.
+        heard = order.heard([c for c in commits if model.reaches(mma, c)]) | written
+        for load in theirs:
+            if order.unheard(load, heard) is not None:
+                told.setdefault(load, []).append(mma)
+                break
+    for load, operations in told.items():
+        mma = operations[0]
+        role = model.who(model.views.at(load).threads)
+        yield (
+            "TC001",
+            Hit(
+                site=load,
+                message=f"reads the result of {model.name(mma)} in another role, "
+                "on a way on which nothing tells it that the operation is complete",
+                steps=(
+                    Mark(mma, f"{model.name(mma)} starts", role=model.who(model.views.at(mma).threads)),
+                    Mark(load, f"{model.name(load)} on the same columns", role=role),
+                ),
+                count=len(operations),
+                help="commit the operation to an mbarrier (tcgen05.commit) and wait for it in this role before the load",
+                about=frozenset((mma,)),
+            ),
+        )
+
+
+def _reach(model: KernelModel, tmem: TensorMemory, extents: Extents, site: int, role: str) -> Extent | None:
+    """The columns that *role* of the instruction covers, in all rounds of all loops."""
+    columns = tmem.range(site, role)
+    if columns is None:
+        return None
+    return extents.reach(columns.start, columns.columns, model.views.at(site).threads)
