@@ -124,7 +124,7 @@ def steps(values: Values, terms: Terms) -> tuple[int, int, int | None]:
     """Of a sum that changes: the distance of its values, the least, and how many there are."""
     if not terms:
         return 0, 0, 1
-    ring = _remainder(values, terms)
+    ring = values.remainder(terms)
     if ring is not None:
         return ring
     stride, low, high = 0, 0, 0
@@ -141,26 +141,3 @@ def steps(values: Values, terms: Terms) -> tuple[int, int, int | None]:
     if not known or not stride:
         return stride, 0, None
     return stride, low, (high - low) // stride + 1
-
-
-def _remainder(values: Values, terms: Terms) -> tuple[int, int, int] | None:
-    """The same of f times the remainder of some x by a constant n, as compilers spell it.
-
-    That is ``f * x - f * n * (x / n)``, and for a signed x and a power of two ``f * x - f * (x + s & -n)``, where s
-    comes from the sign of x, which an index does not have.
-    """
-    whole = values.total(terms, 0)
-    for term, factor in terms:
-        node, divided = values.node(term), values.quotient(term)
-        if divided is not None and factor % divided[1] == 0:
-            x, n = divided
-            each = -factor // n
-        elif node[:2] == ("op", "mask") and (n := (-node[3] & 0xFFFFFFFF)) & (n - 1) == 0 and n > 1:
-            x, each = node[2], -factor
-        else:
-            continue
-        rest = values.add(values.add(whole, values.times(term, -factor)), values.times(x, -each))
-        signs, low = values.linear(rest)
-        if each > 0 and all(values.node(t)[:2] == ("op", "shr") and values.node(t) != node for t, _ in signs):
-            return each, low, n
-    return None

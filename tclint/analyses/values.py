@@ -1604,7 +1604,8 @@ class Values:
         """``(x, n)`` when *value* is x divided by the constant n, rounded down, of an unsigned x of 32 bits.
 
         Compilers shift by a power of two, and multiply with the rounded reciprocal of any other n, whose upper half
-        they shift (Granlund and Montgomery, *Division by Invariant Integers using Multiplication*, 1994).
+        they shift (Granlund and Montgomery, *Division by Invariant Integers using Multiplication*, 1994). Where that has
+        33 bits, t is the upper half of the product with its low 32, and ``(x - t) / 2 + t`` is shifted.
         """
         node, by = self.node(value), 0
         if node[:2] == ("op", "div") and ".u32" in node[2]:
@@ -1614,26 +1615,80 @@ class Values:
             number = self.known(node[4])
             if number is None:
                 return None
-            value, by = self.find(node[3]), number
-            node = self.node(value)
+            inner = self.find(node[3])
+            long = self._long_reciprocal(inner)
+            if long is not None:
+                return self._divided(long[0], (1 << 32) + long[1], number + 33)
+            if number < 32:
+                value, by = inner, number
+        upper = self._upper_half(value)
+        if upper is not None:
+            return self._divided(upper[0], upper[1], by + 32)
+        return (value, 1 << by) if 0 < by < 32 else None
+
+    def _divided(self, x: int, factor: int, by: int) -> tuple[int, int] | None:
+        """What ``x * factor >> by`` divides by, if *factor* is a reciprocal."""
+        n = -(-(1 << by) // factor)
+        return (self.find(x), n) if n > 1 and factor == -(-(1 << by) // n) else None
+
+    def _upper_half(self, value: int) -> tuple[int, int] | None:
+        """``(x, factor)`` when *value* is the upper half of x times a constant of 32 bits."""
+        node = self.node(value)
         if node[:2] == ("op", "mul") and ".hi" in node[2]:
             numbers = [self.known(x) for x in node[3:5]]
             if (numbers[0] is None) is (numbers[1] is None):
                 return None
-            x, by = node[3 if numbers[0] is None else 4], by + 32
             factor = next(n for n in numbers if n is not None) & _SHORT
+            return node[3 if numbers[0] is None else 4], factor
+        if (node[:2] == ("op", "shr") and self.known(node[4]) == 32) or (
+            node[0] == "part" and node[1:3] == (1, 32)
+        ):
+            product = node[3]
         else:
-            if node[0] == "part" and node[1:3] == (1, 32):
-                value, by = self.find(node[3]), by + 32
-            terms, constant = self.linear(value)
-            if len(terms) != 1 or terms[0][1] < 2 or by < 32:
-                return (value, 1 << by) if 0 < by < 32 else None
-            (x, factor) = terms[0]
-            if constant % factor:
-                return None
-            x = self.add(x, self.constant(constant // factor))
-        n = -(-(1 << by) // factor)
-        return (self.find(x), n) if n > 1 and factor == -(-(1 << by) // n) else None
+            return None
+        terms, constant = self.linear(product)
+        factors = {factor for _, factor in terms}
+        (factor,) = factors if len(factors) == 1 else (1,)
+        if factor < 2 or constant % factor:
+            return None
+        return self.total(tuple((t, 1) for t, _ in terms), constant // factor), factor
+
+    def _long_reciprocal(self, value: int) -> tuple[int, int] | None:
+        """``(x, factor)`` when *value* is ``(x - t) / 2 + t`` of the upper half t of x times a constant."""
+        terms, constant = self.linear(value)
+        if len(terms) != 2 or constant or any(factor != 1 for _, factor in terms):
+            return None
+        for (t, _), (half, _) in (terms, terms[::-1]):
+            node, upper = self.node(half), self._upper_half(t)
+            if upper is not None and node[:2] == ("op", "shr") and self.known(node[4]) == 1:
+                x = self.add(node[3], t)
+                if self.find(x) == self.find(upper[0]) or self.linear(x) == self.linear(upper[0]):
+                    return upper
+        return None
+
+    def remainder(self, terms: tuple[tuple[int, int], ...]) -> tuple[int, int, int] | None:
+        """``(f, low, n)`` when a sum is low + f times the remainder of some x by a constant n, as compilers spell it.
+
+        That is ``f * x - f * n * (x / n)``, and for a signed x and a power of two ``f * x - f * (x + s & -n)``, where s
+        comes from the sign of x, which an index does not have.
+        """
+        whole = self.total(terms, 0)
+        for term, factor in terms:
+            if factor >= 0:
+                continue
+            node, divided = self.node(term), self.quotient(term)
+            if divided is not None and factor % divided[1] == 0:
+                x, n = divided
+                each = -factor // n
+            elif node[:2] == ("op", "mask") and (n := (-node[3] & _SHORT)) & (n - 1) == 0 and n > 1:
+                x, each = node[2], -factor
+            else:
+                continue
+            rest = self.add(self.add(whole, self.times(term, -factor)), self.times(x, -each))
+            signs, low = self.linear(rest)
+            if all(self.node(t)[:2] == ("op", "shr") and self.node(t) != node for t, _ in signs):
+                return each, low, n
+        return None
 
     # ------------------------------------------------------------ bits and ranges
 
@@ -1680,6 +1735,10 @@ class Values:
         if kind == "phi":
             return self._phi_interval(value)
         if kind == "sum":
+            rest = self.remainder(node[1]) if len(node[1]) > 1 else None
+            if rest is not None:
+                each, least, n = rest
+                return node[2] + least, node[2] + least + each * (n - 1)
             low = high = node[2]
             for term, factor in node[1]:
                 bounds_of = self.interval(term, depth + 1)
@@ -1762,6 +1821,9 @@ class Values:
                         numbers.add(limit if relation == "eq" else limit - 1 + offset)
             elif node[0] == "sum":
                 inner = tuple(t for t, _ in node[1]) if len(node[1]) == 1 else ()
+                rest = self.remainder(node[1]) if len(node[1]) > 1 else None
+                if rest is not None:
+                    numbers.update((node[2] + rest[1], node[2] + rest[1] + rest[0] * (rest[2] - 1)))
             elif node[0] == "op":
                 numbers.update(self.interval(v, 1) or ())
             for x in map(self.find, inner):

@@ -73,10 +73,7 @@ def _unheard(model: KernelModel, copies: list[int], group: str, reads: list[Acce
     stops = order.heard(done) | frozenset(i for i in done if group == "wgmma")
     for copy in copies:
         readers = [a for a in reads if a.site != copy]
-        if not readers or not any(
-            order.unheard(arming, stops, copy) and order.unheard(copy, stops, arming)
-            for arming in _arming(model, copy)
-        ):
+        if not readers or not any(_goes_round(model, copy, arming, stops) for arming in _arming(model, copy)):
             continue
         read = readers[0].site
         who = model.who(model.views.at(copy).threads)
@@ -92,6 +89,16 @@ def _unheard(model: KernelModel, copies: list[int], group: str, reads: list[Acce
             about=frozenset((copy,)),
         )
     return None
+
+
+def _goes_round(model: KernelModel, copy: int, arming: int, stops: frozenset[int]) -> bool:
+    """Whether a loop over both hears of nothing at all: a wait that only some rounds come to is believed."""
+    cfg, order = model.cfg, model.made(Order)
+    both = {cfg.block_of[copy], cfg.block_of[arming]}
+    around = [inside for inside in cfg.loops.values() if both <= inside]
+    if not around or any(cfg.block_of[i] in min(around, key=len) for i in stops):
+        return False
+    return order.unheard(arming, stops, copy) is not None and order.unheard(copy, stops, arming) is not None
 
 
 def _arming(model: KernelModel, copy: int) -> list[int]:
