@@ -53,8 +53,8 @@ def _unlike(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
     """Stages of one ring that were made for different numbers of arrivals, by a thread that arrives at each in turn."""
     counts = [(stage.count, stage.inits[0]) for stage in ring.stages]
     numbers = Counter(count for count, _ in counts)
-    if len(numbers) < 2 or None in numbers:
-        return None
+    if len(numbers) < 2 or None in numbers or 0 in numbers:
+        return None  # MB003 tells of a count of 0
     every = set(ring.stages)
     if all(set(mbarriers.named(i)) != every for i in mbarriers.arriving):
         return None  # an index may be known less well than it is
@@ -76,7 +76,7 @@ def _miscounted(
 ) -> tuple[str, Hit] | None:
     """A phase of *stage* that gets fewer arrivals than it needs, or more."""
     bounds = mbarriers.arrivals(stage)
-    if bounds is None or not stage.count:  # MB003 tells of a count of 0
+    if bounds is None or not stage.count:
         return None
     arriving = [i for i in mbarriers.arriving if stage in mbarriers.named(i)]
     steps = (
@@ -89,7 +89,8 @@ def _miscounted(
         wait = _first_wait(model, mbarriers, ring, stage)
         return None if wait is None else _too_few(stage, stage.count, bounds, wait, steps, confidence)
     if bounds.least > stage.count:
-        return _too_many(stage, stage.count, bounds, arriving[-1], steps, confidence)
+        about = (*arriving, *ring.uses.get("mbarrier-expect", ()))
+        return _too_many(stage.count, bounds, arriving[-1], steps, confidence, frozenset(about))
     return None
 
 
@@ -125,12 +126,12 @@ def _too_few(
 
 
 def _too_many(
-    stage: Mbarrier,
     count: int,
     bounds: Arrivals,
     last: int,
     steps: tuple[Mark, ...],
     confidence: Confidence | None,
+    about: frozenset[int],
 ) -> tuple[str, Hit]:
     phases, rest = divmod(bounds.least, count)
     return ("MB006" if rest else "MB008"), Hit(
@@ -143,7 +144,7 @@ def _too_many(
         ),
         steps=steps,
         help="make the count of mbarrier.init the number of arrivals in a phase, or let one thread arrive",
-        about=frozenset(stage.inits),
+        about=about,
         confidence=confidence,
     )
 
@@ -181,7 +182,7 @@ def _mistaken(model: KernelModel, ring: Ring, deliveries: list[Delivery] | None)
     if not deliveries or not copies:
         return None
     if any(d.expects for d in deliveries):
-        return _compared(model, deliveries) or _differ(model, deliveries)
+        return _compared(model, ring, deliveries) or _differ(model, deliveries)
     wait = ring.uses["mbarrier-wait"][0]
     return "MB005", Hit(
         site=copies[0],
@@ -190,7 +191,7 @@ def _mistaken(model: KernelModel, ring: Ring, deliveries: list[Delivery] | None)
         steps=(_mark(model, copies[0], "reports its bytes to the mbarrier"), _mark(model, wait, "waits")),
         help="raise the expected bytes before, by mbarrier.arrive.expect_tx or mbarrier.expect_tx",
         count=len(copies),
-        about=frozenset(copies),
+        about=frozenset((*copies, *ring.inits)),  # the arrival may be missing with the bytes
     )
 
 
@@ -201,7 +202,7 @@ def _mark(model: KernelModel, site: int, message: str) -> Mark:
 _REMEDY = "expect the sum of the bytes of all copies that report to the mbarrier in this phase"
 
 
-def _compared(model: KernelModel, deliveries: list[Delivery]) -> tuple[str, Hit] | None:
+def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> tuple[str, Hit] | None:
     """Where the sizes of all copies are known: those between two waits of a thread, or all of the threads together."""
     groups = [[d] for d in deliveries if d.expects and d.copies]
     if len(groups) < len(deliveries):
@@ -224,14 +225,19 @@ def _compared(model: KernelModel, deliveries: list[Delivery]) -> tuple[str, Hit]
                     *(_mark(model, i, "brings bytes") for i in copies),
                 ),
                 help=_REMEDY,
-                about=frozenset(expects),
+                # Where bytes are missing, the arrival may be missing with them.
+                about=frozenset((*expects, *(ring.inits if difference < 0 else ()))),
             )
     return None
 
 
 def _amounts(expected: int | None, brought: int | None, difference: int) -> str:
     more = difference > 0
-    effect = "the phase never completes" if more else "the phase may complete before all of them are there"
+    effect = (
+        "the phase never completes"
+        if more
+        else "the phase may complete before all of them are there, or never"
+    )
     if expected is None or brought is None:
         return (
             f"expects {abs(difference)} bytes {'more' if more else 'fewer'} than the copies bring: {effect}"
