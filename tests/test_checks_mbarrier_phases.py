@@ -23,6 +23,7 @@ START = """
 """
 ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [full];"
 COPY = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 512, [full];"
+CHOICE = "setp.eq.u32 %p3, %r9, 7;"
 WAIT = "wait: mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;\n@!%p1 bra wait;"
 
 
@@ -68,6 +69,8 @@ def phase(count: int, *arrivals: str) -> str:
         (1, [f"@!%p0 {ARRIVE}"] * 2, "MB008 completes 2 phases of the mbarrier at once, so that a wait for the first may miss it"),
         # A barrier lets other threads wait for the first phase in time.
         (1, [f"@!%p0 {ARRIVE}", "bar.sync 0;", f"@!%p0 {ARRIVE}"], ""),
+        # One of the two is executed.
+        (1, [CHOICE, "@%p0 bra wait;", f"@%p3 {ARRIVE}", f"@!%p3 {ARRIVE}"], ""),
         # A launch decides which of the threads are there.
         (64, ["setp.lt.u32 %p5, %r0, %r9;", f"@%p5 {ARRIVE}"], ""),
     ],
@@ -170,6 +173,11 @@ def test_stages_of_a_ring(counts: list[int], message: str) -> None:
         ([COPY], "MB005 completes its bytes at an mbarrier that expects none: nothing but arrivals holds the phase, and a wait may return before the bytes are there"),
         # Twice the same instruction: that it arrives twice says it all.
         ([expect(512), expect(512), COPY], "MB008 completes 2 phases of the mbarrier at once, so that a wait for the first may miss it"),
+        # What is executed together is compared.
+        ([CHOICE, expect(512), f"@%p3 {COPY}", f"@!%p3 {COPY}"], ""),
+        ([CHOICE, f"@%p3 {expect(512)}", f"@!%p3 {expect(512)}", COPY], ""),
+        ([CHOICE, f"@%p3 {expect(512)}", f"@%p3 {COPY}", f"@!%p3 {expect(496)}", f"@!%p3 {COPY}"],
+         "MB004 expects 496 bytes, and the copies of the phase bring 512: the phase may complete before all of them are there, or never"),
         # It is not known for which mbarrier these are expected.
         (["ld.shared.u32 %r7, [tile+4096];", expect(512, "%r7"), COPY, ARRIVE], ""),
     ],

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 from tclint.analyses.mbarriers import Arrivals, Delivery, Mbarrier, Mbarriers, Ring
+from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence, Severity
 from tclint.model import KernelModel
@@ -22,6 +24,32 @@ def first_parity(model: KernelModel, wait: int) -> int | None:
     value, resolve = model.value(wait, "parity"), model.at_first(wait)
     number = None if value is None or resolve is None else model.values.known(resolve(value))
     return None if number is None else number & 1
+
+
+Condition = frozenset[tuple[int, bool]]
+
+
+def _condition(model: KernelModel, site: int) -> Condition:
+    """What decides whether *site* is executed, but for the thread index: of two places with the same, none comes alone."""
+    cfg, values = model.cfg, model.values
+    decided = [(model.views.edge_value(edge), edge.value) for edge in cfg.controllers(cfg.block_of[site])]
+    instruction = model.instruction(site)
+    if instruction.guard >= 0:
+        decided.append((values.before(instruction.guard, site), not instruction.negated))
+    facts = Facts()
+    for p, truth in decided:
+        if p is not None:
+            facts = values.assume(p, truth, facts)
+    return frozenset(
+        (p, truth)
+        for p, truth in facts.items()
+        if values.mask(p) is None and not _says_it_all(values.node(p), truth)
+    )
+
+
+def _says_it_all(node: tuple[Any, ...], truth: bool) -> bool:
+    """Whether that a predicate is so says what those are that it is made of."""
+    return node[0] == "not" or node[:2] == ("logic", "and" if truth else "or")
 
 
 # ---------------------------------------------------------------- arrivals
@@ -88,10 +116,20 @@ def _miscounted(
     if bounds.most is not None and not bounds.usual(stage.count) and stage.count > bounds.least:
         wait = _first_wait(model, mbarriers, ring, stage)
         return None if wait is None else _too_few(stage, stage.count, bounds, wait, steps, confidence)
-    if bounds.least > stage.count:
+    if bounds.least > stage.count and not _alternatives(model, arriving):
         about = (*arriving, *ring.uses.get("mbarrier-expect", ()))
         return _too_many(stage.count, bounds, arriving[-1], steps, confidence, frozenset(about))
     return None
+
+
+def _alternatives(model: KernelModel, arriving: list[int]) -> bool:
+    """Whether of arrivals in one block a condition chooses some."""
+    conditions: dict[int, Condition] = {}
+    return any(
+        conditions.setdefault(model.cfg.block_of[i], condition) != condition
+        for i in arriving
+        for condition in (_condition(model, i),)
+    )
 
 
 def _first_wait(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier) -> int | None:
@@ -182,7 +220,8 @@ def _mistaken(model: KernelModel, ring: Ring, deliveries: list[Delivery] | None)
     if not deliveries or not copies:
         return None
     if any(d.expects for d in deliveries):
-        return _compared(model, ring, deliveries) or _differ(model, deliveries)
+        parts = [part for d in deliveries for part in _parts(model, d)]
+        return _compared(model, ring, parts) or _differ(model, parts)
     wait = ring.uses["mbarrier-wait"][0]
     return "MB005", Hit(
         site=copies[0],
@@ -199,6 +238,15 @@ def _mark(model: KernelModel, site: int, message: str) -> Mark:
     return Mark(site, message, role=model.who(model.views.at(site).threads))
 
 
+def _parts(model: KernelModel, delivery: Delivery) -> list[Delivery]:
+    """What is expected and brought under the same conditions."""
+    parts: dict[Condition, Delivery] = {}
+    for site in (*delivery.expects, *delivery.copies):
+        part = parts.setdefault(_condition(model, site), Delivery(delivery.threads, [], []))
+        (part.expects if site in delivery.expects else part.copies).append(site)
+    return list(parts.values())
+
+
 _REMEDY = "expect the sum of the bytes of all copies that report to the mbarrier in this phase"
 
 
@@ -206,6 +254,8 @@ def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> tup
     """Where the sizes of all copies are known: those between two waits of a thread, or all of the threads together."""
     groups = [[d] for d in deliveries if d.expects and d.copies]
     if len(groups) < len(deliveries):
+        if len({_condition(model, i) for d in deliveries for i in (*d.expects, *d.copies)}) > 1:
+            return None  # some of them may come without the others
         if any(a.threads & b.threads for k, a in enumerate(deliveries) for b in deliveries[:k]):
             return None  # which of them are of one phase is not known
         groups = [deliveries]
