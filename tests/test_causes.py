@@ -65,6 +65,26 @@ HOPPER = """
     mov.b32 %f1, 0f00000000;
     ret;
 """
+LOAD = """
+    .shared .align 128 .b8 tile[4096];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    setp.ne.u32 %p0, %r0, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 1;
+    bar.sync 0;
+    @%p0 bra wait;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 4096;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 2048, [full];
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile+2048], [%rd0+2048], 2048, [full];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;
+    @!%p1 bra wait;
+    ld.shared.u32 %r1, [tile+2048];
+    st.global.u32 [%rd0], %r1;
+    ret;
+"""
+EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 4096;"
 BLACKWELL_KERNEL = module(kernel(BLACKWELL, directives=".reqntid 32"))
 PAIR_KERNEL = module(kernel(PAIR, directives=".reqntid 128\n.reqnctapercluster 2"))
 HOPPER_KERNEL = module(
@@ -76,10 +96,11 @@ CHAIN_KERNEL = HOPPER_KERNEL.replace(
     "    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f4, %f5, %f6, %f7}, %rd3, %rd4, 0, 1, 1, 0, 0;\n"
     "    wgmma.commit_group",
 ).replace("mov.b32 %f1", "mov.b32 %f4")
+LOAD_KERNEL = module(kernel(LOAD), header=".version 8.6\n.target sm_90\n.address_size 64\n")
 COMMIT = "@%p1 tcgen05.commit.cta_group::1"
 
 
-@pytest.mark.parametrize("text", [BLACKWELL_KERNEL, PAIR_KERNEL, HOPPER_KERNEL, CHAIN_KERNEL])
+@pytest.mark.parametrize("text", [BLACKWELL_KERNEL, PAIR_KERNEL, HOPPER_KERNEL, CHAIN_KERNEL, LOAD_KERNEL])
 def test_the_kernels_are_right(text: str) -> None:
     assert found(lint(text), low=False) == []
 
@@ -112,6 +133,14 @@ def test_the_kernels_are_right(text: str) -> None:
             "wait_group.sync.aligned 1",
             "WG005",
         ),
+        # Neither an arrival nor bytes: one instruction is missing.
+        (LOAD_KERNEL, EXPECT, "//", "MB005"),
+        (LOAD_KERNEL, EXPECT, EXPECT + EXPECT, "MB008"),
+        (LOAD_KERNEL, EXPECT, EXPECT.replace("4096", "2048"), "MB004"),
+        (LOAD_KERNEL, "[full], 1;", "[full], 2;", "MB006"),
+        # Nobody waits, or nobody asks again.
+        (LOAD_KERNEL, "mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;\n    @!%p1 bra wait;", "//\n", "BK001"),
+        (LOAD_KERNEL, "@!%p1 bra wait;", "//", "MB001"),
     ],
 )  # fmt: skip
 def test_one_edit_one_finding(text: str, old: str, new: str, rule: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 from tclint.analyses.mbarriers import Arrivals, Delivery, Mbarrier, Mbarriers, Ring
+from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence, Severity
 from tclint.model import KernelModel
@@ -22,6 +24,32 @@ def first_parity(model: KernelModel, wait: int) -> int | None:
     value, resolve = model.value(wait, "parity"), model.at_first(wait)
     number = None if value is None or resolve is None else model.values.known(resolve(value))
     return None if number is None else number & 1
+
+
+Condition = frozenset[tuple[int, bool]]
+
+
+def _condition(model: KernelModel, site: int) -> Condition:
+    """What decides whether *site* is executed, but for the thread index: of two places with the same, none comes alone."""
+    cfg, values = model.cfg, model.values
+    decided = [(model.views.edge_value(edge), edge.value) for edge in cfg.controllers(cfg.block_of[site])]
+    instruction = model.instruction(site)
+    if instruction.guard >= 0:
+        decided.append((values.before(instruction.guard, site), not instruction.negated))
+    facts = Facts()
+    for p, truth in decided:
+        if p is not None:
+            facts = values.assume(p, truth, facts)
+    return frozenset(
+        (p, truth)
+        for p, truth in facts.items()
+        if values.mask(p) is None and not _says_it_all(values.node(p), truth)
+    )
+
+
+def _says_it_all(node: tuple[Any, ...], truth: bool) -> bool:
+    """Whether that a predicate is so says what those are that it is made of."""
+    return node[0] == "not" or node[:2] == ("logic", "and" if truth else "or")
 
 
 # ---------------------------------------------------------------- arrivals
@@ -53,8 +81,8 @@ def _unlike(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
     """Stages of one ring that were made for different numbers of arrivals, by a thread that arrives at each in turn."""
     counts = [(stage.count, stage.inits[0]) for stage in ring.stages]
     numbers = Counter(count for count, _ in counts)
-    if len(numbers) < 2 or None in numbers:
-        return None
+    if len(numbers) < 2 or None in numbers or 0 in numbers:
+        return None  # MB003 tells of a count of 0
     every = set(ring.stages)
     if all(set(mbarriers.named(i)) != every for i in mbarriers.arriving):
         return None  # an index may be known less well than it is
@@ -76,7 +104,7 @@ def _miscounted(
 ) -> tuple[str, Hit] | None:
     """A phase of *stage* that gets fewer arrivals than it needs, or more."""
     bounds = mbarriers.arrivals(stage)
-    if bounds is None or not stage.count:  # MB003 tells of a count of 0
+    if bounds is None or not stage.count:
         return None
     arriving = [i for i in mbarriers.arriving if stage in mbarriers.named(i)]
     steps = (
@@ -88,9 +116,20 @@ def _miscounted(
     if bounds.most is not None and not bounds.usual(stage.count) and stage.count > bounds.least:
         wait = _first_wait(model, mbarriers, ring, stage)
         return None if wait is None else _too_few(stage, stage.count, bounds, wait, steps, confidence)
-    if bounds.least > stage.count:
-        return _too_many(stage, stage.count, bounds, arriving[-1], steps, confidence)
+    if bounds.least > stage.count and not _alternatives(model, arriving):
+        about = (*arriving, *ring.uses.get("mbarrier-expect", ()))
+        return _too_many(stage.count, bounds, arriving[-1], steps, confidence, frozenset(about))
     return None
+
+
+def _alternatives(model: KernelModel, arriving: list[int]) -> bool:
+    """Whether of arrivals in one block a condition chooses some."""
+    conditions: dict[int, Condition] = {}
+    return any(
+        conditions.setdefault(model.cfg.block_of[i], condition) != condition
+        for i in arriving
+        for condition in (_condition(model, i),)
+    )
 
 
 def _first_wait(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier) -> int | None:
@@ -125,12 +164,12 @@ def _too_few(
 
 
 def _too_many(
-    stage: Mbarrier,
     count: int,
     bounds: Arrivals,
     last: int,
     steps: tuple[Mark, ...],
     confidence: Confidence | None,
+    about: frozenset[int],
 ) -> tuple[str, Hit]:
     phases, rest = divmod(bounds.least, count)
     return ("MB006" if rest else "MB008"), Hit(
@@ -143,7 +182,7 @@ def _too_many(
         ),
         steps=steps,
         help="make the count of mbarrier.init the number of arrivals in a phase, or let one thread arrive",
-        about=frozenset(stage.inits),
+        about=about,
         confidence=confidence,
     )
 
@@ -181,7 +220,8 @@ def _mistaken(model: KernelModel, ring: Ring, deliveries: list[Delivery] | None)
     if not deliveries or not copies:
         return None
     if any(d.expects for d in deliveries):
-        return _compared(model, deliveries) or _differ(model, deliveries)
+        parts = [part for d in deliveries for part in _parts(model, d)]
+        return _compared(model, ring, parts) or _differ(model, parts)
     wait = ring.uses["mbarrier-wait"][0]
     return "MB005", Hit(
         site=copies[0],
@@ -190,7 +230,7 @@ def _mistaken(model: KernelModel, ring: Ring, deliveries: list[Delivery] | None)
         steps=(_mark(model, copies[0], "reports its bytes to the mbarrier"), _mark(model, wait, "waits")),
         help="raise the expected bytes before, by mbarrier.arrive.expect_tx or mbarrier.expect_tx",
         count=len(copies),
-        about=frozenset(copies),
+        about=frozenset((*copies, *ring.inits)),  # the arrival may be missing with the bytes
     )
 
 
@@ -198,13 +238,24 @@ def _mark(model: KernelModel, site: int, message: str) -> Mark:
     return Mark(site, message, role=model.who(model.views.at(site).threads))
 
 
+def _parts(model: KernelModel, delivery: Delivery) -> list[Delivery]:
+    """What is expected and brought under the same conditions."""
+    parts: dict[Condition, Delivery] = {}
+    for site in (*delivery.expects, *delivery.copies):
+        part = parts.setdefault(_condition(model, site), Delivery(delivery.threads, [], []))
+        (part.expects if site in delivery.expects else part.copies).append(site)
+    return list(parts.values())
+
+
 _REMEDY = "expect the sum of the bytes of all copies that report to the mbarrier in this phase"
 
 
-def _compared(model: KernelModel, deliveries: list[Delivery]) -> tuple[str, Hit] | None:
+def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> tuple[str, Hit] | None:
     """Where the sizes of all copies are known: those between two waits of a thread, or all of the threads together."""
     groups = [[d] for d in deliveries if d.expects and d.copies]
     if len(groups) < len(deliveries):
+        if len({_condition(model, i) for d in deliveries for i in (*d.expects, *d.copies)}) > 1:
+            return None  # some of them may come without the others
         if any(a.threads & b.threads for k, a in enumerate(deliveries) for b in deliveries[:k]):
             return None  # which of them are of one phase is not known
         groups = [deliveries]
@@ -224,14 +275,19 @@ def _compared(model: KernelModel, deliveries: list[Delivery]) -> tuple[str, Hit]
                     *(_mark(model, i, "brings bytes") for i in copies),
                 ),
                 help=_REMEDY,
-                about=frozenset(expects),
+                # Where bytes are missing, the arrival may be missing with them.
+                about=frozenset((*expects, *(ring.inits if difference < 0 else ()))),
             )
     return None
 
 
 def _amounts(expected: int | None, brought: int | None, difference: int) -> str:
     more = difference > 0
-    effect = "the phase never completes" if more else "the phase may complete before all of them are there"
+    effect = (
+        "the phase never completes"
+        if more
+        else "the phase may complete before all of them are there, or never"
+    )
     if expected is None or brought is None:
         return (
             f"expects {abs(difference)} bytes {'more' if more else 'fewer'} than the copies bring: {effect}"

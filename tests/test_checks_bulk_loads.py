@@ -1,0 +1,134 @@
+"""Reads of what bulk loads fill, on small kernels; the page of the rule holds the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+from support import by_rule, kernel, lint, module
+
+from tclint.finding import Finding, Severity
+
+HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
+START = """
+    .shared .align 128 .b8 tile[8192];
+    .shared .align 128 .b8 other[512];
+    .shared .align 8 .b64 ring[4];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    mov.u32 %r1, tile;
+    mad.lo.u32 %r2, %r0, 4, %r1;
+    setp.ne.u32 %p0, %r0, 0;
+    setp.ge.u32 %p9, %r0, 32;
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 1;
+    @!%p0 mbarrier.init.shared::cta.b64 [ring], 32;
+    bar.sync 0;
+"""
+LOAD = """
+    @%p0 bra loaded;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 512;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 512, [full];
+loaded:
+"""
+READ = "ld.shared.u32 %r3, [%r2];"
+
+
+def wait(label: str, at: str = "full", parity: int | str = 0) -> str:
+    return f"{label}: mbarrier.try_wait.parity.shared::cta.b64 %p1, [{at}], {parity};\n@!%p1 bra {label};"
+
+
+def unwaited(*lines: str, **options: str) -> list[Finding]:
+    body = "\n".join((START, LOAD, *lines, "st.global.u32 [%rd0], %r3;\nret;"))
+    report = lint(module(kernel(body, **options), header=HEADER))
+    assert report.status == "analysed", report.problems
+    return by_rule(report, "BK001")
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    {
+        "no wait": ([READ], 1),
+        "a wait": ([wait("w"), READ], 0),
+        "a wait behind": ([READ, wait("w")], 1),
+        "a barrier alone": (["bar.sync 0;", READ], 1),
+        "a wait for another mbarrier": ([wait("w", "ring"), READ], 1),
+        "one warp waits, and a barrier tells": (["@%p9 bra on;", wait("w"), "on: bar.sync 0;", READ], 0),
+        "one warp waits, and says nothing": (["@%p9 bra on;", wait("w"), "on:", READ], 1),
+        "one warp waits, and arrives": (
+            ["@%p9 bra on;", wait("w"), "mbarrier.arrive.shared::cta.b64 _, [ring];", "on:", wait("v", "ring"), READ],
+            0,
+        ),
+        "one warp arrives, and waits": (
+            ["@%p9 bra on;", "mbarrier.arrive.shared::cta.b64 _, [ring];", wait("w"), "on:", "@!%p9 bra done;",
+             wait("v", "ring"), READ, "done:"],
+            1,
+        ),
+        "other bytes": (["ld.shared.u32 %r3, [tile+512];"], 0),
+        "another variable": (["ld.shared.u32 %r3, [other];"], 0),
+        "bytes that may be others": (["shl.b32 %r4, %r9, 2;", "add.u32 %r4, %r4, %r1;", "ld.shared.u32 %r3, [%r4];"], 0),
+        "what the threads have written": ([wait("w"), "st.shared.u32 [%r2], %r0;", "bar.sync 0;", READ], 0),
+        "read by a copy": (
+            ["@!%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd0], [tile], 512;",
+             "@!%p0 cp.async.bulk.commit_group;", "@!%p0 cp.async.bulk.wait_group 0;"],
+            1,
+        ),
+        "a wait that only some execute": (["setp.eq.u32 %p3, %r9, 7;", "@%p3 bra on;", wait("w"), "on:", READ], 1),
+    }.values(),
+)  # fmt: skip
+def test_what_a_thread_has_heard(lines: list[str], count: int) -> None:
+    assert len(unwaited(*lines)) == count
+
+
+def test_a_read_without_a_wait() -> None:
+    (finding,) = unwaited("bar.sync 0;", READ, "ld.shared.u32 %r4, [tile+64];")
+    assert finding.severity is Severity.ERROR
+    assert finding.message == (
+        "reads shared memory that a bulk copy may still be writing: nothing on this way waits for its mbarrier"
+    )
+    assert [(step.message, step.role) for step in finding.steps] == [
+        ("starts to fill it", "thread 0"),
+        ("reads it", "all threads"),
+    ]
+    assert finding.count == 2
+    assert finding.help.startswith("wait for the phase of the mbarrier")
+
+
+def test_a_first_wait_that_returns_at_once() -> None:
+    (finding,) = unwaited(wait("w", parity=1), READ)
+    assert finding.message.endswith(
+        "the first wait for its mbarrier is for parity 1, the phase before the first, and returns at once"
+    )
+    assert [step.message for step in finding.steps] == [
+        "starts to fill it",
+        "returns at once on a fresh mbarrier",
+        "reads it",
+    ]
+    assert finding.help.startswith("wait for parity 0 first")
+
+
+@pytest.mark.parametrize("parity", [0, "%r9"])
+def test_a_first_wait_that_may_wait(parity: int | str) -> None:
+    assert not unwaited(wait("w", parity=parity), READ)
+
+
+@pytest.mark.parametrize(
+    ("read", "count"), [("ld.shared.u32 %r3, [tile+512];", 1), ("ld.shared.u32 %r3, [tile];", 0)]
+)
+def test_one_mbarrier_for_two_tiles(read: str, count: int) -> None:
+    """The second load is on its way when the first one may be read."""
+    second = LOAD.replace("[tile]", "[tile+512]").replace("loaded", "again")
+    assert len(unwaited(wait("w"), "bar.sync 0;", second, f"@!%p0 {read}", wait("v", parity=1))) == count
+
+
+@pytest.mark.parametrize(("same", "count"), [(True, 0), (False, 1)])
+def test_nothing_is_loaded_and_nobody_waits(same: bool, count: int) -> None:
+    none = "setp.eq.u32 %p3, %r9, 0;\n@%p3 bra nothing;"
+    other = none if same else none.replace("0;", "7;")
+    start = START + none.replace("nothing", "loaded")
+    body = f"{start}\n{LOAD}\n{other}\n{wait('w')}\nnothing: {READ}\nst.global.u32 [%rd0], %r3;\nret;"
+    assert len(by_rule(lint(module(kernel(body), header=HEADER)), "BK001")) == count
+
+
+def test_a_function_may_wait() -> None:
+    text = f"{START}\n{LOAD}\ncall waits;\n{READ}\nst.global.u32 [%rd0], %r3;\nret;"
+    assert not by_rule(lint(module(".extern .func waits;", kernel(text), header=HEADER)), "BK001")
