@@ -70,6 +70,8 @@ def _few_rounds(model: KernelModel, loop: frozenset[int], stages: int) -> bool:
 def _unheard(model: KernelModel, copies: list[int], group: str, reads: list[Access]) -> Hit | None:
     order = model.made(Order)
     done = _done(model, group, reads)
+    if not done:
+        return None  # how the operation ends is not seen, or another rule's business
     stops = order.heard(done) | frozenset(i for i in done if group == "wgmma")
     for copy in copies:
         readers = [a for a in reads if a.site != copy]
