@@ -98,20 +98,7 @@ def _hit(model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, co
         steps=(Mark(copy, "cp.async starts to write here"), *flight.steps, Mark(use, step)),
         count=count,
         help=remedy,
-        confidence=Confidence.LOW if _goes_by(model, meeting) else model.confidence(meeting.path, copy),
-        doubt="only when the loop that waits runs no round" if _goes_by(model, meeting) else "",
-    )
-
-
-def _goes_by(model: KernelModel, meeting: Meeting) -> bool:
-    """Whether the path goes by a loop that waits for the copy: kernels are not launched with nothing to loop over."""
-    cfg, copy, use = model.cfg, meeting.operation.site, meeting.use.site
-    passed = {cfg.block_of[copy], *(edge.target for edge in meeting.path.edges)}
-    around = [inside for inside in cfg.loops.values() if passed.isdisjoint(inside)]
-    return any(
-        cfg.block_of[wait] in inside and model.reaches(copy, wait) and model.reaches(wait, use)
-        for wait in model.sites("wait", "cp.async")
-        for inside in around
+        confidence=model.confidence(meeting.path, copy),
     )
 
 
