@@ -104,7 +104,7 @@ def test_who_hears_of_an_mbarrier(between: str, told: bool) -> None:
     hits = found(f"{TELL}\n{MAKE}\n{between}\n{ARRIVE}\n{WAIT}\n{READ}", "MB002")
     assert len(hits) == (not told)
     for hit in hits:
-        assert hit.severity is (Severity.WARNING if "relaxed" in between else Severity.ERROR)
+        assert hit.severity is (Severity.INFO if "relaxed" in between else Severity.ERROR)
         assert hit.steps[0].message == "initialised by thread 0"
 
 
