@@ -93,6 +93,8 @@ class Meetings:
     """Which accesses of an operation are what must not be met."""
     memory: SharedMemory | None = None
     """What both access, where it is not :attr:`KernelModel.shared`."""
+    tries: int | None = None
+    """Paths that are looked at for operations that begin together; None: some, and one for each place of a use."""
     ready: Callable[[Any], bool] = lambda state: True
     """The states of an operation in which a use counts."""
     _leads: dict[tuple[int, int, bool], tuple[Resolve, tuple[Edge, ...]] | None] = field(default_factory=dict)
@@ -211,7 +213,7 @@ class Meetings:
             )
 
         paths: Iterator[Path] | None = None
-        for _ in range(_TRIES + len(uses)):
+        for _ in range(self.tries or _TRIES + len(uses)):
             if paths is None:
                 paths = self.model.paths(
                     start, (self.start(start), 0), self.results, step, goal, left, closed, now=True

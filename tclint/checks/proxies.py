@@ -68,6 +68,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
         partial(_wanted, model, writes),
         meet,
         begins=unfenced.begins,
+        tries=2 if writes else None,  # what is of low confidence is not worth more
     )
 
 
