@@ -227,7 +227,7 @@ for _name, _family, _event, _group, _rules in (
     ("proxy fence deleted", "proxy", "proxy-fence", None, "PR001 PR002 PR003 PR004"),
     ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, "MB009"),
     ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, "MB004 MB005 MB006"),
-    ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, "MB004 MB005 MB006"),
+    ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, "MB004 MB005 MB006 BK011 WG011 TC012"),
     (
         "CTA barrier deleted",
         "barrier",
@@ -321,7 +321,7 @@ def _waits_once(keep: bool) -> Plant:
 
 
 # The first is what a compiler does to a loop without side effects.
-operator("mbarrier wait loop dropped", "mbarrier", "BK001 TC001 TC012")(_waits_once(keep=False))
+operator("mbarrier wait loop dropped", "mbarrier", "BK001 TC001 TC012 BK011 WG011")(_waits_once(keep=False))
 operator("mbarrier wait asked once", "mbarrier", "MB001")(_waits_once(keep=True))
 
 
