@@ -19,29 +19,33 @@ def invariant_parity(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         if any(model.cfg.block_of[i] in model.cfg.in_cycle for i in ring.inits):
             continue  # each round has a fresh one
         waits = ring.uses.get("mbarrier-wait", ())
-        arrivals = [
-            i for event in _ARRIVALS for i in ring.uses.get(event, ()) if _again(model, ring, i, "mbarrier")
-        ]
+        arrivals = [i for event in _ARRIVALS for i in ring.uses.get(event, ()) if _again(model, ring, i)]
         if not arrivals or any(model.known(i, "parity") is None for i in waits):
             continue
         if len({model.known(i, "parity") for i in waits}) == 1:
-            wait = next((i for i in waits if _again(model, ring, i, "mbarrier")), None)
+            wait = next((i for i in waits if _again(model, ring, i, each=True)), None)
             if wait is not None:
                 yield "MB007", _hit(model, wait, arrivals[0])
 
 
-def _again(model: KernelModel, ring: Ring, site: int, role: str) -> bool:
-    """Whether a loop that does more than to ask again for the same phase comes back to *site* for the same object."""
-    cfg, value = model.cfg, model.value(site, role)
-    if value is None or len(ring.stages) > 1:
+def _again(model: KernelModel, ring: Ring, site: int, each: bool = False) -> bool:
+    """Whether a loop that does more than to ask again for the same phase comes back to *site* for the same object.
+
+    With *each*, it does so in each round.
+    """
+    cfg = model.cfg
+    if model.value(site, "mbarrier") is None or len(ring.stages) > 1:
         return False
     block = cfg.block_of[site]
     asking = ring.uses.get("mbarrier-wait", ())
-    for inside in cfg.loops.values():
+    for head, inside in cfg.loops.items():
         if block not in inside:
             continue
+        back = [e.source for e in cfg.predecessors[head] if e.source in inside]
         events = [e.site for e in model.events if cfg.block_of[e.site] in inside]
-        if any(i not in asking and model.instruction(i).event != "elect" for i in events):
+        if any(i not in asking and model.instruction(i).event != "elect" for i in events) and (
+            not each or all(cfg.dominates(block, b) for b in back)
+        ):
             return True
     return False
 
