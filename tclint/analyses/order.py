@@ -47,6 +47,7 @@ class Order:
         self._waits = {i: self._channels(i) for i in waits(model)}
         self._meet = frozenset(self._collectives())
         self._heard: dict[frozenset[int], frozenset[int]] = {}
+        self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
 
     def _collectives(self) -> list[int]:
         """Where the lanes of a warp meet: they come to one instruction together."""
@@ -146,7 +147,9 @@ class Order:
         found: set[int] = set()
         for channel in self._signals[signal]:
             if isinstance(channel, tuple) or channel == "cluster":
-                found.update(w for w in self._by_channel.get(channel, ()) if not self._parted(signal, w))
+                found |= self._met(self.model.cfg.block_of[signal], channel)
+                if signal in self._waits:
+                    found.add(signal)
             elif channel not in given:
                 given.add(channel)
                 found.update(self._waits if channel == _ANY else self._by_channel.get(channel, ()))
@@ -155,19 +158,26 @@ class Order:
             found.update(self._by_channel.get(_ANY, ()))
         return found
 
-    def _parted(self, signal: int, wait: int) -> bool:
-        """Whether two barriers are not one: who comes to one of them has passed the other, or will.
+    def _met(self, block: int, channel: Hashable) -> frozenset[int]:
+        """Where else others may come to the barrier that a thread comes to in *block*.
 
-        All threads of a barrier pass it equally often, so what is met at the second is what is at the second. Roles that
-        a dispatcher calls reach each other through it, and none is sure to come.
+        All threads of a barrier pass it equally often, so who comes to one of two places has passed the other, or will,
+        if there is a way between them, and what is met at the second is what is at the second. Roles that a dispatcher
+        calls reach each other through it, and none is sure to come.
         """
-        model = self.model
-        if signal == wait:
-            return False
-        if model.views.dispatchers:
-            first, second = model.cfg.block_of[signal], model.cfg.block_of[wait]
-            return model.cfg.dominates(first, second) or model.cfg.dominates(second, first)
-        return model.reaches(signal, wait) or model.reaches(wait, signal)
+        key = block, channel
+        if key not in self._others:
+            cfg = self.model.cfg
+            if self.model.views.dispatchers:
+                between = cfg.dominates
+            else:
+                between = lambda a, b: bool(cfg.following[a] >> b & 1)
+            self._others[key] = frozenset(
+                wait
+                for wait in self._by_channel.get(channel, ())
+                if (b := cfg.block_of[wait]) != block and not between(block, b) and not between(b, block)
+            )
+        return self._others[key]
 
     def handovers(self, arrivals: Iterable[int], waits: AbstractSet[int]) -> Iterator[Handover]:
         """Those of *arrivals* and *waits* that surely go together: at one ring of mbarriers, or at one barrier of the CTA.

@@ -136,6 +136,11 @@ class Unfenced(Analysis[State]):
     def join(self, a: State, b: State) -> State:
         return a | b
 
+    def places(self) -> Iterable[int]:
+        function = self.model.function
+        changing = (u for u in function.uses if u.sites and self._changes(function.instructions[u.sites[0]]))
+        return {*self.bundles, *(i for use in changing for i in use.sites)}
+
     def relevant(self, instruction: Instruction) -> bool:
         return id(instruction) in self._starting or self._changes(instruction)
 

@@ -167,6 +167,9 @@ class SinceBarrier(FactSet[tuple[int]]):
                 seen.add(key)
                 yield i
 
+    def places(self) -> frozenset[int]:
+        return self.ends | self.firsts
+
     def relevant(self, instruction: Instruction) -> bool:
         return instruction in self._changing
 

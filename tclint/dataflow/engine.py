@@ -49,6 +49,10 @@ class Analysis(Generic[D]):
     def join(self, a: D, b: D) -> D:
         raise NotImplementedError
 
+    def places(self) -> Iterable[int] | None:
+        """The relevant instructions, where they are known without asking each one; else None."""
+        return None
+
     def relevant(self, instruction: Instruction) -> bool:
         """Whether :meth:`transfer` can change a state at *instruction*; the solver skips the others."""
         return True
@@ -157,11 +161,14 @@ def _step(analysis: Analysis[D], state: D, at: int, instruction: Instruction) ->
 def _relevant(analysis: Analysis[D], cfg: CFG) -> list[list[int]]:
     """The relevant instructions of each block, in program order."""
     instructions, asked = cfg.function.instructions, analysis.relevant
-    if not analysis.by_opcode:
+    places = analysis.places()
+    if places is None and not analysis.by_opcode:
         return [[i for i in range(b.start, b.end) if asked(instructions[i])] for b in cfg.blocks]
+    if places is None:
+        uses = [use for use in cfg.function.uses if use.sites and asked(instructions[use.sites[0]])]
+        places = (i for use in uses for i in use.sites)
     relevant: list[list[int]] = [[] for _ in cfg.blocks]
-    uses = [use for use in cfg.function.uses if use.sites and asked(instructions[use.sites[0]])]
-    for i in sorted(i for use in uses for i in use.sites):
+    for i in sorted(places):
         relevant[cfg.block_of[i]].append(i)
     return relevant
 
