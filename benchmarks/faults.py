@@ -226,8 +226,14 @@ for _name, _family, _event, _group, _rules in (
     ("bulk wait_group deleted", "bulk", "wait", "bulk", "BK002 BK004"),
     ("proxy fence deleted", "proxy", "proxy-fence", None, "PR001 PR002 PR003 PR004"),
     ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, "MB009"),
-    ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, "MB004 MB005 MB006"),
-    ("mbarrier arrive deleted", "mbarrier", "mbarrier-arrive", None, "MB004 MB005 MB006 BK011 WG011 TC012"),
+    ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, "MB004 MB005 MB006 MB016"),
+    (
+        "mbarrier arrive deleted",
+        "mbarrier",
+        "mbarrier-arrive",
+        None,
+        "MB004 MB005 MB006 MB016 BK011 WG011 TC012",
+    ),
     (
         "CTA barrier deleted",
         "barrier",
@@ -321,7 +327,9 @@ def _waits_once(keep: bool) -> Plant:
 
 
 # The first is what a compiler does to a loop without side effects.
-operator("mbarrier wait loop dropped", "mbarrier", "BK001 TC001 TC012 BK011 WG011")(_waits_once(keep=False))
+operator("mbarrier wait loop dropped", "mbarrier", "BK001 TC001 TC012 BK011 WG011 MB016")(
+    _waits_once(keep=False)
+)
 operator("mbarrier wait asked once", "mbarrier", "MB001")(_waits_once(keep=True))
 
 
@@ -416,18 +424,18 @@ def _alters(event: str, role: str, delta: int) -> Plant:
 
 
 for _event, _how in (("mbarrier-expect", "expect_tx"), ("mbarrier-arrive", "arrive.expect_tx")):
-    operator(f"{_how} too few bytes", "mbarrier", "MB004")(_alters(_event, "tx", -16))
-    operator(f"{_how} too many bytes", "mbarrier", "MB004")(_alters(_event, "tx", 16))
-operator("mbarrier.init count raised", "mbarrier", "MB006 MB008")(_alters("mbarrier-init", "count", 1))
-operator("mbarrier.init count lowered", "mbarrier", "MB003 MB006 MB008")(
+    operator(f"{_how} too few bytes", "mbarrier", "MB004 MB016")(_alters(_event, "tx", -16))
+    operator(f"{_how} too many bytes", "mbarrier", "MB004 MB016")(_alters(_event, "tx", 16))
+operator("mbarrier.init count raised", "mbarrier", "MB006 MB008 MB016")(_alters("mbarrier-init", "count", 1))
+operator("mbarrier.init count lowered", "mbarrier", "MB003 MB006 MB008 MB016")(
     _alters("mbarrier-init", "count", -1)
 )
-operator("mbarrier arrive count raised", "mbarrier", "MB003 MB006 MB008")(
+operator("mbarrier arrive count raised", "mbarrier", "MB003 MB006 MB008 MB016")(
     _alters("mbarrier-arrive", "count", 1)
 )
 
 
-@operator("mbarrier wait parity flipped", "mbarrier", "BK001")
+@operator("mbarrier wait parity flipped", "mbarrier", "BK001 TC001 MB016")
 def _flip_parity(kernel: Kernel) -> Iterator[Fault]:
     """The wait is for the phase before, which is complete, or for the one behind."""
     for site in kernel.sites("mbarrier-wait"):
@@ -480,7 +488,9 @@ def _doubles(event: str, about: str, group: str | None = None) -> Plant:
     return plant
 
 
-operator("mbarrier arrive doubled", "mbarrier", "MB004 MB006 MB008")(_doubles("mbarrier-arrive", "mbarrier"))
+operator("mbarrier arrive doubled", "mbarrier", "MB004 MB006 MB008 MB016")(
+    _doubles("mbarrier-arrive", "mbarrier")
+)
 operator("cluster arrival doubled", "barrier", "CL001")(_doubles("barrier-arrive", "barrier-", "cluster"))
 operator("tcgen05.dealloc doubled", "tcgen05", "TM003")(_doubles("tmem-dealloc", "tmem-"))
 
@@ -593,7 +603,7 @@ for _name, _family, _group_name, _use, _rules in (
     operator(f"{_name} behind the use", _family, _rules)(_swaps(_group_name, _use, _members(_group_name)))
 
 
-@operator("mbarrier wait behind the use", "mbarrier", "BK001 TC001")
+@operator("mbarrier wait behind the use", "mbarrier", "BK001 TC001 MB001 MB016")
 def _use_before_wait(kernel: Kernel) -> Iterator[Fault]:
     """What the wait is for is read in front of it."""
     reads_shared = _touches_shared("read")(kernel)

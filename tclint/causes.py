@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from tclint.checks import Hit
-from tclint.finding import Confidence
+from tclint.finding import Confidence, Severity
 from tclint.rules import Rule
 
 __all__ = ["without_consequences"]
@@ -32,6 +32,9 @@ _CAUSES = {
 }
 """Rule -> the rules whose findings may be the cause of its own, or name the same fault more precisely."""
 
+_STALLS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence".split())
+"""Families whose faults change what the rest of a replay does."""
+
 
 def without_consequences(
     found: Iterable[tuple[Rule, Hit]], shown: Confidence, ignored: Collection[str] = ()
@@ -42,6 +45,8 @@ def without_consequences(
     """
     hits = list(found)
     for rule, hit in hits:
+        if hit.replayed and any(_tells(r, h, shown) and r.id not in ignored for r, h in hits):
+            continue
         wanted = {id for id in _CAUSES.get(rule.id, ()) if id not in ignored}
         causes = (h for r, h in hits if r.id in wanted and _outweighs(r, h, rule, hit, shown))
         left = set(hit.about)
@@ -50,6 +55,16 @@ def without_consequences(
                 left -= cause.about
         if left or not hit.about:
             yield rule, hit
+
+
+def _tells(rule: Rule, hit: Hit, shown: Confidence) -> bool:
+    """Whether a hit says what may be behind all that goes wrong in a replay."""
+    return (
+        rule.family in _STALLS
+        and not hit.replayed
+        and (hit.severity or rule.severity) > Severity.INFO
+        and (hit.confidence or rule.confidence) >= max(shown, Confidence.MEDIUM)
+    )
 
 
 def _outweighs(rule: Rule, hit: Hit, other: Rule, than: Hit, shown: Confidence) -> bool:

@@ -6,6 +6,7 @@ import json
 import re
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,6 @@ def first(folder: Path, operator: str, text: str, directives: str = "") -> tuple
         ("equivalent", "wgmma.wait_group deleted", {"equivalent": "so"}, PRODUCT + WAIT, ""),
         ("accepted", "target without its suffix", {"code": "same"}, PRODUCT + WAIT, ""),
         ("no rule", "memory fence deleted", {}, "membar.gl;\n", ""),
-        ("no rule here", "mbarrier wait loop dropped", {},
-         "L: mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;\n@!%p1 bra L;\n", ""),
         ("low", "wgmma.wait_group deleted", {"verdict": "low"}, PRODUCT + WAIT, ""),
         ("same code", "wgmma.wait_group deleted", {"code": "same"}, PRODUCT + WAIT, ""),
         ("refused by ptxas", "wgmma.wait_group deleted", {"code": "refused"}, PRODUCT + WAIT, ""),
@@ -97,6 +96,14 @@ def test_a_miss_has_a_cause(
         assert said(set(), "found") == "budget"
     if expected in ("unexplained", "call"):
         assert said(set(OPERATORS[operator].rules), "missed") == "already"
+
+
+def test_a_kernel_without_what_the_rules_are_about(tmp_path: Path) -> None:
+    loop = "L: mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;\n@!%p1 bra L;\n"
+    kernel, fault = first(tmp_path, "mbarrier wait loop dropped", loop, "")
+    operator = replace(OPERATORS["mbarrier wait loop dropped"], rules=frozenset(("WG011",)))
+    given = {"verdict": "missed"}
+    assert cause(given, kernel, fault, operator, frozenset(), lambda: "missed") == "no rule here"
 
 
 def test_patience_is_given_and_taken_back() -> None:

@@ -56,6 +56,8 @@ class Hit:
     this one (:mod:`tclint.causes`)."""
     doubt: str = ""
     """Why the confidence is low, where the rule alone does not say."""
+    replayed: bool = False
+    """Seen in a replay (:mod:`tclint.replay`), where any other fault of the same kind may be the cause."""
     before_it: bool = False
     """What is lacking is lacking before ``site``: what comes before that does not follow."""
 

@@ -64,7 +64,12 @@ def _parse(spelling: str) -> _Type | None:
 
 def _types(binding: Binding) -> list[_Type]:
     """The types among the modifiers, in their order."""
-    return [t for t in map(_parse, binding.values()) if t is not None]
+    return _typed(tuple(binding.values()))
+
+
+@cache
+def _typed(modifiers: tuple[str, ...]) -> list[_Type]:
+    return [t for t in map(_parse, modifiers) if t is not None]
 
 
 def widen(binding: Binding, pattern: int, width: int) -> int:

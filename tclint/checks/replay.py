@@ -1,0 +1,136 @@
+"""The check of what goes wrong when the synchronisation of a kernel is replayed (PTX ISA 9.7.13.15, 9.7.9.25)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.warps import whole_program
+from tclint.checks import Hit, Mark, check
+from tclint.model import KernelModel
+from tclint.replay import Access, Race, Replay, Stuck
+from tclint.replay.sync import Mbarrier
+
+_MOST = 4
+"""Waits that are told of: of a whole pipeline that stands still, each role has one."""
+
+
+@check("MB016", needs="mbarrier")
+def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """A read, a copy, a wait or an arrival that goes wrong whatever the launch is taken to be."""
+    if not whole_program(model) or not model.sites("mbarrier-wait"):
+        return
+    run = model.made(Replay).run
+    if run is None:
+        return
+    if run.races:
+        yield "MB016", _raced(model, run.races)
+    elif run.overrun is not None:
+        yield "MB016", _overrun(model, run.overrun)
+    else:
+        found = _stood(model, run.stuck)
+        if found is not None:
+            yield "MB016", found
+
+
+def _mark(model: KernelModel, access: Access, message: str) -> Mark:
+    return Mark(access.site, message, role=_who(model, access.group.threads))
+
+
+def _who(model: KernelModel, threads: tuple[int, ...]) -> str:
+    return model.who(sum(1 << thread for thread in threads))
+
+
+def _raced(model: KernelModel, races: list[Race]) -> Hit:
+    race = races[0]
+    if race.early:
+        return Hit(
+            site=race.copy.site,
+            message=f"fills shared memory again that {model.name(race.read.site)} may still read: "
+            "nothing that this thread has waited for says that the read is over",
+            steps=(
+                _mark(model, race.read, "reads what was copied there before"),
+                _mark(model, race.copy, "fills it again, and has heard of nothing"),
+            ),
+            help="let the readers arrive at an mbarrier when they are done, and wait for that phase before the copy",
+            count=len(races),
+            replayed=True,
+        )
+    return Hit(
+        site=race.read.site,
+        message="reads shared memory that a bulk copy may still be writing: "
+        "no wait on the way is for the phase that the copy completes",
+        steps=(
+            _mark(model, race.copy, "starts to fill it"),
+            _mark(model, race.read, "reads it, and has heard of nothing"),
+        ),
+        help="wait for the phase of the mbarrier that the copy completes; its parity flips each time the stage is used again",
+        count=len(races),
+        replayed=True,
+    )
+
+
+def _overrun(model: KernelModel, at: Stuck) -> Hit:
+    mbarrier = at.what
+    assert isinstance(mbarrier, Mbarrier)
+    return Hit(
+        site=at.site,
+        message=f"arrives more often than the mbarrier counts: a phase of it takes {_times(mbarrier.count)}",
+        steps=(
+            *_made(mbarrier),
+            Mark(at.site, f"arrives once more in phase {mbarrier.phase}", role=_who(model, at.threads)),
+        ),
+        help="make the count of mbarrier.init the number of arrivals in a phase, "
+        "or wait for the phase before arriving at the next one",
+        replayed=True,
+    )
+
+
+def _stood(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
+    """Threads that wait for an mbarrier, when all threads that are left wait."""
+    waits = [s for s in stuck if isinstance(s.what, Mbarrier)]
+    if not waits:
+        return None
+    first = min(waits, key=lambda s: (s.what.phase if isinstance(s.what, Mbarrier) else 0, s.site))
+    mbarrier = first.what
+    assert isinstance(mbarrier, Mbarrier)
+    others = {s.site: s for s in waits if s.site != first.site}
+    return Hit(
+        site=first.site,
+        message=f"waits for ever: phase {mbarrier.phase} of the mbarrier {_lacks(mbarrier)}, "
+        + (
+            "and only before the phase that it does not wait for is complete would it return at once"
+            if mbarrier.phase and mbarrier.untouched
+            else "and all threads that are left wait as well"
+        ),
+        steps=(
+            *_made(mbarrier),
+            *(
+                Mark(
+                    s.site,
+                    f"waits for another mbarrier, of which phase {s.what.phase} {_lacks(s.what)}",
+                    role=_who(model, s.threads),
+                )
+                for s in list(others.values())[:_MOST]
+                if isinstance(s.what, Mbarrier)
+            ),
+            Mark(first.site, f"waits for phase {mbarrier.phase}", role=_who(model, first.threads)),
+        ),
+        help="follow the phases of both mbarriers round by round (tclint barriers): each wait needs all arrivals "
+        "and bytes of its phase, and a parity that flips when the stage is used again",
+        replayed=True,
+    )
+
+
+def _made(mbarrier: Mbarrier) -> tuple[Mark, ...]:
+    return (Mark(mbarrier.site, f"counts {_times(mbarrier.count)} for each phase"),)
+
+
+def _lacks(mbarrier: Mbarrier) -> str:
+    """What a phase still needs."""
+    if mbarrier.pending:
+        return f"gets {mbarrier.count - mbarrier.pending} of {_times(mbarrier.count)}"
+    return f"expects {mbarrier.bytes} bytes more than copies bring"
+
+
+def _times(number: int) -> str:
+    return "1 arrival" if number == 1 else f"{number} arrivals"

@@ -1,0 +1,108 @@
+"""Replays of a kernel: its synchronisation executed with numbers for what the launch decides.
+
+Who waits for whom depends on counters that loops carry, stages that take turns
+and parities that flip. Here they are executed, and nothing else is: neither
+arithmetic nor data. Threads that go the same way go together. Copies complete
+only when nobody can go on without them, and vector clocks tell what each
+thread has heard of, so a read that no wait orders with the copy before it is
+seen although it comes later in this run (PTX ISA 8, 9.7.13.15).
+
+Numbers stand for parameters and for what is in global memory: the same one for
+all of a kind. What the threads do then is what they do for *some* launch, if
+the kernel takes any. A kernel that ends or gets stuck for one set of numbers
+only proves nothing, so a verdict needs all of them.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+from tclint.model import KernelModel
+from tclint.replay.groups import OutOfSteps, Stuck, Unresolved
+from tclint.replay.launch import Launch
+from tclint.replay.machine import Access, Machine, Overrun
+from tclint.replay.program import Program
+from tclint.replay.races import Race, races
+
+__all__ = ["Access", "Race", "Replay", "Run", "Stuck"]
+
+_SIZES = ((512, 8), (1280, 24), (330, 5))
+"""What 32-bit parameters and words of global memory are, and how many CTAs or clusters there are: sizes of matrices,
+from which a kernel computes the rounds of its loops."""
+_SHAPES = ((128,), (256,), (384,), (512,), (192,), (160,), (64,), (32,))
+"""Threads of a CTA that are tried where the kernel does not say."""
+_BUDGET = 3_000
+"""Steps of one replay."""
+
+
+class Run(NamedTuple):
+    """How one replay went."""
+
+    stuck: list[Stuck]
+    races: list[Race]
+    overrun: Stuck | None
+    whole: bool
+    """Whether it came to an end."""
+
+    @property
+    def wrong(self) -> bool:
+        return bool(self.stuck or self.races or self.overrun)
+
+
+class Replay:
+    """What happens in the replays of one kernel."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.reason = ""
+        """Why there is none."""
+
+    @cached_property
+    def run(self) -> Run | None:
+        """A replay that went wrong, if all do."""
+        model = self.model
+        function = model.function
+        if not function.entry or not model.sites("mbarrier-init"):
+            return None
+        program = Program(model)
+        if program.clustered and ".reqnctapercluster" not in function.directives:
+            self.reason = "the kernel does not say how many CTAs a cluster has"
+            return None
+        given = function.directives.get(".reqntid") or function.directives.get(".maxntid")
+        wrong: list[Run] = []
+        for shape in (given,) if given else _SHAPES:
+            runs = self._with(program, shape)
+            if not runs:
+                return None
+            wrong += runs
+        return next((run for run in wrong if run.races), wrong[0])
+
+    def _with(self, program: Program, shape: tuple[int, ...]) -> list[Run]:
+        """Replays with so many threads, which all go wrong; none if one goes right, or it cannot be told."""
+        runs: list[Run] = []
+        for size, grid in _SIZES:
+            run = self._replay(program, size, grid, shape)
+            if run is None or not run.wrong:
+                return []
+            runs.append(run)
+        return runs
+
+    def _replay(self, program: Program, size: int, grid: int, shape: tuple[int, ...]) -> Run | None:
+        """One replay; None when it is cut short before anything goes wrong."""
+        cluster = self.model.function.directives.get(".reqnctapercluster") or (1,)
+        machine = Machine(program, Launch(self.model, size, grid, shape, cluster), _BUDGET)
+        stuck: list[Stuck] = []
+        overrun = None
+        whole = False
+        try:
+            stuck = machine.run()
+            whole = True
+        except Unresolved as error:
+            self.reason = error.why
+        except Overrun as error:
+            overrun = error.at
+        except OutOfSteps:
+            self.reason = "the replay takes too long"
+        run = Run(stuck, list(races(machine.accesses)), overrun, whole)
+        return run if run.wrong or whole else None

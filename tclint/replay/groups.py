@@ -1,0 +1,343 @@
+"""Threads that go the same way together: where they part at branches, where they meet again, who runs next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
+from tclint.replay.lanes import Lanes, apply, merge, pick, spread, take
+from tclint.replay.launch import Launch
+from tclint.replay.program import Program, Step
+from tclint.replay.sync import Actor, Barrier, Clock, Mbarrier, joined
+
+__all__ = ["Group", "Groups", "OutOfSteps", "Stuck", "Unresolved"]
+
+_EVERY = (1 << 64) - 1
+
+
+class Unresolved(Exception):
+    """The replay cannot go on: *site* depends on what is not known."""
+
+    def __init__(self, site: int, why: str) -> None:
+        super().__init__(why)
+        self.site = site
+        self.why = why
+
+
+class OutOfSteps(Exception):
+    """The replay has been cut short: what it saw is true, and what would have come is not known."""
+
+
+class Stuck(NamedTuple):
+    """Threads that wait for what does not come."""
+
+    site: int
+    cta: int
+    threads: tuple[int, ...]
+    what: Mbarrier | Barrier
+    parity: int | None
+    offset: int
+
+
+class Registers:
+    """What the threads of a group hold. Behind a branch, what nobody writes is looked up where they parted."""
+
+    __slots__ = ("_seen", "outer", "own", "places", "sampled")
+
+    def __init__(
+        self,
+        own: dict[int, Lanes],
+        outer: Registers | None = None,
+        places: Sequence[int] = (),
+        sampled: frozenset[int] = frozenset(),
+    ) -> None:
+        self.own = own
+        """What was written since."""
+        self.outer = outer
+        self.places = places
+        """Of these threads among those of *outer*."""
+        self.sampled = sampled
+        """Registers that hold what a thread has that went another way."""
+        self._seen: dict[int, Lanes] = {}
+
+    def get(self, register: int) -> Lanes:
+        """What *register* holds; None where it is not known."""
+        own = self.own
+        if register in own:
+            return own[register]
+        outer = self.outer
+        if outer is None or register in self.sampled:
+            return None
+        if register not in self._seen:
+            self._seen[register] = take(outer.get(register), self.places)
+        return self._seen[register]
+
+
+@dataclass(eq=False, slots=True)
+class Fork:
+    """Threads that parted at a branch, and where they meet again."""
+
+    join: int
+    open: int
+    outer: Fork | None
+    before: Registers
+    threads: tuple[int, ...]
+    """All that parted."""
+    parked: list[Group] = field(default_factory=list)
+    apart: bool = False
+    """They wait for each other no longer."""
+
+
+@dataclass(eq=False, slots=True)
+class Group:
+    """Threads of one CTA that go the same way together."""
+
+    cta: int
+    threads: tuple[int, ...]
+    registers: Registers
+    clock: Clock
+    block: int = 0
+    at: int = 0
+    fork: Fork | None = None
+    waits: Callable[[], bool] | None = None
+    """Tells whether what the group waits for has come."""
+    stuck: Stuck | None = None
+    asked: tuple[object, ...] = ()
+    """The question about an mbarrier that was answered with no, if nothing was done since."""
+    cluster: int = 0
+    """The generation of the cluster barrier that it arrived for."""
+    wgmma: list[Clock] = field(default_factory=list)
+    """What each committed group of wgmma completes."""
+
+
+class Groups:
+    """The threads of a cluster: where they are, what they hold, and what they have heard of."""
+
+    def __init__(self, program: Program, launch: Launch, budget: int) -> None:
+        self.program = program
+        self.model = program.model
+        self.cfg = program.model.cfg
+        self.launch = launch
+        self.budget = budget
+        self.times: dict[Actor, int] = {}
+        self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
+        self.groups = [
+            Group(cta, tuple(range(launch.threads)), Registers({}), {}) for cta in range(launch.ctas)
+        ]
+
+    # ------------------------------------------------------------ scheduling
+
+    def run(self) -> list[Stuck]:
+        """Executes until all threads have ended; those that wait for ever are told."""
+        while self.groups:
+            progress = False
+            for group in list(self.groups):
+                if group.waits is not None:
+                    if not group.waits():
+                        continue
+                    group.waits = group.stuck = None
+                self._run(group)
+                progress = True
+            if progress or self._land() or self._part():
+                continue
+            return [g.stuck for g in self.groups if g.stuck is not None]
+        return []
+
+    def _land(self) -> bool:
+        """Nobody can go on: what is under way completes; whether anything was."""
+        raise NotImplementedError
+
+    def _execute(self, group: Group, step: Step) -> bool:
+        """Executes one instruction; whether the group goes on behind it."""
+        raise NotImplementedError
+
+    def _part(self) -> bool:
+        """Threads that wait for others at the end of a branch go on without them."""
+        forks = {id(g.fork): g.fork for g in self.groups if g.fork is not None}
+        for fork in list(forks.values()):
+            outer: Fork | None = fork
+            while outer is not None:
+                forks[id(outer)] = outer
+                outer = outer.outer
+        parked = [f for f in forks.values() if f.parked]
+        for fork in parked:
+            fork.apart = True
+            for group in fork.parked:
+                group.fork = fork.outer
+                self.groups.append(group)
+            fork.parked = []
+        return bool(parked)
+
+    def _run(self, group: Group) -> None:
+        """Executes a group until it waits, parks or ends."""
+        blocks = self.program.blocks
+        while True:
+            steps = blocks[group.block]
+            while group.at < len(steps):
+                step = steps[group.at]
+                self.budget -= 1
+                if self.budget < 0:
+                    raise OutOfSteps
+                if not self._execute(group, step):
+                    return
+                group.at += 1
+                if step.what == "mbarrier-wait":
+                    return  # others go on, too, before it comes to the next phase
+            self.budget -= 1
+            if self.budget < 0:
+                raise OutOfSteps
+            if not self._leave(group):
+                return
+
+    # ------------------------------------------------------------ control flow
+
+    def _leave(self, group: Group) -> bool:
+        """Where the threads go at the end of a block; whether this group goes on."""
+        block, cfg = group.block, self.cfg
+        edges = cfg.successors[block]
+        if block in self.program.branching:
+            ways = self._ways(group, block)
+            if len(ways) > 1:
+                self._fork(group, ways)
+                return False
+            return self._go(group, next(iter(ways)))
+        if len(edges) == 1 and block not in cfg.exits:
+            return self._go(group, edges[0].target)
+        return self._go(group, cfg.ipdom.get(block, -1))
+
+    def _ways(self, group: Group, block: int) -> dict[int, list[int]]:
+        """The blocks that threads go to, each with the places of those who do; -1 is the end."""
+        site = self.cfg.blocks[block].end - 1
+        last, edges, size = self.program.instructions[site], self.cfg.successors[block], len(group.threads)
+        guard: Lanes = 1 if last.guard < 0 else group.registers.get(last.guard)
+        if guard is None:
+            guard = self._likely(block)
+        case = self._operand(group, last.operands[0]) if last.flow == "branch-table" else -1
+        taken = {e.case: e.target for e in edges if e.predicate < 0 or e.value is not last.negated}
+        other = next((e.target for e in edges if e.predicate >= 0 and e.value is last.negated), -1)
+        ways: dict[int, list[int]] = {}
+        if isinstance(guard, int) and isinstance(case, int):
+            return {taken.get(case, -1) if guard ^ last.negated else other: []}
+        for place, (p, k) in enumerate(zip(spread(guard, size), spread(case, size), strict=True)):
+            if p is None or k is None:
+                raise Unresolved(site, "a branch depends on what is not known")
+            ways.setdefault(taken.get(k, -1) if p ^ last.negated else other, []).append(place)
+        return ways
+
+    def _likely(self, block: int) -> Lanes:
+        """What an unknown condition is taken to be: that which does not lead to a trap; None: either may be."""
+        instructions, cfg = self.program.instructions, self.cfg
+        good = [e for e in cfg.successors[block] if instructions[cfg.blocks[e.target].end - 1].flow != "trap"]
+        if len(good) == 1 and good[0].predicate >= 0:
+            return int(good[0].value)
+        return None
+
+    def _go(self, group: Group, target: int) -> bool:
+        if target < 0:
+            self._end(group)
+            return False
+        group.block, group.at = target, 0
+        fork = group.fork
+        if fork is not None and fork.join == target:
+            if fork.apart:
+                group.fork = fork.outer
+                return self._go(group, target)
+            self.groups.remove(group)
+            fork.parked.append(group)
+            fork.open -= 1
+            self._join(fork)
+            return False
+        return True
+
+    def _end(self, group: Group) -> None:
+        self.groups.remove(group)
+        self.alive[group.cta] -= len(group.threads)
+        if group.fork is not None and not group.fork.apart:
+            group.fork.open -= 1
+            self._join(group.fork)
+
+    def _fork(self, group: Group, ways: dict[int, list[int]]) -> None:
+        """Threads part at the end of a block."""
+        self._publish(group)
+        join = self.cfg.ipdom.get(group.block, -1)
+        fork = Fork(join, len(ways), group.fork, group.registers, group.threads)
+        self.groups.remove(group)
+        for target, places in ways.items():
+            sampled = self.program.sampled if places[0] else frozenset[int]()
+            registers = Registers({}, group.registers, places, sampled)
+            threads = tuple(group.threads[i] for i in places)
+            child = Group(group.cta, threads, registers, group.clock, fork=fork, cluster=group.cluster)
+            child.wgmma = list(group.wgmma)
+            self.groups.append(child)
+            self._go(child, target)
+
+    def _join(self, fork: Fork) -> None:
+        """Those who parted meet again, as far as they have not ended."""
+        if fork.open or not fork.parked:
+            return
+        parts, fork.parked = fork.parked, []
+        first, clock = parts[0], parts[0].clock
+        threads = tuple(sorted(t for part in parts for t in part.threads))
+        at = {t: i for i, t in enumerate(threads)}
+        held: dict[int, list[tuple[list[int], Lanes]]] = {}
+        written = dict.fromkeys(r for part in parts for r in part.registers.own)
+        for part in parts:
+            if len(parts) > 1:
+                clock = joined(clock, self._publish(part))
+            places = [at[t] for t in part.threads]
+            for r in written:
+                if r in part.registers.own or part.registers.outer is not None:
+                    held.setdefault(r, []).append((places, part.registers.get(r)))
+        own = {r: merge(pairs, len(threads)) for r, pairs in held.items()}
+        registers = Registers(
+            {**fork.before.own, **own}, fork.before.outer, fork.before.places, fork.before.sampled
+        )
+        if threads != fork.threads:  # some have ended
+            index = {t: i for i, t in enumerate(fork.threads)}
+            registers = Registers(own, fork.before, [index[t] for t in threads])
+        whole = Group(first.cta, threads, registers, clock, fork.join, 0, fork.outer, cluster=first.cluster)
+        whole.wgmma = max((part.wgmma for part in parts), key=len)
+        self.groups.append(whole)
+        self._go(whole, fork.join)
+
+    # ------------------------------------------------------------ clocks
+
+    def _actor(self, group: Group) -> Actor:
+        return group.cta, group.threads
+
+    def _publish(self, group: Group) -> Clock:
+        """What others hear from a group now; what it does from now on they do not."""
+        actor = self._actor(group)
+        time = self.times.get(actor, 0)
+        self.times[actor] = time + 1
+        group.clock = joined(group.clock, {actor: time})
+        return group.clock
+
+    # ------------------------------------------------------------ operands
+
+    def _operand(self, group: Group, operand: Operand | None) -> Lanes:
+        if isinstance(operand, int):
+            return group.registers.get(operand)
+        if isinstance(operand, Immediate):
+            return operand.value & _EVERY if isinstance(operand.value, int) else None
+        if isinstance(operand, Symbol):
+            return self.launch.address(operand.name, group.cta) + operand.offset
+        if isinstance(operand, Special):
+            return self.launch.special(operand.name, group.cta, group.threads)
+        if isinstance(operand, Not):
+            return apply(lambda p: 1 - p, [group.registers.get(operand.register)])
+        if isinstance(operand, Memory):
+            base, offset = self._operand(group, operand.base), operand.offset
+            return apply(lambda a: a + offset & _EVERY, [base]) if offset else base
+        return None
+
+    def _role(self, group: Group, step: Step, name: str, default: Lanes = None) -> Lanes:
+        operand = step.instruction.role(name)
+        return default if operand is None else self._operand(group, operand)
+
+    def _set(self, group: Group, register: int, value: Lanes, where: Lanes = 1) -> None:
+        if where != 1:
+            value = pick(where, value, group.registers.get(register), len(group.threads))
+        group.registers.own[register] = value

@@ -1,0 +1,614 @@
+"""Executes the instructions of a replay (PTX ISA 9.7.9.25, 9.7.13, 9.7.15, 9.7.16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
+from tclint.isa.table import Match
+from tclint.replay.groups import Group, Groups, Stuck, Unresolved
+from tclint.replay.lanes import Lanes, apply, collapse, pick, spread
+from tclint.replay.launch import Launch
+from tclint.replay.program import Program, Step
+from tclint.replay.sync import Actor, Barrier, Clock, Flight, Mbarrier, joined
+
+__all__ = ["Access", "Machine", "Overrun"]
+
+_OFFSET = (1 << 24) - 1
+"""The part of a shared-memory address that is the same in all CTAs of a cluster."""
+_DESCRIPTOR = (1 << 14) - 1
+"""The start address in a matrix descriptor, in units of 16 bytes (9.7.15.5.1.2.2, 9.7.16.4.1)."""
+_DATA = frozenset("compute constant unknown load store read".split())
+"""Steps that neither wait nor tell anything."""
+_FEW = 32
+"""Places that a store may go to at once, if it tells others something: more are data."""
+_RESPONSE = 16
+"""Bytes of the response to a request to cancel a launch (9.7.13.17)."""
+
+
+class Overrun(Exception):
+    """More arrivals than the phase of an mbarrier counts."""
+
+    def __init__(self, at: Stuck) -> None:
+        super().__init__("more arrivals than the mbarrier counts")
+        self.at = at
+
+
+class Access(NamedTuple):
+    """A read of shared memory, or a copy into it."""
+
+    site: int
+    writes: bool
+    cta: int
+    offset: int
+    size: int | None
+    actor: Actor
+    number: int
+    """Which event of its actor it is."""
+    clock: Clock
+    """What the issuing threads had heard of."""
+    group: Group
+    mbarrier: Mbarrier | None = None
+    """Where a copy reports."""
+    box: object = None
+    """Copies that have this in common bring equally many bytes: it is of one tensor map."""
+
+
+class Machine(Groups):
+    """A cluster of CTAs that execute one kernel."""
+
+    def __init__(self, program: Program, launch: Launch, budget: int) -> None:
+        super().__init__(program, launch, budget)
+        self.accesses: list[Access] = []
+        self._mbarriers: dict[int, Mbarrier] = {}
+        self._barriers: dict[tuple[int, int], Barrier] = {}
+        self._meeting = Barrier()
+        self._memory: dict[int, int | None] = {}
+        """Shared memory, byte by byte, as far as the kernel itself wrote numbers that are known."""
+        self._known: dict[int, dict[tuple[int | None, ...], int | None]] = {}
+        """What an instruction gave for some operands."""
+        self._engines: dict[tuple[str, int, tuple[int, ...]], int] = {}
+        """How many operations the tensor cores were given, by whom."""
+        self._leaders: dict[tuple[tuple[int, ...], int], dict[int, int] | None] = {}
+        """Who was elected of whom."""
+        self._columns: dict[int, int] = {}
+        """Columns of tensor memory that are allocated, by CTA."""
+
+    def _land(self) -> bool:
+        landed = [m.land() for m in self._mbarriers.values()]
+        return any(landed)
+
+    # ------------------------------------------------------------ steps
+
+    def _execute(self, group: Group, step: Step) -> bool:
+        where = self._guard(group, step.instruction)
+        if where == 0:
+            return True
+        if step.what in _DATA:
+            getattr(self, "_" + step.what)(group, step, where)
+            return True
+        if where is None or (isinstance(where, tuple) and None in where):
+            raise Unresolved(step.site, "whether it is executed depends on what is not known")
+        places: Sequence[int] = range(len(group.threads))
+        if where != 1:
+            places = [i for i, w in enumerate(spread(where, len(group.threads))) if w]
+        if step.what != "mbarrier-wait":
+            group.asked = ()
+        handler = getattr(self, "_on_" + step.what.replace("-", "_"))
+        return handler(group, step, places, where) is not False
+
+    def _guard(self, group: Group, instruction: Instruction) -> Lanes:
+        """Which threads execute an instruction."""
+        if instruction.guard < 0:
+            return 1
+        return self._operand(group, Not(instruction.guard) if instruction.negated else instruction.guard)
+
+    # ------------------------------------------------------------ data
+
+    def _unknown(self, group: Group, step: Step, where: Lanes) -> None:
+        for register in step.instruction.writes:
+            self._set(group, register, None)
+
+    def _constant(self, group: Group, step: Step, where: Lanes) -> None:
+        assert step.compute is not None
+        for register in step.instruction.writes:
+            self._set(group, register, step.compute(), where)
+
+    def _compute(self, group: Group, step: Step, where: Lanes) -> None:
+        instruction, match = step.instruction, step.instruction.match
+        assert match is not None
+        destination, *sources = instruction.operands
+        if sources and isinstance(sources[0], Vector):
+            sources = list(sources[0].items)
+        values = [self._operand(group, o) for o in sources]
+        if not self.program.sampled.isdisjoint(instruction.writes):
+            values = [v[0] if isinstance(v, tuple) else v for v in values]
+            where = where[0] if isinstance(where, tuple) else where
+        found = self._computed(step, match, values)
+        if isinstance(destination, Vector):
+            width = _bits(match) // len(destination.items)
+            for i, item in enumerate(destination.items):
+                if isinstance(item, int):
+                    self._set(group, item, _part(found, i, width), where)
+            return
+        if isinstance(destination, Pair):
+            if isinstance(destination.second, int):
+                self._set(group, destination.second, None, where)
+            destination = destination.first
+        if isinstance(destination, int):
+            self._set(group, destination, found, where)
+
+    def _computed(self, step: Step, match: Match, values: list[Lanes]) -> Lanes:
+        """What an instruction gives; of two predicates, one may decide alone."""
+        decisive = {"and": 0, "or": 1}.get(match.form.compute)
+        if decisive is not None and decisive in values and ".pred" in match.modifiers:
+            return decisive
+        assert step.compute is not None
+        try:
+            return apply(step.compute, values, self._known.setdefault(step.site, {}))
+        except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
+            return None
+
+    def _load(self, group: Group, step: Step, where: Lanes) -> None:
+        instruction, match = step.instruction, step.instruction.match
+        assert match is not None
+        operand = next(o for o in instruction.operands if isinstance(o, Memory))
+        own = match.space.startswith(".shared")
+        address = spread(self._operand(group, operand), len(group.threads)) if own else ()
+        size = _bits(match) // 8
+        for i, item in enumerate(_items(instruction.operands[0])):
+            value: Lanes = None
+            if own:
+                value = collapse([None if a is None else self._get(a + i * size, size) for a in address])
+            elif self.launch.gives(match.space, operand) and not _floats(match):
+                value = self.launch.data(operand.offset + i * size, size)
+            if isinstance(item, int):
+                self._set(group, item, value, where)
+        if own:
+            self._read(group, step, where)
+
+    def _store(self, group: Group, step: Step, where: Lanes) -> None:
+        instruction, match = step.instruction, step.instruction.match
+        assert match is not None
+        operand = next(o for o in instruction.operands if isinstance(o, Memory))
+        address = spread(self._operand(group, operand), len(group.threads))
+        if len(set(address)) > _FEW:
+            return
+        size = _bits(match) // 8
+        for i, item in enumerate(_items(instruction.operands[-1])):
+            value = pick(where, self._operand(group, item), None, len(group.threads))
+            for a, number in set(zip(address, spread(value, len(group.threads)), strict=True)):
+                if a is not None:
+                    self._put(a + i * size, number, size)
+
+    def _get(self, address: int, size: int) -> int | None:
+        found = [self._memory.get(address + k) for k in range(size)]
+        return None if None in found else sum(b << 8 * k for k, b in enumerate(found) if b is not None)
+
+    def _put(self, address: int, number: int | None, size: int) -> None:
+        for k in range(size):
+            self._memory[address + k] = None if number is None else number >> 8 * k & 255
+
+    def _read(self, group: Group, step: Step, where: Lanes) -> None:
+        operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
+        address = self._operand(group, operand)
+        if address is None:
+            return
+        actor = self._actor(group)
+        number = self.times.get(actor, 0)
+        seen = {a for a in spread(address, len(group.threads)) if a is not None}
+        for a in {min(seen), max(seen)} if seen else ():
+            self._access(group, step.site, a, actor, number)
+
+    def _access(
+        self,
+        group: Group,
+        site: int,
+        address: int,
+        actor: Actor,
+        number: int,
+        writes: bool = False,
+        size: int | None = None,
+        mbarrier: Mbarrier | None = None,
+        box: object = None,
+    ) -> None:
+        cta, offset = address >> 24, address & _OFFSET
+        if cta in self.alive:
+            self.accesses.append(
+                Access(site, writes, cta, offset, size, actor, number, group.clock, group, mbarrier, box)
+            )
+
+    # ------------------------------------------------------------ lanes
+
+    def _on_elect(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        """The lowest lane of the mask, in each warp (9.7.13.14)."""
+        destination = step.instruction.operands[0]
+        mask = self._operand(group, step.instruction.operands[1])
+        if not isinstance(mask, int):
+            raise Unresolved(step.site, "the mask is not known")
+        key = _at(group, places), mask
+        if key not in self._leaders:
+            self._leaders[key] = _leaders(*key, self.launch.threads)
+        leaders = self._leaders[key]
+        if leaders is None:
+            raise Unresolved(step.site, "some lanes of the mask are elsewhere")
+        if isinstance(destination, Pair):
+            if isinstance(destination.second, int):
+                chosen = set(leaders.values())
+                value = collapse([int(t in chosen) for t in group.threads])
+                self._set(group, destination.second, value, where)
+            if isinstance(destination.first, int):
+                lanes = [leaders.get(t >> 5, 0) & 31 for t in group.threads]
+                self._set(group, destination.first, collapse(lanes), where)
+
+    def _on_shuffle(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        instruction, match = step.instruction, step.instruction.match
+        assert match is not None
+        source = self._operand(group, instruction.operands[1])
+        value: Lanes = source if isinstance(source, int) else None
+        lane = self._operand(group, instruction.operands[2])
+        bounds = self._operand(group, instruction.operands[3])
+        if isinstance(source, tuple) and ".idx" in match.modifiers and isinstance(lane, int) and bounds == 31:
+            at = {t: i for i, t in enumerate(group.threads)}
+            froms = [at.get((t & ~31) | (lane & 31)) for t in group.threads]
+            if None not in froms:
+                value = collapse([source[i] for i in froms if i is not None])
+        destination = instruction.operands[0]
+        if isinstance(destination, Pair):
+            if isinstance(destination.second, int):
+                self._set(group, destination.second, None, where)
+            destination = destination.first
+        if isinstance(destination, int):
+            self._set(group, destination, value, where)
+
+    def _on_vote(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        instruction, match = step.instruction, step.instruction.match
+        assert match is not None
+        source = self._operand(group, instruction.operands[1])
+        value: Lanes = None
+        if source is not None:
+            warps: dict[int, dict[int, int | None]] = {}
+            for t, p in zip(group.threads, spread(source, len(group.threads)), strict=True):
+                warps.setdefault(t >> 5, {})[t & 31] = p
+            answers = {warp: _voted(match, lanes) for warp, lanes in warps.items()}
+            value = collapse([answers[t >> 5] for t in group.threads])
+        for register in instruction.writes:
+            self._set(group, register, value, where)
+
+    def _on_match(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        for register in step.instruction.writes:
+            self._set(group, register, None)
+
+    _on_redux = _on_match
+
+    # ------------------------------------------------------------ mbarriers
+
+    def _mbarrier(self, step: Step, address: int) -> Mbarrier:
+        found = self._mbarriers.get(address)
+        if found is None:
+            raise Unresolved(step.site, "there is no mbarrier at this address")
+        return found
+
+    def _each(
+        self, group: Group, step: Step, places: Sequence[int], *values: Lanes
+    ) -> dict[tuple[int, ...], int]:
+        """The different operands, and how many threads have them."""
+        if None in values:
+            raise Unresolved(step.site, "an operand is not known")
+        found: dict[tuple[int, ...], int] = {}
+        if all(isinstance(v, int) for v in values):
+            return {tuple(values): len(places)}  # type: ignore[arg-type]
+        rows = list(zip(*(spread(v, len(group.threads)) for v in values if v is not None), strict=True))
+        for i in places:
+            if None in rows[i]:
+                raise Unresolved(step.site, "an operand is not known")
+            found[rows[i]] = found.get(rows[i], 0) + 1
+        return found
+
+    def _on_mbarrier_init(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        address, count = self._role(group, step, "mbarrier"), self._role(group, step, "count")
+        for at, number in self._each(group, step, places, address, count):
+            self._mbarriers[at] = Mbarrier(step.site, number & 0xFFFFF, number & 0xFFFFF)
+
+    def _on_mbarrier_arrive(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        instruction = step.instruction
+        if instruction.group == "cp.async" and ".noinc" not in instruction.opcode:
+            return
+        address = self._role(group, step, "mbarrier")
+        count, tx = self._role(group, step, "count", 1), self._role(group, step, "tx", 0)
+        clock = self._publish(group)
+        phases = set()
+        for (at, number, bytes_), threads in self._each(group, step, places, address, count, tx).items():
+            mbarrier = self._mbarrier(step, at)
+            phases.add(mbarrier.phase)
+            mbarrier.expect(bytes_ * threads)
+            mbarrier.arrive(number * threads, clock)
+            self._overrun(step, group, mbarrier, at)
+            if "drop" in instruction.opcode:
+                mbarrier.count -= number * threads
+        state = instruction.role("state")
+        if isinstance(state, int):
+            self._set(group, state, phases.pop() if len(phases) == 1 else None, where)
+
+    def _overrun(self, step: Step, group: Group, mbarrier: Mbarrier, at: int) -> None:
+        if mbarrier.pending < 0:
+            raise Overrun(Stuck(step.site, group.cta, group.threads, mbarrier, None, at & _OFFSET))
+
+    def _on_mbarrier_expect(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        address, tx = self._role(group, step, "mbarrier"), self._role(group, step, "tx")
+        for (at, bytes_), threads in self._each(group, step, places, address, tx).items():
+            self._mbarrier(step, at).expect(bytes_ * threads)
+
+    def _on_mbarrier_complete(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        address, tx = self._role(group, step, "mbarrier"), self._role(group, step, "tx")
+        for (at, bytes_), threads in self._each(group, step, places, address, tx).items():
+            mbarrier = self._mbarrier(step, at)
+            mbarrier.bytes -= bytes_ * threads
+            mbarrier.settle()
+
+    def _on_mbarrier_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
+        address = self._role(group, step, "mbarrier")
+        token = step.instruction.role("state") is not None
+        phase = self._role(group, step, "state" if token else "parity")
+        each = list(self._each(group, step, places, address, phase))
+        question = (step.site, *sorted(each))
+
+        def complete(row: tuple[int, ...]) -> bool:
+            mbarrier = self._mbarrier(step, row[0])
+            return mbarrier.phase > row[1] if token else mbarrier.complete(row[1] & 1)
+
+        answers = {row: complete(row) for row in each}
+        if not all(answers.values()) and group.asked == question:
+            # Nothing was done since the same was asked: what comes is the same again until the phase is complete.
+            at, number = next(row for row, answer in answers.items() if not answer)
+            parity = None if token else number & 1
+            group.stuck = Stuck(step.site, group.cta, group.threads, self._mbarrier(step, at), parity, at)
+            group.waits = lambda: all(map(complete, each))
+            return False
+        group.asked = () if all(answers.values()) else question
+        for (at, _), answer in answers.items():
+            if answer:
+                group.clock = joined(group.clock, self._mbarrier(step, at).told)
+        destination = step.instruction.role("destination")
+        if isinstance(destination, int):
+            size = len(group.threads)
+            rows = zip(spread(address, size), spread(phase, size), strict=True)
+            complete_for = {row for row, answer in answers.items() if answer}
+            self._set(group, destination, collapse([int(row in complete_for) for row in rows]), where)
+        return True
+
+    # ------------------------------------------------------------ barriers
+
+    def _on_barrier_sync(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
+        match = step.instruction.match
+        assert match is not None
+        if match.form.scope == "lanes":
+            return True
+        return self._meet(group, step, places, wait=True)
+
+    def _on_barrier_arrive(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
+        if step.instruction.group == "cluster":
+            group.cluster = self._meeting.generation
+            self._meeting.come(len(places), self._publish(group))
+            self._meeting.settle(sum(self.alive.values()))
+            return True
+        return self._meet(group, step, places, wait=False)
+
+    def _on_barrier_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
+        meeting, since = self._meeting, group.cluster
+
+        def opened() -> bool:
+            if meeting.generation == since:
+                meeting.settle(sum(self.alive.values()))
+            return meeting.generation > since
+
+        if not opened():
+            group.stuck = Stuck(step.site, group.cta, group.threads, meeting, None, -1)
+            group.waits = opened
+            return False
+        group.clock = joined(group.clock, meeting.told)
+        return True
+
+    def _meet(self, group: Group, step: Step, places: Sequence[int], wait: bool) -> bool:
+        """A barrier of the CTA."""
+        number = self._role(group, step, "id")
+        if not isinstance(number, int):
+            raise Unresolved(step.site, "the number of the barrier is not known")
+        if len({group.threads[i] >> 5 for i in places}) * 32 != len(places) and len(places) % 32:
+            raise Unresolved(step.site, "some lanes of a warp come to a barrier without the others")
+        count = self._role(group, step, "count", 0)
+        barrier = self._barriers.setdefault((group.cta, number), Barrier())
+        since = barrier.generation
+        if count is None or isinstance(count, tuple):
+            raise Unresolved(step.site, "the threads of the barrier are not known")
+        barrier.come(len(places), self._publish(group))
+
+        def opened() -> bool:
+            if barrier.generation == since:
+                barrier.settle(count or self.alive[group.cta])
+            return barrier.generation > since
+
+        def passed() -> bool:
+            if not opened():
+                return False
+            group.clock = joined(group.clock, barrier.told)
+            group.at += 1
+            return True
+
+        if not wait:
+            opened()
+            return True
+        if opened():
+            group.clock = joined(group.clock, barrier.told)
+            return True
+        group.stuck = Stuck(step.site, group.cta, group.threads, barrier, None, number)
+        group.waits = passed
+        return False
+
+    # ------------------------------------------------------------ asynchronous operations
+
+    def _on_issue(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        kind = step.instruction.group
+        if kind == "mbarrier":
+            self._copy(group, step, places)
+        elif kind in ("wgmma", "tcgen05"):
+            actor = (kind, group.cta, _at(group, places))
+            self._engines[actor] = number = self._engines.get(actor, 0) + 1
+            for start in self._starts(group, step):
+                self._access(group, step.site, start, actor, number)
+
+    def _starts(self, group: Group, step: Step) -> Iterable[int]:
+        """Where the matrices in shared memory begin."""
+        match = step.instruction.match
+        assert match is not None
+        for name in match.form.async_reads:
+            operand = step.instruction.named(name.lstrip("*")) if name.endswith("desc") else None
+            value = self._operand(group, operand) if operand is not None else None
+            if isinstance(value, int):
+                yield (value & _DESCRIPTOR) * 16 | group.cta << 24
+
+    def _copy(self, group: Group, step: Step, places: Sequence[int]) -> None:
+        match = step.instruction.match
+        assert match is not None
+        address, destination = self._role(group, step, "mbarrier"), self._role(group, step, "destination")
+        size = self._role(group, step, "bytes", -1)
+        if step.instruction.event == "clc-request":
+            size = _RESPONSE
+        elif "tensormap" not in match.form.roles and "bytes" not in match.form.roles:
+            size = _bits(match) // 8 * int((match.binding.get("vec") or ".v1")[2:])  # st.async
+        mask = self._role(group, step, "mask", 0)
+        tensor_map = self._role(group, step, "tensormap")
+        box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
+        if size is None:
+            size = -1
+        if destination is None:
+            destination = -1
+        for (at, to, many, ctas), threads in self._each(
+            group, step, places, address, destination, size, mask
+        ).items():
+            own = [at >> 24]
+            if ".multicast" in step.instruction.opcode:
+                own = (
+                    [r for r in range(self.launch.ctas) if ctas >> r & 1]
+                    if step.instruction.role("mask") is not None
+                    else list(range(self.launch.ctas))
+                )
+            for rank in own:
+                cta = rank if len(own) > 1 or ".multicast" in step.instruction.opcode else to >> 24
+                actor: Actor = ("copy", step.site, rank, to & _OFFSET)
+                known = many if 0 <= many < 1 << 24 else None
+                mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
+                for _ in range(threads):
+                    self.times[actor] = number = self.times.get(actor, 0) + 1
+                    mbarrier.flights.append(Flight(actor, number, known))
+                if to >= 0:
+                    place = to & _OFFSET | cta << 24
+                    self._access(group, step.site, place, actor, number, True, known, mbarrier, box)
+
+    _on_clc_request = lambda self, group, step, places, where: self._copy(group, step, places)
+
+    def _on_clc_query(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        match = step.instruction.match
+        assert match is not None
+        value: Lanes = 0 if ".is_canceled" in match.modifiers else None
+        for register in step.instruction.writes:
+            self._set(group, register, value, where)
+
+    def _on_commit(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        kind = step.instruction.group
+        issued = self._issued(kind, group, places)
+        if kind == "wgmma":
+            group.wgmma.append(issued)
+        elif kind == "tcgen05":
+            clock = joined(self._publish(group), issued)
+            address, mask = self._role(group, step, "mbarrier"), self._role(group, step, "mask")
+            for (at,), threads in self._each(group, step, places, address).items():
+                ranks = (
+                    [at >> 24]
+                    if mask is None
+                    else [r for r in range(self.launch.ctas) if isinstance(mask, int) and mask >> r & 1]
+                )
+                for rank in ranks:
+                    mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
+                    mbarrier.arrive(threads, clock)
+                    self._overrun(step, group, mbarrier, at)
+
+    def _issued(self, kind: str, group: Group, places: Sequence[int]) -> Clock:
+        """The operations that the threads at *places* have issued so far, alone or with others of their warp."""
+        threads = {group.threads[i] for i in places}
+        return {
+            actor: number
+            for actor, number in self._engines.items()
+            if actor[0] == kind and actor[1] == group.cta and not threads.isdisjoint(actor[2])
+        }
+
+    def _on_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        if step.instruction.group != "wgmma":
+            return
+        depth = self._role(group, step, "depth", 0)
+        if isinstance(depth, int):
+            done = len(group.wgmma) - depth
+            if done > 0:
+                for issued in group.wgmma[:done]:
+                    group.clock = joined(group.clock, issued)
+                group.wgmma = group.wgmma[done:]
+
+    def _on_tmem_alloc(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        address, columns = self._role(group, step, "destination"), self._role(group, step, "columns")
+        if isinstance(address, int):
+            start = self._columns.get(group.cta, 0)
+            self._put(address, start, 4)
+            self._columns[group.cta] = start + (columns if isinstance(columns, int) else 0)
+
+
+def _at(group: Group, places: Sequence[int]) -> tuple[int, ...]:
+    """The threads at *places*."""
+    threads = group.threads
+    return threads if len(places) == len(threads) else tuple(threads[i] for i in places)
+
+
+def _leaders(threads: tuple[int, ...], mask: int, size: int) -> dict[int, int] | None:
+    """The thread that each warp elects; None when some lanes of *mask* are not among *threads*."""
+    present = set(threads)
+    leaders: dict[int, int] = {}
+    for thread in threads:
+        if mask >> (thread & 31) & 1:
+            leaders.setdefault(thread >> 5, thread)
+    lanes = [lane for lane in range(min(32, size)) if mask >> lane & 1]
+    return leaders if all(warp * 32 + lane in present for warp in leaders for lane in lanes) else None
+
+
+def _voted(match: Match, lanes: dict[int, int | None]) -> int | None:
+    """The result of a vote (9.7.13.10); None when that of a lane is not known, or some are missing."""
+    votes = {lane: p for lane, p in lanes.items() if p is not None}
+    if len(votes) < 32:
+        return None
+    if ".ballot" in match.modifiers:
+        return sum(p << lane for lane, p in votes.items())
+    different = set(votes.values())
+    if ".any" in match.modifiers:
+        return int(1 in different)
+    return int(different == {1} if ".all" in match.modifiers else len(different) == 1)
+
+
+def _items(operand: Operand) -> Sequence[Operand]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _part(value: Lanes, index: int, width: int) -> Lanes:
+    """The bits of *value* from *index* times *width* on."""
+    return apply(lambda a: a >> index * width & (1 << width) - 1, [value])
+
+
+def _kind(match: Match) -> str:
+    return next((m for m in reversed(match.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32")
+
+
+def _bits(match: Match) -> int:
+    """The bits of an element of a vector, or of a scalar."""
+    return int(_kind(match)[2:])
+
+
+def _floats(match: Match) -> bool:
+    return _kind(match)[1] == "f"

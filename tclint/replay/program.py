@@ -1,0 +1,244 @@
+"""The part of a kernel that a replay executes: what threads synchronise by, and all that decides it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from tclint.ir.nodes import (
+    Instruction,
+    Memory,
+    Operand,
+    Pair,
+    Vector,
+    registers,
+)
+from tclint.isa.semantics import COMPUTE, widen
+from tclint.isa.table import Match
+from tclint.model import KernelModel
+
+__all__ = ["Program", "Step"]
+
+_ROLES = (
+    "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap",
+)  # fmt: skip
+_SKIPPED = frozenset(
+    """register-fence proxy-fence memory-fence setmaxnreg pdl-wait pdl-launch tmem-dealloc tmem-relinquish
+    tcgen05-fence-before tcgen05-fence-after mbarrier-inval mbarrier-pending""".split()
+)
+"""Events that let nobody wait and tell nothing that a replay follows."""
+_FLOAT = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
+_READS = 2
+"""Reads with one base register that are looked at in a block: the least and the greatest offset."""
+
+
+class Step(NamedTuple):
+    """An instruction to execute: *what* to do is a name of an event, ``compute``, ``load``, ``store`` or ``unknown``."""
+
+    site: int
+    what: str
+    instruction: Instruction
+    compute: Callable[..., int] | None = None
+
+
+class Program:
+    """The steps of each block, and the branches that matter."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.instructions = model.function.instructions
+        self.defs = model.values.defs
+        self.widths = [_bits(r.type) for r in model.function.registers]
+        self._steps: dict[int, Step] = {}
+        self._wanted: set[int] = set()
+        self._sampled: set[int] = set()
+        self._reached: set[int] = set()
+        self.clustered = any(
+            use.match is not None and _between_ctas(use.match) for use in model.function.uses
+        )
+        """Whether it may be made for several CTAs."""
+        self.branching: set[int] = set()
+        """Blocks whose last instruction has to be asked where to go."""
+        self._follow(self._events(), self._wanted)
+        if model.sites("issue", "mbarrier"):
+            self._follow(self._reads(), self._sampled)
+        if any(step.what == "load" and _of_shared(step.instruction) for step in self._steps.values()):
+            self._follow(self._stores(), self._wanted)
+        self.sampled = frozenset(self._sampled - self._wanted)
+        """Registers of which it is enough to know what one thread of a group holds: addresses of reads."""
+        self.blocks: list[list[Step]] = [[] for _ in model.cfg.blocks]
+        for site in sorted(self._steps):
+            self.blocks[model.cfg.block_of[site]].append(self._steps[site])
+
+    def _events(self) -> Iterable[Step]:
+        model = self.model
+        for event in model.events:
+            instruction = self.instructions[event.site]
+            if event.kind not in _SKIPPED and not (
+                event.kind == "issue" and event.group in ("cp.async", "none")
+            ):
+                yield Step(event.site, event.kind, instruction)
+
+    def _reads(self) -> Iterable[Step]:
+        """The plain reads of shared memory: who reads what copies fill."""
+        model = self.model
+        found: dict[tuple[int, Operand], list[tuple[int, int]]] = {}
+        for site, match in model.shared.sites.items():
+            if (
+                match.form.memory
+                and match.form.memory[0][0] == "read"
+                and match.form.event == ""
+                and model.cfg.block_of[site] in model.cfg.rank
+            ):
+                operand = self.instructions[site].named(match.form.memory[0][1])
+                if isinstance(operand, Memory):
+                    key = model.cfg.block_of[site], operand.base
+                    found.setdefault(key, []).append((operand.offset, site))
+        for places in found.values():
+            for site in {min(places)[1], max(places)[1]}:
+                yield Step(site, "read", self.instructions[site])
+
+    def _stores(self) -> Iterable[Step]:
+        for site, match in self.model.shared.sites.items():
+            if match.form.name.startswith("st") and match.form.memory:
+                yield Step(site, "store", self.instructions[site])
+
+    # ------------------------------------------------------------ slicing
+
+    def _follow(self, roots: Iterable[Step], wanted: set[int]) -> None:
+        """Takes in steps, what decides whether they are executed, and what their operands are made of."""
+        self._work: list[tuple[int, set[int]]] = []
+        for step in roots:
+            if step.site not in self._steps:
+                self._steps[step.site] = step
+                self._want(self._needed(step), wanted)
+                self._reach(self.model.cfg.block_of[step.site])
+        while self._work:
+            register, wanted = self._work.pop()
+            if register in wanted or register in self._wanted:
+                continue
+            wanted.add(register)
+            for site in self.defs.get(register, ()):
+                known = self._steps.get(site)
+                step = known or self._defining(self.instructions[site], site)
+                if known is None or known.what == "read":
+                    self._steps[site] = step = self._defining(self.instructions[site], site)
+                    self._reach(self.model.cfg.block_of[site])
+                self._want(self._needed(step), wanted if step.what in ("compute", "load") else self._wanted)
+
+    def _want(self, found: Iterable[int], wanted: set[int]) -> None:
+        self._work += [(register, wanted) for register in found]
+
+    def _reach(self, block: int) -> None:
+        if block in self._reached:
+            return
+        self._reached.add(block)
+        cfg = self.model.cfg
+        for edge in cfg.controllers(block):
+            if edge.source not in self.branching:
+                self.branching.add(edge.source)
+                last = self.instructions[cfg.blocks[edge.source].end - 1]
+                self._want(last.reads if last.guard < 0 else (*last.reads, last.guard), self._wanted)
+                self._reach(edge.source)
+
+    def _needed(self, step: Step) -> list[int]:
+        """The registers that have to be known for a step."""
+        instruction, found = step.instruction, list[int]()
+        if instruction.guard >= 0:
+            found.append(instruction.guard)
+        if step.what in ("unknown", "constant") or (step.what == "load" and not _of_shared(instruction)):
+            return found
+        if step.what == "compute":
+            found += instruction.reads
+            found += [r for r in instruction.writes if instruction.guard >= 0]
+            return found
+        for operand in self._operands(step):
+            found += (
+                registers(operand._replace(extras=())) if isinstance(operand, Memory) else registers(operand)
+            )
+        return found
+
+    def _operands(self, step: Step) -> list[Operand]:
+        instruction, match = step.instruction, step.instruction.match
+        if step.what in ("read", "load"):
+            return [o for o in instruction.operands if isinstance(o, Memory)]
+        if step.what == "store":
+            return [o for o in instruction.operands if isinstance(o, Memory | int)]
+        assert match is not None
+        if step.what in ("shuffle", "vote"):
+            return [o for o in instruction.operands[1:] if not isinstance(o, Vector)]
+        found = [instruction.role(name) for name in _ROLES if name in match.form.roles]
+        found += [instruction.named(n.lstrip("*")) for n in match.form.async_reads if n.endswith("desc")]
+        written = {r for o in (match.writes or ()) for r in registers(instruction.operands[o])}
+        return [
+            o
+            for o in found
+            if o is not None and not isinstance(o, Vector) and not (isinstance(o, int) and o in written)
+        ]
+
+    def _computing(self, instruction: Instruction, match: Match) -> Callable[..., int]:
+        """What the first destination becomes, as its register holds it."""
+        compute, binding = COMPUTE[match.form.compute], match.binding
+        destination = instruction.operands[0]
+        register = destination.first if isinstance(destination, Pair) else destination
+        bits = self.widths[register] if isinstance(register, int) else 64
+        if bits == 1:
+            return lambda *values: compute(binding, *values) & 1
+        return lambda *values: widen(binding, compute(binding, *values), bits)
+
+    def _defining(self, instruction: Instruction, site: int) -> Step:
+        """How the destinations of an instruction come about."""
+        match = instruction.match
+        if match is None or match.problem:
+            return Step(site, "unknown", instruction)
+        form = match.form
+        if instruction.opcode.startswith("setp.") and _floats(match):
+            unordered = any((m[-1] == "u" and m[1:-1] in _ORDERED) or m == ".nan" for m in match.modifiers)
+            return Step(site, "constant", instruction, lambda: int(unordered))
+        if form.compute and not _floats(match):
+            if form.compute in ("cvta", "cvta.to", "mapa", "unpack"):
+                return Step(site, "compute", instruction, _SPECIAL[form.compute])
+            if form.compute in COMPUTE:
+                return Step(site, "compute", instruction, self._computing(instruction, match))
+        if form.event in ("shuffle", "vote", "elect", "mbarrier-wait", "mbarrier-arrive", "clc-query"):
+            return Step(site, form.event, instruction)
+        verbs = [verb for verb, _ in form.memory]
+        if verbs and verbs[0] == "read":
+            return Step(site, "load", instruction)
+        return Step(site, "unknown", instruction)
+
+
+_ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+def _between_ctas(match: Match) -> bool:
+    """Whether an instruction is made for a cluster of several CTAs; one alone may arrive at its own mbarriers remotely."""
+    if ".multicast::cluster" in match.modifiers or ".cta_group::2" in match.modifiers:
+        return True
+    form = match.form
+    return match.space == ".shared::cluster" and (bool(form.memory) or "remote" in form.roles)
+
+
+def _of_shared(instruction: Instruction) -> bool:
+    return instruction.match is not None and instruction.match.space.startswith(".shared")
+
+
+def _bits(type_name: str) -> int:
+    return 1 if type_name == ".pred" else int(type_name[2:])
+
+
+def _floats(match: Match) -> bool:
+    return any(_FLOAT.match(m) for m in match.modifiers)
+
+
+def _mapa(address: int, rank: int) -> int:
+    return address & 0xFFFFFF | rank << 24
+
+
+_SPECIAL: dict[str, Callable[..., int]] = {
+    "cvta": lambda a: a,
+    "cvta.to": lambda a: a,
+    "mapa": _mapa,
+    "unpack": lambda a: a,
+}

@@ -1,0 +1,115 @@
+"""What threads meet at in a replay, and what they learn there: vector clocks, mbarriers, barriers (PTX ISA 9.7.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["Barrier", "Clock", "Flight", "Mbarrier", "joined"]
+
+Actor = Hashable
+"""Who does things one after the other: the threads of a group, or an engine that works for them."""
+Clock = Mapping[Actor, int]
+"""Up to which of its events somebody has heard of each actor; never changed once made."""
+
+
+def joined(a: Clock, b: Clock) -> Clock:
+    """What both have heard of together."""
+    if a is b or not b:
+        return a
+    if all(a.get(actor, -1) >= time for actor, time in b.items()):
+        return a
+    found = dict(a)
+    for actor, time in b.items():
+        if found.get(actor, -1) < time:
+            found[actor] = time
+    return found
+
+
+@dataclass(slots=True)
+class Flight:
+    """A copy that has been issued, and has not reported its bytes yet."""
+
+    actor: Actor
+    number: int
+    bytes: int | None
+    """None: the box of a tensor map says it, which is not seen."""
+
+
+@dataclass(slots=True)
+class Mbarrier:
+    """An mbarrier object (9.7.13.15.2): what its current phase waits for, and what the phases before it tell."""
+
+    site: int
+    """Where it was initialised."""
+    count: int
+    pending: int
+    phase: int = 0
+    bytes: int = 0
+    """Expected in this phase, and not yet brought."""
+    most: int = 0
+    """The most bytes that a phase expected at once."""
+    open: bool = False
+    """Copies of unknown size have reported: they brought what was expected."""
+    flights: list[Flight] = field(default_factory=list)
+    gathering: Clock = field(default_factory=dict)
+    told: Clock = field(default_factory=dict)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing has come yet in the present phase."""
+        return self.pending == self.count and not self.bytes and not self.open and not self.flights
+
+    def expect(self, bytes_: int) -> None:
+        self.bytes += bytes_
+        self.most = max(self.most, self.bytes)
+
+    def arrive(self, times: int, clock: Clock) -> None:
+        self.pending -= times
+        self.gathering = joined(self.gathering, clock)
+        self.settle()
+
+    def land(self) -> bool:
+        """The copies in flight report; whether there were any."""
+        flights, self.flights = self.flights, []
+        for flight in flights:
+            if flight.bytes is None:
+                self.open = True
+            else:
+                self.bytes -= flight.bytes
+            self.gathering = joined(self.gathering, {flight.actor: flight.number})
+        self.settle()
+        return bool(flights)
+
+    def settle(self) -> None:
+        """Begins the next phase when nothing is left to wait for."""
+        if self.pending == 0 and (self.bytes == 0 or self.open) and not (self.bytes and self.flights):
+            self.phase += 1
+            self.pending, self.bytes, self.open = self.count, 0, False
+            self.told, self.gathering = joined(self.told, self.gathering), {}
+
+    def complete(self, parity: int) -> bool:
+        """Whether the phase of *parity* is complete: the present one is of the other (9.7.13.15.16)."""
+        return (self.phase ^ parity) & 1 == 1
+
+
+@dataclass(slots=True)
+class Barrier:
+    """A barrier of a CTA or a cluster: who has come, and what they tell each other."""
+
+    arrived: int = 0
+    generation: int = 0
+    gathering: Clock = field(default_factory=dict)
+    told: Clock = field(default_factory=dict)
+
+    def come(self, threads: int, clock: Clock) -> None:
+        self.arrived += threads
+        self.gathering = joined(self.gathering, clock)
+
+    def settle(self, wanted: int) -> bool:
+        """Opens when *wanted* threads have come; whether it did."""
+        if self.arrived < wanted:
+            return False
+        self.arrived, self.generation = self.arrived - wanted, self.generation + 1
+        self.told, self.gathering = joined(self.told, self.gathering), {}
+        return True

@@ -1,0 +1,262 @@
+"""Replays: what threads do when the synchronisation of a kernel is executed, and what goes wrong then."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support import kernel, model
+
+from tclint.checks.replay import replayed
+from tclint.driver import analyse, check_source
+from tclint.finding import Finding
+from tclint.model import KernelModel
+from tclint.replay import Replay, Run
+from tclint.replay.lanes import apply, collapse, merge, pick, take
+from tclint.replay.sync import Barrier, Flight, Mbarrier, joined
+from tclint.source import Source
+
+RULES = Path(__file__).parent.parent / "rules"
+PAGE = (RULES / "MB016.md").read_text()
+
+
+def block(entry: str, page: str = PAGE) -> str:
+    return str(next(c for c in re.findall(r"```ptx\n(.*?)```", page, re.DOTALL) if f".entry {entry}(" in c))
+
+
+RING = block("ring_with_flips")
+
+
+def changed(old: str, new: str, code: str = RING) -> str:
+    assert old in code
+    return code.replace(old, new)
+
+
+def replay(code: str) -> Replay:
+    made, problems = analyse(Source.from_bytes(code.encode(), "k.ptx"))
+    assert not problems
+    return Replay(KernelModel(made.functions[0], made))
+
+
+def told(code: str) -> list[Finding]:
+    return list(check_source(Source.from_bytes(code.encode(), "k.ptx")).findings)
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+def test_a_ring_that_works() -> None:
+    assert replay(RING).run is None
+
+
+def what(run: Run | None) -> set[str]:
+    assert run is not None
+    found = {"early" if race.early else "race" for race in run.races}
+    return found | ({"stuck"} if run.stuck else set()) | ({"overrun"} if run.overrun else set())
+
+
+FREE = "free:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], %r23;\n    @!%p1 bra free;\n"
+GIVE = "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        pytest.param(FREE, "", "overrun", id="producer does not wait"),
+        pytest.param(GIVE, "", "stuck", id="stage not given back"),
+        pytest.param(GIVE, GIVE.replace("%r28", "%r29"), "overrun", id="arrival at the wrong mbarrier"),
+        pytest.param(GIVE, GIVE + GIVE, "stuck", id="stage given back twice"),
+        pytest.param("    xor.b32 %r23, %r23, %r31;\n    add.u32 %r21, %r21, 1;\n    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use",
+                     "    add.u32 %r21, %r21, 1;\n    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use", "race", id="parity does not flip"),
+        pytest.param("mov.u32 %r23, 1;", "mov.u32 %r23, 0;", "stuck", id="producer begins with parity 0"),
+        pytest.param("    mov.u32 %r3, 0;\n", "    mov.u32 %r3, 0;\n    mov.u32 %r23, 1;\n", "stuck", id="consumer begins with parity 1"),
+        pytest.param("_, [%r29], 2048", "_, [%r29], 2064", "stuck", id="bytes that do not come"),
+        pytest.param("[full+8], 1;", "[full+8], 2;", "stuck", id="count of one stage"),
+        pytest.param("setp.eq.u32 %p4, %r22, 3;", "setp.eq.u32 %p4, %r22, 2;", "", id="two stages of three"),
+    ],
+)  # fmt: skip
+def test_what_a_fault_does_to_a_ring(old: str, new: str, seen: str) -> None:
+    run = replay(changed(old, new)).run
+    if seen:
+        assert seen in what(run)
+    else:
+        assert run is None
+
+
+def test_clusters_need_their_size() -> None:
+    wide = changed(
+        "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r30], [%in], 2048, [%r29];",
+        "    mov.b16 %h0, 3;\n    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%r30], [%in], 2048, [%r29], %h0;",
+    ).replace("    .reg .b64 %in, %out;", "    .reg .b64 %in, %out;\n    .reg .b16 %h<1>;")
+    asked = replay(wide)
+    assert asked.run is None
+    assert "cluster" in asked.reason
+    # Each copy goes to both CTAs, so each full barrier gets twice the bytes that it expects.
+    run = replay(wide.replace(".reqntid 160", ".reqntid 160\n.reqnctapercluster 2")).run
+    assert run is not None
+    assert run.stuck or run.races
+
+
+def test_threads_that_the_kernel_does_not_say() -> None:
+    open_ = changed(".reqntid 160\n", "")
+    assert replay(open_).run is None  # right with 160
+    assert "stuck" in what(replay(open_.replace(GIVE, "")).run)
+
+
+def test_what_depends_on_memory_is_not_told() -> None:
+    code = changed(
+        GIVE,
+        "    mov.u32 %r32, %clock;\n    setp.eq.u32 %p3, %r32, 7;\n    @%p3 mbarrier.arrive.shared::cta.b64 _, [%r28];\n",
+    )
+    asked = replay(code)
+    assert asked.run is None
+    assert asked.reason == "whether it is executed depends on what is not known"
+
+
+def test_roles_by_a_table_in_shared_memory() -> None:
+    """Warps that look up their role: bytes of a word that another thread stored."""
+    code = changed(
+        "    setp.lt.u32 %p2, %r0, 128;\n    @%p2 bra consumer;\n",
+        (
+            "    shr.u32 %r1, %r0, 5;\n    mov.u32 %r2, roles;\n    add.u32 %r2, %r2, %r1;\n"
+            "    ld.shared.u8 %r2, [%r2];\n    setp.eq.u32 %p2, %r2, 1;\n    @%p2 bra consumer;\n"
+        ),
+    ).replace(
+        "ready:\n",
+        "    mov.u64 %in, 0x0000000001010101;\n    st.shared.b64 [roles], %in;\n    ld.param.u64 %in, [in];\nready:\n",
+    )
+    code = code.replace(
+        "    .shared .align 8 .b64 full[3];",
+        "    .shared .align 8 .b8 roles[8];\n    .shared .align 8 .b64 full[3];",
+    )
+    assert replay(code).run is None
+    assert "stuck" in what(replay(code.replace(GIVE, "")).run)
+
+
+# ---------------------------------------------------------------- findings
+
+
+def test_what_is_said_of_a_wait_that_does_not_end() -> None:
+    (finding,) = told(block("producer_begins_with_parity_0"))
+    assert finding.rule.id == "MB016"
+    assert finding.message == (
+        "waits for ever: phase 0 of the mbarrier gets 0 of 128 arrivals, and all threads that are left wait as well"
+    )
+    assert [(s.message, s.role) for s in finding.steps] == [
+        ("counts 128 arrivals for each phase", None),
+        ("waits for another mbarrier, of which phase 0 gets 0 of 1 arrival", "warps 0-3"),
+        ("waits for phase 0", "lane 0 of warp 4"),
+    ]
+
+
+def test_what_is_said_of_one_arrival_more() -> None:
+    ((rule, hit),) = replayed(replay(changed(GIVE, GIVE.replace("%r28", "%r29"))).model)
+    assert rule == "MB016"
+    assert hit.message == "arrives more often than the mbarrier counts: a phase of it takes 1 arrival"
+    assert [step.message for step in hit.steps] == [
+        "counts 1 arrival for each phase",
+        "arrives once more in phase 1",
+    ]
+
+
+def test_what_is_said_of_a_stage_that_is_filled_again() -> None:
+    code = changed(GIVE, GIVE, block("parity_not_flipped"))
+    ((_, hit),) = replayed(replay(code).model)
+    assert hit.message.startswith("reads shared memory that a bulk copy may still be writing")
+    assert [step.role for step in hit.steps] == ["lane 0 of warp 4", "warps 0-3"]
+
+
+def test_what_another_rule_explains_is_not_told_again() -> None:
+    code = changed(FREE, "")
+    assert replay(code).run is not None
+    assert [f.rule.id for f in told(code)] == ["BK011"]
+
+
+# ---------------------------------------------------------------- parts
+
+
+def test_lanes() -> None:
+    assert collapse([3, 3, 3]) == 3
+    assert collapse([3, None, 3]) == (3, None, 3)
+    assert apply(lambda a, b: a + b, [1, (1, None, 3)]) == (2, None, 4)
+    assert apply(lambda a, b: a + b, [None, 1]) is None
+    assert apply(lambda a: a >> 1, [(2, 3)]) == 1
+    assert pick((1, 0, 1), 5, (1, 5, 5), 3) == 5
+    assert pick(None, 1, 2, 3) is None
+    assert take((1, 2, 3), [0, 2]) == (1, 3)
+    assert take(7, [0, 2]) == 7
+    assert merge([((0, 2), (5, 6)), ((1,), 7)], 3) == (5, 7, 6)
+    assert merge([((0, 2), 5), ((1,), 5)], 3) == 5
+
+
+def test_clocks() -> None:
+    assert joined({"a": 1}, {"a": 0, "b": 2}) == {"a": 1, "b": 2}
+    heard = {"a": 1}
+    assert joined(heard, {"a": 0}) is heard
+
+
+def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
+    mbarrier = Mbarrier(0, 2, 2)
+    assert mbarrier.complete(1)  # the phase before the first
+    assert not mbarrier.complete(0)
+    mbarrier.expect(32)
+    mbarrier.arrive(1, {"a": 1})
+    mbarrier.flights.append(Flight("copy", 1, 16))
+    mbarrier.arrive(1, {"b": 1})
+    assert mbarrier.land()
+    assert mbarrier.phase == 0  # 16 bytes are missing
+    mbarrier.flights.append(Flight("copy", 2, None))
+    assert mbarrier.land()
+    assert (mbarrier.phase, mbarrier.pending, mbarrier.bytes) == (1, 2, 0)
+    assert mbarrier.told == {"a": 1, "b": 1, "copy": 2}
+    assert mbarrier.complete(0)
+    assert not mbarrier.land()
+
+
+def test_a_phase_that_expects_no_bytes_does_not_wait_for_a_copy() -> None:
+    mbarrier = Mbarrier(0, 1, 1)
+    mbarrier.flights.append(Flight("copy", 1, 16))
+    mbarrier.arrive(1, {"a": 1})
+    assert mbarrier.phase == 1
+    assert mbarrier.told == {"a": 1}
+
+
+def test_a_barrier_opens_for_all_that_it_counts() -> None:
+    barrier = Barrier()
+    barrier.come(32, {"a": 1})
+    assert not barrier.settle(64)
+    barrier.come(64, {"b": 1})
+    assert barrier.settle(64)
+    assert (barrier.arrived, barrier.generation, barrier.told) == (32, 1, {"a": 1, "b": 1})
+
+
+def test_only_what_synchronisation_depends_on_is_executed() -> None:
+    from tclint.replay.program import Program
+
+    made = model(
+        """
+    ld.param.u32 %r1, [number];
+    mov.u32 %r2, 0;
+    mbarrier.init.shared::cta.b64 [m], 1;
+again:
+    add.f32 %f1, %f1, %f1;
+    add.u32 %r3, %r2, 9;
+    mbarrier.arrive.shared::cta.b64 _, [m];
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, %r1;
+    @%p1 bra again;
+    st.global.u32 [%rd1], %r3;
+    ret;
+    """,
+        before=".shared .b64 m;",
+    )
+    steps = [made.instruction(step.site).opcode for steps in Program(made).blocks for step in steps]
+    assert steps == [
+        "ld.param.u32", "mov.u32", "mbarrier.init.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "add.u32", "setp.lt.u32",
+    ]  # fmt: skip
+
+
+def test_kernels_without_an_mbarrier_are_not_replayed() -> None:
+    assert replay(".version 8.6\n.target sm_90\n.address_size 64\n" + kernel("    ret;")).run is None
