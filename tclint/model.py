@@ -8,7 +8,7 @@ of them looks for events or solves an analysis by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
@@ -226,31 +226,35 @@ class KernelModel:
         passed = set(path.sites(self.cfg, start))
         return any(where in (entered if kind == "block" else passed) for kind, where in places)
 
-    def reaches(self, start: int, end: int, avoiding: int = -1) -> bool:
-        """Whether some way leads from instruction *start* to *end* without passing *avoiding*."""
+    def reaches(self, start: int, end: int, avoiding: Collection[int] = ()) -> bool:
+        """Whether some way leads from instruction *start*, or from the entry (-1), to *end* and passes none of *avoiding*."""
         cfg = self.cfg
-        if avoiding < 0:
-            first, last = cfg.block_of[start], cfg.block_of[end]
-            return (first == last and start < end) or bool(cfg.following[first] >> last & 1)
-        work = [(cfg.block_of[start], start + 1)]
-        seen: set[int] = set()
+        first, last = cfg.block_of[max(start, 0)], cfg.block_of[end]
+        straight = first == last and start < end
+        if not avoiding or not (straight or cfg.following[first] >> last & 1):
+            return straight or bool(cfg.following[first] >> last & 1)
+        barred: dict[int, list[int]] = {}
+        for i in avoiding:
+            barred.setdefault(cfg.block_of[i], []).append(i)
+        if straight and not any(start < i < end for i in barred.get(first, ())):
+            return True
+        if any(i > start for i in barred.get(first, ())) or any(i < end for i in barred.get(last, ())):
+            return False
+        work, seen = [first], set[int]()
         while work:
-            block, begin = work.pop()
-            stop = cfg.blocks[block].end
-            passed = avoiding if begin <= avoiding < stop else stop
-            if begin <= end < stop and end <= passed:
-                return True
-            if passed == stop:
-                for edge in cfg.successors[block]:
-                    if edge.target not in seen:
-                        seen.add(edge.target)
-                        work.append((edge.target, cfg.blocks[edge.target].start))
+            for edge in cfg.successors[work.pop()]:
+                if edge.target == last:
+                    return True
+                if edge.target not in seen and edge.target not in barred:
+                    seen.add(edge.target)
+                    work.append(edge.target)
         return False
 
     def release(self) -> None:
         """Drop the solved analyses, which know this model: without them it goes as soon as nobody holds it."""
         self._solved.clear()
         self._made.clear()
+        self._firsts.clear()
 
     def confidence(self, path: Path, start: int) -> Confidence | None:
         """Lowered by a step when the path passes a call whose body is not known; None: the rule's own."""

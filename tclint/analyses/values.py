@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
@@ -1207,12 +1207,8 @@ class Values:
         """
         if self.mask(p) is not None:
             return False
-        computed, seen, work = False, set[int](), [p]
-        while work:
-            value = self.find(work.pop())
-            if value in seen:
-                continue
-            seen.add(value)
+        computed = False
+        for value in self.made_of(p):
             node = self.nodes[value]
             if node[0] == "special":
                 if not str(node[1]).startswith(_POSITIONS):
@@ -1220,7 +1216,6 @@ class Values:
             elif node[0] not in ("const", "compare", "logic", "not", "sum", "op", "select", "part", "pack"):
                 return False
             computed |= node[0] == "op"
-            work += self.parts(node)
         return computed
 
     def _short(self, value: int) -> bool:
@@ -1426,6 +1421,19 @@ class Values:
         if kind in ("select", "vector"):
             return [x for x in node[1:] if isinstance(x, int)]
         return []
+
+    def made_of(self, *values: int, until: Callable[[int], bool] = lambda value: False) -> Iterator[int]:
+        """*values* and all that they are made of, on whatever way it is brought, each once; what *until* holds of is not taken apart."""
+        work, seen = list(values), set[int]()
+        while work:
+            value = self.find(work.pop())
+            if value in seen:
+                continue
+            seen.add(value)
+            yield value
+            if not until(value):
+                node = self.nodes[value]
+                work += self.arguments(value) if node[0] == "phi" else self.parts(node)
 
     def _plane_level(self, planes: T.Planes) -> Level:
         every = T.full(self.threads)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tclint.model import KernelModel
 
-__all__ = ["SIZE", "Place", "at_home", "differ", "places"]
+__all__ = ["SIZE", "Place", "alike", "at_home", "differ", "places"]
 
 SIZE = 8
 """Bytes of an mbarrier object (9.7.13.15.1)."""
@@ -115,6 +115,13 @@ def differ(model: KernelModel, a: Place, b: Place) -> bool | None:
         # Variables without a size are names for the same memory, behind that of all others.
         return True if any(_size(model, str(node[1])) for node in (first, second)) else None
     return None
+
+
+def alike(model: KernelModel, some: frozenset[Place] | None, others: frozenset[Place] | None) -> bool:
+    """Whether an mbarrier of *some* may be one of the *others*; None: not known which these are."""
+    if some is None or others is None:
+        return True
+    return any(differ(model, a, b) is not True for a in some for b in others)
 
 
 def _size(model: KernelModel, name: str) -> int:
