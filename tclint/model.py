@@ -49,6 +49,7 @@ class KernelModel:
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
         self._firsts: dict[int, Callable[[int], int] | None] = {}
+        self._leads: dict[tuple[int, int, bool], Path | None] = {}
 
     @cached_property
     def cfg(self) -> CFG:
@@ -193,7 +194,19 @@ class KernelModel:
         return find_paths(self.survey, start, view, state, relevant, step, goal, goals, alive, closed)
 
     def lead(self, site: int) -> Path | None:
-        """A path from the entry of the function to the instruction *site*."""
+        """A path from the entry of the function to *site*, or another instruction of its block under the same guard."""
+        key = self.place(site)
+        if key not in self._leads:
+            self._leads[key] = self._lead(site)
+        return self._leads[key]
+
+    def place(self, site: int) -> tuple[int, int, bool]:
+        """The block that an instruction is in, and its guard there: -1 when it has none, and whether that is negated."""
+        instruction = self.instruction(site)
+        guard = self.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
+        return self.cfg.block_of[site], guard, instruction.negated
+
+    def _lead(self, site: int) -> Path | None:
         block = self.cfg.block_of[site]
         relevant: list[Sequence[int]] = [()] * len(self.cfg.blocks)
         relevant[block] = (site,)
@@ -255,6 +268,7 @@ class KernelModel:
         self._solved.clear()
         self._made.clear()
         self._firsts.clear()
+        self._leads.clear()
 
     def confidence(self, path: Path, start: int) -> Confidence | None:
         """Lowered by a step when the path passes a call whose body is not known; None: the rule's own."""
