@@ -8,7 +8,7 @@ from itertools import islice
 
 from tclint.analyses import threads as T
 from tclint.analyses.shared_memory import Access
-from tclint.analyses.since_barrier import Executed, SharedByWarps, plain
+from tclint.analyses.since_barrier import SharedByWarps, plain
 from tclint.analyses.values import Values
 from tclint.analyses.warps import calls, last, of_the_cta, way
 from tclint.checks import Hit, Mark, check
@@ -52,11 +52,12 @@ class _Release:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.memory = SharedByWarps(model.function, model.values)
+        self.memory = model.made(SharedByWarps)
         every = [(i, a) for i in sorted(model.shared.sites) for a in model.shared.accesses(i)]
         reached = [(i, a) for i, a in every if model.cfg.block_of[i] in model.cfg.rank]
-        executed = Executed(model)
-        self.plain = [a for i, a in reached if not a.later and plain(model, i) and executed.certainly(i)]
+        self.plain = [
+            a for i, a in reached if not a.later and plain(model, i) and self.memory.executed.certainly(i)
+        ]
         self.accesses = [a for _, a in reached]
         barriers = model.sites("barrier-sync")
         self.lanes = frozenset((*barriers, *model.sites("barrier-wait"), *calls(model)))
@@ -165,9 +166,10 @@ class _Release:
             self._found[key] = [
                 (wait, use)
                 for wait in self.waits.get(barrier, ())[:_MOST]
+                if (waiting := self._waiting(arrival, wait))
                 for use in self.accesses
                 if use.writes is writes
-                and views.at(use.site).threads & self._waiting(arrival, wait)
+                and views.at(use.site).threads & waiting
                 and self.model.reaches(wait, use.site)
             ]
         return self._found[key]
