@@ -47,6 +47,7 @@ class Order:
         self._waits = {i: self._channels(i) for i in waits(model)}
         self._meet = frozenset(self._collectives())
         self._heard: dict[frozenset[int], frozenset[int]] = {}
+        self._unheard: dict[tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None] = {}
         self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
 
     def _collectives(self) -> list[int]:
@@ -231,11 +232,16 @@ class Order:
 
         On it the thread knows nothing of that, and *given* holds all the way.
         """
+        key = use, frozenset(stops), start, tuple(given.items())
+        if key not in self._unheard:
+            self._unheard[key] = self._without(use, key[1] - {use}, start, given)
+        return self._unheard[key]
+
+    def _without(self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]) -> Path | None:
         model = self.model
         cfg = model.cfg
         here = model.views.at(start)
         view = View(here.threads, Facts({**here.facts, **given})) if given else here
-        stops = set(stops) - {use}
         sure = {i for i in stops if model.instruction(i).guard < 0}
         if not view.threads or start in sure or not model.reaches(start, use, sure):
             return None
