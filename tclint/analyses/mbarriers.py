@@ -122,6 +122,7 @@ class Mbarriers:
         self.model = model
         self._addresses: dict[int, tuple[Address, ...]] = {}
         self._named: dict[int, dict[Mbarrier, int]] = {}
+        self._counted: dict[tuple[Ring, tuple[tuple[int, int], ...]], Arrivals | None] = {}
         self._delivered: dict[Mbarrier, list[Delivery] | None] = {}
 
     # ------------------------------------------------------------ addresses
@@ -443,8 +444,25 @@ class Mbarriers:
         A thread arrives in one phase at those places between which it waits for nothing. What a condition decides that
         is the same for all threads happens, or else nothing does.
         """
-        sites = [i for i in self.arriving if object_ in self.named(i)]
-        if any(self._leaves(i) for i in self.arriving if self._ring_of[object_] in self.rings_at(i)):
+        ring = self._ring_of[object_]
+        sites = self._arriving_at.get(object_, [])
+        # What the stages of a ring have in common is counted once.
+        key = ring, tuple((i, self.named(i)[object_]) for i in sites)
+        if key not in self._counted:
+            self._counted[key] = self._arrivals(object_, sites)
+        return self._counted[key]
+
+    @cached_property
+    def _arriving_at(self) -> dict[Mbarrier, list[int]]:
+        found: dict[Mbarrier, list[int]] = {}
+        for i in self.arriving:
+            for object_ in self.named(i):
+                found.setdefault(object_, []).append(i)
+        return found
+
+    def _arrivals(self, object_: Mbarrier, sites: list[int]) -> Arrivals | None:
+        stages = self._ring_of[object_].stages
+        if any(self._leaves(i) for stage in stages for i in self._arriving_at.get(stage, ())):
             return None
         here = {i: self._takes_part(i, object_) for i in sites}
         least, most = 0, 0

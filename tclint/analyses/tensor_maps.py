@@ -115,6 +115,9 @@ class TensorMaps(FactSet[tuple[int, int]]):
     def _writing(self) -> frozenset[int]:
         return frozenset(id(self.model.instruction(site)) for site in self.writes)
 
+    def places(self) -> Iterable[int] | None:
+        return None if self.writes else ()
+
     def relevant(self, instruction: Instruction) -> bool:
         match = instruction.match
         return (

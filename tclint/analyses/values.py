@@ -799,11 +799,14 @@ class Values:
 
     def add(self, a: int, b: int, width: int = 64) -> int:
         """a + b as a sum of terms."""
-        # A sum with a constant of 64 bits is no address: there the bits count.
-        x, y = self.known(a), self.known(b)
-        exact = (x is not None and not _LEAST <= x <= _SHORT) or (y is not None and not _LEAST <= y <= _SHORT)
-        ta, ca = self._terms(a, exact)
-        tb, cb = self._terms(b, exact)
+        if (number := self.known(b)) is None and (number := self.known(a)) is not None:
+            a = b
+        if number is not None:
+            # A sum with a constant of 64 bits is no address: there the bits count.
+            terms, constant = self._terms(a, not _LEAST <= number <= _SHORT)
+            return self.total(terms, _signed(constant + number, width))
+        ta, ca = self._terms(a)
+        tb, cb = self._terms(b)
         if not tb:
             return self.total(ta, _signed(ca + cb, width))
         if not ta:

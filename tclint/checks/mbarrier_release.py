@@ -58,7 +58,10 @@ class _Release:
         self.plain = [
             a for i, a in reached if not a.later and plain(model, i) and self.memory.executed.certainly(i)
         ]
-        self.accesses = [a for _, a in reached]
+        self.accesses = {
+            writes: [(a, model.views.at(i).threads) for i, a in reached if a.writes is writes]
+            for writes in (False, True)
+        }
         barriers = model.sites("barrier-sync")
         self.lanes = frozenset((*barriers, *model.sites("barrier-wait"), *calls(model)))
         """Where the lanes of a warp wait for each other."""
@@ -167,10 +170,8 @@ class _Release:
                 (wait, use)
                 for wait in self.waits.get(barrier, ())[:_MOST]
                 if (waiting := self._waiting(arrival, wait))
-                for use in self.accesses
-                if use.writes is writes
-                and views.at(use.site).threads & waiting
-                and self.model.reaches(wait, use.site)
+                for use, threads in self.accesses[writes]
+                if threads & waiting and self.model.reaches(wait, use.site)
             ]
         return self._found[key]
 
