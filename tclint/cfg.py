@@ -242,6 +242,11 @@ class CFG:
                             stack.extend(e.source for e in self.predecessors[node] if e.source in rank)
         return {header: frozenset(body) for header, body in bodies.items()}
 
+    def innermost(self, *blocks: int) -> frozenset[int]:
+        """The blocks of the smallest loop that all of *blocks* are in; empty when there is none."""
+        around = (loop for loop in self.loops.values() if loop.issuperset(blocks))
+        return min(around, key=len, default=frozenset())
+
     @cached_property
     def in_cycle(self) -> frozenset[int]:
         """Blocks that can be executed more than once."""

@@ -96,9 +96,26 @@ def _complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str)
     return [word for word in words if word.lower().startswith(incomplete.lower())]
 
 
+_stdin_filename = click.option(
+    "--stdin-filename", metavar="NAME", help="The name under which standard input (-) is shown."
+)
+_color = click.option(
+    "--color",
+    type=_Choice(("auto", "always", "never")),
+    default="auto",
+    show_default=True,
+    help="auto: on a terminal, unless NO_COLOR is set; FORCE_COLOR turns it on elsewhere.",
+)
+
+
+def _refuse_unused(stdin_filename: str | None, paths: Sequence[str]) -> None:
+    if stdin_filename is not None and _STDIN not in paths:
+        raise click.UsageError("--stdin-filename needs '-' among the paths.")
+
+
 @cli.command(cls=_Check)
 @click.argument("paths", nargs=-1, metavar="PATH...")
-@click.option("--stdin-filename", metavar="NAME", help="The name under which standard input (-) is shown.")
+@_stdin_filename
 @click.option(
     "--output-format",
     type=_Choice(formats()),
@@ -121,13 +138,7 @@ def _complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str)
     help="Where findings point: to the PTX or to the line of CUDA or Python that it was made from. "
     "auto: to the PTX where git tracks it.",
 )
-@click.option(
-    "--color",
-    type=_Choice(("auto", "always", "never")),
-    default="auto",
-    show_default=True,
-    help="auto: on a terminal, unless NO_COLOR is set; FORCE_COLOR turns it on elsewhere.",
-)
+@_color
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of showing them.")
 @click.option("--timings", is_flag=True, help="Say on standard error what the time was spent on.")
 @click.option(
@@ -187,8 +198,7 @@ def check(
         return CLEAN
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
-    if stdin_filename is not None and _STDIN not in paths:
-        raise click.UsageError("--stdin-filename needs '-' among the paths.")
+    _refuse_unused(stdin_filename, paths)
     try:
         files = parse(outputs)
     except OutputError as error:
@@ -368,7 +378,7 @@ def isa(opcode: str) -> int:
 @click.option(
     "--entry", multiple=True, metavar="NAME", help="This function only; a pattern, may be repeated."
 )
-@click.option("--stdin-filename", metavar="NAME", help="The name under which standard input (-) is shown.")
+@_stdin_filename
 @click.option(
     "--output-format",
     type=_Choice(("text", "json")),
@@ -376,13 +386,7 @@ def isa(opcode: str) -> int:
     show_default=True,
     help="A table, or an object as docs/barriers.schema.json describes it.",
 )
-@click.option(
-    "--color",
-    type=_Choice(("auto", "always", "never")),
-    default="auto",
-    show_default=True,
-    help="auto: on a terminal, unless NO_COLOR is set; FORCE_COLOR turns it on elsewhere.",
-)
+@_color
 def barriers(
     paths: tuple[str, ...],
     entry: tuple[str, ...],
@@ -401,8 +405,7 @@ def barriers(
     from tclint.inputs import inputs
     from tclint.rules import nearest
 
-    if stdin_filename is not None and _STDIN not in paths:
-        raise click.UsageError("--stdin-filename needs '-' among the paths.")
+    _refuse_unused(stdin_filename, paths)
     shown = [show(item, entry) for item in inputs(paths, stdin_filename or _STDIN_NAME)]
     names = dict.fromkeys(name for one in shown for name in one.functions)
     if entry and names and not any(one.kernels or one.problems for one in shown):

@@ -8,7 +8,7 @@ of them looks for events or solves an analysis by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,6 +49,7 @@ class KernelModel:
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
         self._firsts: dict[int, Callable[[int], int] | None] = {}
+        self._leads: dict[tuple[int, int, bool], Path | None] = {}
 
     @cached_property
     def cfg(self) -> CFG:
@@ -193,7 +194,19 @@ class KernelModel:
         return find_paths(self.survey, start, view, state, relevant, step, goal, goals, alive, closed)
 
     def lead(self, site: int) -> Path | None:
-        """A path from the entry of the function to the instruction *site*."""
+        """A path from the entry of the function to *site*, or another instruction of its block under the same guard."""
+        key = self.place(site)
+        if key not in self._leads:
+            self._leads[key] = self._lead(site)
+        return self._leads[key]
+
+    def place(self, site: int) -> tuple[int, int, bool]:
+        """The block that an instruction is in, and its guard there: -1 when it has none, and whether that is negated."""
+        instruction = self.instruction(site)
+        guard = self.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
+        return self.cfg.block_of[site], guard, instruction.negated
+
+    def _lead(self, site: int) -> Path | None:
         block = self.cfg.block_of[site]
         relevant: list[Sequence[int]] = [()] * len(self.cfg.blocks)
         relevant[block] = (site,)
@@ -226,31 +239,36 @@ class KernelModel:
         passed = set(path.sites(self.cfg, start))
         return any(where in (entered if kind == "block" else passed) for kind, where in places)
 
-    def reaches(self, start: int, end: int, avoiding: int = -1) -> bool:
-        """Whether some way leads from instruction *start* to *end* without passing *avoiding*."""
+    def reaches(self, start: int, end: int, avoiding: Collection[int] = ()) -> bool:
+        """Whether some way leads from instruction *start*, or from the entry (-1), to *end* and passes none of *avoiding*."""
         cfg = self.cfg
-        if avoiding < 0:
-            first, last = cfg.block_of[start], cfg.block_of[end]
-            return (first == last and start < end) or bool(cfg.following[first] >> last & 1)
-        work = [(cfg.block_of[start], start + 1)]
-        seen: set[int] = set()
+        first, last = cfg.block_of[max(start, 0)], cfg.block_of[end]
+        straight = first == last and start < end
+        if not avoiding or not (straight or cfg.following[first] >> last & 1):
+            return straight or bool(cfg.following[first] >> last & 1)
+        barred: dict[int, list[int]] = {}
+        for i in avoiding:
+            barred.setdefault(cfg.block_of[i], []).append(i)
+        if straight and not any(start < i < end for i in barred.get(first, ())):
+            return True
+        if any(i > start for i in barred.get(first, ())) or any(i < end for i in barred.get(last, ())):
+            return False
+        work, seen = [first], set[int]()
         while work:
-            block, begin = work.pop()
-            stop = cfg.blocks[block].end
-            passed = avoiding if begin <= avoiding < stop else stop
-            if begin <= end < stop and end <= passed:
-                return True
-            if passed == stop:
-                for edge in cfg.successors[block]:
-                    if edge.target not in seen:
-                        seen.add(edge.target)
-                        work.append((edge.target, cfg.blocks[edge.target].start))
+            for edge in cfg.successors[work.pop()]:
+                if edge.target == last:
+                    return True
+                if edge.target not in seen and edge.target not in barred:
+                    seen.add(edge.target)
+                    work.append(edge.target)
         return False
 
     def release(self) -> None:
         """Drop the solved analyses, which know this model: without them it goes as soon as nobody holds it."""
         self._solved.clear()
         self._made.clear()
+        self._firsts.clear()
+        self._leads.clear()
 
     def confidence(self, path: Path, start: int) -> Confidence | None:
         """Lowered by a step when the path passes a call whose body is not known; None: the rule's own."""

@@ -46,15 +46,21 @@ class Views:
         self._barred: dict[Edge, tuple[set[int], set[int]]] = {}
         self._executes: dict[tuple[int, int], bool | None] = {}
         self._inside: dict[int, View] = {}
-        # Views are kept, so that the identity of one is a name for it.
+        self._kinds: dict[int, int] = {}
+        self._alike: dict[tuple[int, frozenset[tuple[int, bool]]], int] = {}
         self._held: dict[tuple[int, int, bool], bool | None] = {}
         self._apart: dict[tuple[int, int], bool] = {}
+        self._deciding: dict[int, int] = {}
 
     def edge_value(self, edge: Edge) -> int | None:
         """The predicate value that decides *edge*, or None when nothing does."""
         if edge.predicate < 0:
             return None
-        return self.values.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
+        p = self._deciding.get(edge.source)
+        if p is None:
+            p = self.values.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
+            self._deciding[edge.source] = p
+        return self.values.find(p)
 
     @cached_property
     def dispatchers(self) -> frozenset[int]:
@@ -138,11 +144,19 @@ class Views:
 
     def _holds(self, site: int, p: int, truth: bool) -> bool | None:
         """Whether *p* is *truth* in the threads that executed *site*, by what stays true of them."""
-        view = self.at(site)
-        key = (id(view), p, truth)
+        key = self._kind(site), p, truth
         if key not in self._held:
-            self._held[key] = self._follows(view, p, truth)
+            self._held[key] = self._follows(self.at(site), p, truth)
         return self._held[key]
+
+    def _kind(self, site: int) -> int:
+        """A number of the view of *site*, the same for those that say the same of the whole life of a thread."""
+        kind = self._kinds.get(site)
+        if kind is None:
+            view = self.at(site)
+            said = view.threads, view.lasting(self.values).pairs()
+            kind = self._kinds[site] = self._alike.setdefault(said, len(self._alike))
+        return kind
 
     def _follows(self, view: View, p: int, truth: bool) -> bool | None:
         values = self.values
@@ -155,10 +169,9 @@ class Views:
 
     def apart(self, a: int, b: int) -> bool:
         """Whether no thread can execute both *a* and *b*."""
-        here, there = self.at(a), self.at(b)
-        key = (id(here), id(there))
+        key = self._kind(a), self._kind(b)
         if key not in self._apart:
-            self._apart[key] = self._exclude(here, there)
+            self._apart[key] = self._exclude(self.at(a), self.at(b))
         return self._apart[key]
 
     def _exclude(self, here: View, there: View) -> bool:

@@ -74,6 +74,14 @@ def test_a_branch_to_itself() -> None:
     assert 0 not in cfg.ipdom
 
 
+def test_the_innermost_loop_around_blocks() -> None:
+    cfg = graph("A: mov.u32 %r1, 0;\nB: add.u32 %r1, %r1, 1;\n@%p1 bra B;\n@%p2 bra A;\nret;")
+    a, b, behind, end = range(4)
+    assert cfg.innermost(b) == {b}
+    assert cfg.innermost(a) == cfg.innermost(a, b) == {a, b, behind}
+    assert cfg.innermost(b, end) == frozenset()
+
+
 def test_a_branch_table_has_a_case_for_each_entry() -> None:
     cfg = graph("ts: .branchtargets A, B, A;\n@%p1 brx.idx %r1, ts;\nmov.u32 %r2, 0;\nA: ret;\nB: ret;")
     p1 = register(cfg.function, "%p1")

@@ -63,6 +63,25 @@ def reaches(body: str, **options: str) -> bool:
     return search(m, label(m.function, "start"), label(m.function, "use")) is not None
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "avoiding", "found"),
+    [
+        ("", "first", "", True),
+        ("first", "last", "", True),
+        ("last", "first", "", False),
+        ("first", "last", "inner", False),
+        ("first", "last", "first", True),
+        ("inner", "inner", "", True),
+        ("inner", "inner", "first last", True),
+        ("inner", "inner", "back", False),
+    ],
+)
+def test_whether_some_way_avoids_instructions(start: str, end: str, avoiding: str, found: bool) -> None:
+    m = model(f"first: {START}\ninner: {STEP}\nback: @%p1 bra inner;\nlast: {USE}\nret;")
+    at = {"": -1, **{name: label(m.function, name) for name in ("first", "inner", "back", "last")}}
+    assert m.reaches(at[start], at[end], [at[name] for name in avoiding.split()]) is found
+
+
 def test_the_fact_survives_what_does_not_concern_it() -> None:
     assert reaches(f"start: {START}\nmov.u32 %r1, 2;\nuse: {USE}\nret;")
     assert not reaches(f"start: {START}\n{STOP}\nuse: {USE}\nret;")

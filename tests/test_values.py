@@ -358,6 +358,44 @@ def test_two_loads_are_two_values() -> None:
     assert m.values.volatile(value(m, "%r1")) == {("site", 1)}
 
 
+def test_what_a_value_is_made_of() -> None:
+    m = of(
+        "ld.param.u64 %rd1, [pointer]; ld.global.u32 %r1, [%rd1]; add.s32 %r2, %r1, 4; mul.lo.s32 %r3, %r2, %r1;"
+    )
+    product, load = value(m, "%r3"), value(m, "%r1")
+    found = list(m.values.made_of(product))
+    assert found[0] == product
+    assert {load, m.values.find(m.values.node(load)[3])} <= set(found)
+    assert len(found) == len(set(found))
+    inside = list(m.values.made_of(product, until=lambda v: v == load))
+    assert load in inside
+    assert m.values.node(load)[3] not in inside
+
+
+def test_facts_end_where_a_loop_makes_their_values_anew() -> None:
+    body = """
+    ld.param.u64 %rd1, [pointer]; ld.param.u32 %r9, [number]; setp.eq.s32 %p1, %r9, 0; mov.u32 %r4, 0;
+head:
+    mov.u32 %r5, %r4;
+    setp.eq.s32 %p2, %r5, 0;
+load: ld.global.u32 %r1, [%rd1];
+    setp.eq.s32 %p3, %r1, 0;
+    add.s32 %r4, %r4, 1;
+    @%p3 bra head;
+"""
+    m = of(body)
+    values = m.values
+    lasting, counted, loaded = (value(m, p) for p in ("%p1", "%p2", "%p3"))
+    facts = Facts()
+    for p in (lasting, counted, loaded):
+        facts = values.assume(p, True, facts)
+    head, load = (label(m.function, name) for name in ("head", "load"))
+    assert set(values.entering(facts, m.cfg.block_of[head])) == {lasting, loaded}
+    assert set(values.passing(facts, head, load + 1)) == {lasting, counted}
+    assert values.passing(facts, head, load) is values.entering(facts, 0) is facts
+    assert set(values.lasting(facts)) == {lasting}
+
+
 # ---------------------------------------------------------------- joins and loops
 
 LOOP = """

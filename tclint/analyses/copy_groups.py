@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tclint.analyses.groups import Groups, State
 from tclint.analyses.since_barrier import news
 from tclint.ir.nodes import Instruction
@@ -57,6 +59,13 @@ class WaitedCopies(CopyGroups):
         self.by_opcode = False
         self.news = news(model)
         self._telling = frozenset(map(model.instruction, self.news))
+
+    def places(self) -> Iterable[int] | None:
+        if self.copied:
+            return None
+        function = self.model.function
+        asked = ((use, function.instructions[use.sites[0]]) for use in function.uses if use.sites)
+        return self.news.union(*(use.sites for use, first in asked if CopyGroups.relevant(self, first)))
 
     def relevant(self, instruction: Instruction) -> bool:
         return instruction in self._telling or super().relevant(instruction)

@@ -27,8 +27,6 @@ from tclint.model import KernelModel
 
 __all__ = ["Address", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring"]
 
-SIZE = 8
-"""Bytes of an mbarrier object (9.7.13.15.1)."""
 _MOST = 64
 """Objects that one address may name; more are no pipeline."""
 _TOTALS = 256
@@ -123,6 +121,8 @@ class Mbarriers:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._addresses: dict[int, tuple[Address, ...]] = {}
+        self._named: dict[int, dict[Mbarrier, int]] = {}
+        self._counted: dict[tuple[Ring, tuple[tuple[int, int], ...]], Arrivals | None] = {}
         self._delivered: dict[Mbarrier, list[Delivery] | None] = {}
 
     # ------------------------------------------------------------ addresses
@@ -322,10 +322,6 @@ class Mbarriers:
             self._named[site] = self._find(site)
         return self._named[site]
 
-    @cached_property
-    def _named(self) -> dict[int, dict[Mbarrier, int]]:
-        return {}
-
     def _find(self, site: int) -> dict[Mbarrier, int]:
         found: dict[Mbarrier, int] = {}
         for address in self.addresses(site):
@@ -372,6 +368,10 @@ class Mbarriers:
     @cached_property
     def rings(self) -> list[Ring]:
         """The rings in order of their addresses."""
+        return list(dict.fromkeys(self._ring_of.values()))
+
+    @cached_property
+    def _ring_of(self) -> dict[Mbarrier, Ring]:
         leader: dict[Mbarrier, Mbarrier] = {m: m for m in self.objects.values()}
 
         def find(m: Mbarrier) -> Mbarrier:
@@ -400,7 +400,7 @@ class Mbarriers:
             for site in sites:
                 for ring in dict.fromkeys(of[m] for m in self.named(site)):
                     ring.uses.setdefault(event, []).append(site)
-        return rings
+        return of
 
     def _alike(self, group: list[Mbarrier]) -> list[list[Mbarrier]]:
         """*group* in parts that count alike: an index may be known less well than it is, if none names them all."""
@@ -418,10 +418,6 @@ class Mbarriers:
     def rings_at(self, site: int) -> set[Ring]:
         """The rings of the objects that an instruction may name; none: not known which."""
         return {self._ring_of[m] for m in self.named(site)}
-
-    @cached_property
-    def _ring_of(self) -> dict[Mbarrier, Ring]:
-        return {m: ring for ring in self.rings for m in ring.stages}
 
     # ------------------------------------------------------------ arrivals
 
@@ -448,8 +444,25 @@ class Mbarriers:
         A thread arrives in one phase at those places between which it waits for nothing. What a condition decides that
         is the same for all threads happens, or else nothing does.
         """
-        sites = [i for i in self.arriving if object_ in self.named(i)]
-        if any(self._leaves(i) for i in self.arriving if self._ring_of[object_] in self.rings_at(i)):
+        ring = self._ring_of[object_]
+        sites = self._arriving_at.get(object_, [])
+        # What the stages of a ring have in common is counted once.
+        key = ring, tuple((i, self.named(i)[object_]) for i in sites)
+        if key not in self._counted:
+            self._counted[key] = self._arrivals(object_, sites)
+        return self._counted[key]
+
+    @cached_property
+    def _arriving_at(self) -> dict[Mbarrier, list[int]]:
+        found: dict[Mbarrier, list[int]] = {}
+        for i in self.arriving:
+            for object_ in self.named(i):
+                found.setdefault(object_, []).append(i)
+        return found
+
+    def _arrivals(self, object_: Mbarrier, sites: list[int]) -> Arrivals | None:
+        stages = self._ring_of[object_].stages
+        if any(self._leaves(i) for stage in stages for i in self._arriving_at.get(stage, ())):
             return None
         here = {i: self._takes_part(i, object_) for i in sites}
         least, most = 0, 0
@@ -490,7 +503,7 @@ class Mbarriers:
             i
             for e in ("mbarrier-arrive", "mbarrier-expect")
             for i in ring.uses.get(e, ())
-            if self._is_told(i, "tx")
+            if self.model.instruction(i).role("tx") is not None
         ]
         copies = self.copies(ring)
         every = [*expects, *copies]
@@ -515,9 +528,6 @@ class Mbarriers:
     def copies(self, ring: Ring) -> list[int]:
         """What completes transactions at an object of the ring."""
         return sorted(i for event in ("issue", "clc-request") for i in ring.uses.get(event, ()))
-
-    def _is_told(self, site: int, role: str) -> bool:
-        return self.model.instruction(site).role(role) is not None
 
     def _launched(self, threads: int) -> int:
         """Those of *threads* that there are: a bound of the kernel is taken for the size of a CTA, else there is one warp."""
@@ -588,9 +598,7 @@ class Mbarriers:
         cfg, value = self.model.cfg, self.model.value(site, "mbarrier")
         if not parted.returns(site):
             return False
-        loop = min(
-            (inside for inside in cfg.loops.values() if cfg.block_of[site] in inside), key=len, default=()
-        )
+        loop = cfg.innermost(cfg.block_of[site])
         places = () if value is None else self.model.values.volatile(value)
         return not any((at if kind == "block" else cfg.block_of[at]) in loop for kind, at in places)
 

@@ -97,10 +97,8 @@ class Meetings:
     """Paths that are looked at for operations that begin together; None: some, and one for each place of a use."""
     ready: Callable[[Any], bool] = lambda state: True
     """The states of an operation in which a use counts."""
-    _leads: dict[tuple[int, int, bool], tuple[Resolve, tuple[Edge, ...]] | None] = field(default_factory=dict)
-    """For each block, and guard in it."""
-    _unreached: set[int] = field(default_factory=set)
-    """The blocks to which there is no way that takes each branch as it is there."""
+    _firsts: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
+    """What expressions stand for at the end of a way from the entry."""
 
     @property
     def shared(self) -> SharedMemory:
@@ -135,30 +133,35 @@ class Meetings:
                 continue
             relevant = [i for i, _ in states]
             changes = [i for i in relevant if i not in self.operations]
-            leaving = results.leave(b)
+            states.append((block.end, results.leave(b)))
+            known: dict[int, set[int]] = {}
             for i in inside:
                 following = bisect_left(relevant, i)
-                pending = set(self.pending(states[following][1] if following < len(states) else leaving))
+                pending = known.get(following)
+                if pending is None:
+                    pending = known[following] = set(self.pending(states[following][1]))
                 if i not in self.operations and not pending:
                     continue
+                begun = [a for a in shared.accesses(i) if self.begins(a)] if i in self.operations else []
+                wanted = [a for a in shared.accesses(i) if self.wanted(a)] if pending else []
+                if not begun and not wanted:
+                    continue
                 place = self._place(i, changes, block.start)
-                for access in shared.accesses(i):
-                    if i in self.operations and self.begins(access):
-                        first.setdefault(place, _Bundle()).accesses.append(access)
-                    if pending and self.wanted(access):
-                        use = second.setdefault((place, access.writes), _Bundle())
-                        use.accesses.append(access)
-                        use.pending |= pending
+                if begun:
+                    first.setdefault(place, _Bundle()).accesses.extend(begun)
+                for access in wanted:
+                    use = second.setdefault((place, access.writes), _Bundle())
+                    use.accesses.append(access)
+                    use.pending |= pending
         for bundle in (*first.values(), *second.values()):
             threads = model.views.at(bundle.accesses[0].site).threads
             bundle.footprints = shared.together(bundle.accesses, threads)
         return list(first.values()), list(second.values())
 
     def _place(self, site: int, changes: list[int], start: int) -> Place:
-        instruction = self.model.instruction(site)
-        guard = self.model.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
+        _, guard, negated = self.model.place(site)
         before = bisect_left(changes, site)
-        return changes[before - 1] if before else start, guard, instruction.negated
+        return changes[before - 1] if before else start, guard, negated
 
     def _may_meet(self, operations: _Bundle, uses: _Bundle) -> bool:
         """Whether some bytes of the two may be the same on some path."""
@@ -249,8 +252,8 @@ class Meetings:
         for route in self._routes(start, operations, uses, path):
             found = list(self._pairs(operations, uses, route))
             if found:
-                at, wrong = self._wrong(start, route)
-                if wrong is None and (route.lead or self._reached(start)):
+                at, wrong = _wrong(self.model, start, route)
+                if wrong is None and (route.lead or self.model.made(_Leads).reached(start)):
                     return found, None
                 if at >= len(route.lead) and isinstance(wrong, Edge):
                     return [], wrong
@@ -265,66 +268,10 @@ class Meetings:
         bases = (*operations.footprints, *map(along, uses.footprints))
         if not any(map(values.volatile, bases)):
             return
-        lead = self._lead(start)
-        if lead is not None:
-            first, edges = lead
+        edges = model.made(_Leads).to(start)
+        if edges is not None:
+            first = self._firsts.setdefault(edges, values.along(edges, frozenset()))
             yield Route(path, first, lambda value: first(along(value)), edges)
-
-    def _lead(self, start: int) -> tuple[Resolve, tuple[Edge, ...]] | None:
-        """What expressions stand for where *start* is executed for the first time, and the way from the entry to it."""
-        model = self.model
-        instruction = model.instruction(start)
-        guard = model.values.before(instruction.guard, start) if instruction.guard >= 0 else -1
-        key = model.cfg.block_of[start], guard, instruction.negated
-        if key not in self._leads:
-            path = model.lead(start)
-            edges = None if path is None else path.edges
-            if edges is not None:
-                here = Path((), (), start, T.full(model.values.threads))
-                if (
-                    self._wrong(start, Route(here, model.values.find, model.values.find, edges))[1]
-                    is not None
-                ):
-                    edges, sure = find_lead(model.survey, key[0])
-                    if edges is None and sure:
-                        self._unreached.add(key[0])
-            self._leads[key] = None if edges is None else (model.values.along(edges, frozenset()), edges)
-        return self._leads[key]
-
-    def _reached(self, start: int) -> bool:
-        """Whether a thread may come to *start* at all, each branch taken as it is there."""
-        return self._lead(start) is not None or self.model.cfg.block_of[start] not in self._unreached
-
-    def _wrong(self, start: int, route: Route) -> tuple[int, Edge | int | None]:
-        """What on the whole route goes the other way, or may do so in all threads, after how many edges.
-
-        That is a branch, or the guard of an instruction.
-
-        Each predicate is taken as it is there. One that depends on the kernel's arguments, or on data, goes either
-        way in some launch; one that depends on the thread index alone does not.
-        """
-        model, values = self.model, self.model.values
-        facts, threads = Facts(), T.full(values.threads)
-        if not route.lead:
-            facts, threads = model.views.at(start).facts, route.path.threads
-        edges = [*route.lead, *route.path.edges]
-        along = values.along(edges, frozenset())
-        decisions: list[tuple[int, int | None, bool, Edge | int]] = [
-            (k, model.views.edge_value(edge), edge.value, edge) for k, edge in enumerate(edges)
-        ]
-        for k, site in ((len(route.lead), start), (len(edges), route.path.end)):
-            instruction = model.instruction(site)
-            if instruction.guard >= 0 and (route.lead or site != start):
-                guard = values.before(instruction.guard, site)
-                decisions.append((k, guard, not instruction.negated, site))
-        for k, p, wanted, where in sorted(decisions, key=lambda decision: decision[0]):
-            if p is None:
-                continue
-            held = held_there(values, along.walk(p, k), wanted, facts, threads)
-            if held is None:
-                return k, where
-            facts, threads = held
-        return len(edges), None
 
     def _pairs(self, operations: _Bundle, uses: _Bundle, route: Route) -> Iterator[Meeting]:
         """For each operation the first use at the end of the path, and after it, that meets it."""
@@ -374,3 +321,66 @@ class Meetings:
                 if self.meet(here, moved, route):
                     yield Meeting(operation, use, route.path)
                     break
+
+
+class _Leads:
+    """How instructions of a function are reached for the first time; found once for all questions."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._known: dict[tuple[int, int, bool], tuple[Edge, ...] | None] = {}
+        self._unreached: set[int] = set()
+        """The blocks to which there is no way that takes each branch as it is there."""
+
+    def to(self, start: int) -> tuple[Edge, ...] | None:
+        """The way from the entry to *start*, each branch taken as it is there; None: none is found."""
+        model = self.model
+        key = model.place(start)
+        if key not in self._known:
+            path = model.lead(start)
+            edges = None if path is None else path.edges
+            if edges is not None:
+                here = Path((), (), start, T.full(model.values.threads))
+                taken = Route(here, model.values.find, model.values.find, edges)
+                if _wrong(model, start, taken)[1] is not None:
+                    edges, sure = find_lead(model.survey, key[0])
+                    if edges is None and sure:
+                        self._unreached.add(key[0])
+            self._known[key] = edges
+        return self._known[key]
+
+    def reached(self, start: int) -> bool:
+        """Whether a thread may come to *start* at all, each branch taken as it is there."""
+        return self.to(start) is not None or self.model.cfg.block_of[start] not in self._unreached
+
+
+def _wrong(model: KernelModel, start: int, route: Route) -> tuple[int, Edge | int | None]:
+    """What on the whole route goes the other way, or may do so in all threads, after how many edges.
+
+    That is a branch, or the guard of an instruction.
+
+    Each predicate is taken as it is there. One that depends on the kernel's arguments, or on data, goes either
+    way in some launch; one that depends on the thread index alone does not.
+    """
+    values = model.values
+    facts, threads = Facts(), T.full(values.threads)
+    if not route.lead:
+        facts, threads = model.views.at(start).facts, route.path.threads
+    edges = [*route.lead, *route.path.edges]
+    along = values.along(edges, frozenset())
+    decisions: list[tuple[int, int | None, bool, Edge | int]] = [
+        (k, model.views.edge_value(edge), edge.value, edge) for k, edge in enumerate(edges)
+    ]
+    for k, site in ((len(route.lead), start), (len(edges), route.path.end)):
+        instruction = model.instruction(site)
+        if instruction.guard >= 0 and (route.lead or site != start):
+            guard = values.before(instruction.guard, site)
+            decisions.append((k, guard, not instruction.negated, site))
+    for k, p, wanted, where in sorted(decisions, key=lambda decision: decision[0]):
+        if p is None:
+            continue
+        held = held_there(values, along.walk(p, k), wanted, facts, threads)
+        if held is None:
+            return k, where
+        facts, threads = held
+    return len(edges), None

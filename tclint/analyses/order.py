@@ -47,6 +47,7 @@ class Order:
         self._waits = {i: self._channels(i) for i in waits(model)}
         self._meet = frozenset(self._collectives())
         self._heard: dict[frozenset[int], frozenset[int]] = {}
+        self._unheard: dict[tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None] = {}
         self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
 
     def _collectives(self) -> list[int]:
@@ -168,10 +169,11 @@ class Order:
         key = block, channel
         if key not in self._others:
             cfg = self.model.cfg
-            if self.model.views.dispatchers:
-                between = cfg.dominates
-            else:
-                between = lambda a, b: bool(cfg.following[a] >> b & 1)
+            dispatched = self.model.views.dispatchers
+
+            def between(a: int, b: int) -> bool:
+                return cfg.dominates(a, b) if dispatched else bool(cfg.following[a] >> b & 1)
+
             self._others[key] = frozenset(
                 wait
                 for wait in self._by_channel.get(channel, ())
@@ -224,22 +226,24 @@ class Order:
         use: int,
         stops: Collection[int],
         start: int = -1,
-        threads: int = -1,
         given: Mapping[int, bool] = MappingProxyType({}),
     ) -> Path | None:
         """A path to *use*, from *start* or the entry, that passes none of *stops*, waits that may tell of some event.
 
-        On it the thread knows nothing of that. It is taken by one of *threads*, and *given* holds all the way.
+        On it the thread knows nothing of that, and *given* holds all the way.
         """
+        key = use, frozenset(stops), start, tuple(given.items())
+        if key not in self._unheard:
+            self._unheard[key] = self._without(use, key[1] - {use}, start, given)
+        return self._unheard[key]
+
+    def _without(self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]) -> Path | None:
         model = self.model
         cfg = model.cfg
         here = model.views.at(start)
-        facts = Facts({**here.facts, **given}) if given else here.facts
-        view = View(here.threads & threads if threads >= 0 else here.threads, facts)
-        if not view.threads:
-            return None
-        stops = set(stops) - {use}
-        if not self._open(max(start, 0), use, stops):
+        view = View(here.threads, Facts({**here.facts, **given})) if given else here
+        sure = {i for i in stops if model.instruction(i).guard < 0}
+        if not view.threads or start in sure or not model.reaches(start, use, sure):
             return None
         relevant: list[list[int]] = [[] for _ in cfg.blocks]
         for i in sorted({use, *stops}):
@@ -254,25 +258,3 @@ class Order:
         return next(
             find_paths(model.survey, start, view, True, relevant, step, goal, (cfg.block_of[use],)), None
         )
-
-    def _open(self, start: int, use: int, stops: Collection[int]) -> bool:
-        """Whether any way leads from *start* to *use* that passes none of *stops*, guards left aside."""
-        cfg, instructions = self.model.cfg, self.model.function.instructions
-        barred: dict[int, list[int]] = {}
-        for i in stops:
-            if instructions[i].guard < 0:
-                barred.setdefault(cfg.block_of[i], []).append(i)
-        first, last = cfg.block_of[start], cfg.block_of[use]
-        if first == last and start <= use and not any(start <= i < use for i in barred.get(first, ())):
-            return True
-        if any(i >= start for i in barred.get(first, ())) or any(i < use for i in barred.get(last, ())):
-            return False
-        work, seen = [first], set[int]()
-        while work:
-            for edge in cfg.successors[work.pop()]:
-                if edge.target == last:
-                    return True
-                if edge.target not in seen and edge.target not in barred:
-                    seen.add(edge.target)
-                    work.append(edge.target)
-        return False

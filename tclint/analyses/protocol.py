@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple, TypeVar
 
 from tclint.analyses import threads as T
@@ -818,20 +818,11 @@ class _Reader:
 
     def _origin_of(self, address: int) -> int | None:
         """The shared variable that an address is made from, if there is but one."""
-        values, work, seen, found = self.model.values, [address], set[int](), set[int]()
-        while work:
-            v = values.find(work.pop())
-            if v in seen:
-                continue
-            seen.add(v)
-            if len(seen) > _FOLLOWED:
-                return None
-            node = values.node(v)
-            if self._is_shared(v):
-                found.add(v)
-            elif node[0] != "load":
-                work += values.arguments(v) if node[0] == "phi" else values.parts(node)
-        return found.pop() if len(found) == 1 else None
+        values = self.model.values
+        whole = values.made_of(address, until=lambda v: values.node(v)[0] == "load" or self._is_shared(v))
+        followed = list(islice(whole, _FOLLOWED + 1))
+        found = [v for v in followed if self._is_shared(v)]
+        return found[0] if len(found) == 1 and len(followed) <= _FOLLOWED else None
 
     def _size(self, origin: int) -> int:
         """The size of a shared variable; 0: it is open."""
@@ -1024,13 +1015,8 @@ class _Reader:
 
     def _origin(self, value: int | None) -> str:
         values = self.model.values
-        work, seen = [value] if value is not None else [], set[int]()
-        while work and len(seen) < 64:
-            v = values.find(work.pop())
-            if v in seen:
-                continue
-            seen.add(v)
-            node = values.node(v)
+        made_of = () if value is None else islice(values.made_of(value), _FOLLOWED)
+        for node in map(values.node, made_of):
             if node[0] == "load":
                 return "comes from memory"
             if node[0] == "undefined":
@@ -1039,7 +1025,6 @@ class _Reader:
                 if self.model.instruction(node[1]).name == "ld.param":
                     return "is passed by a caller, or comes from a call"
                 return "is computed in a way that is not followed"
-            work += values.arguments(v) if node[0] == "phi" else values.parts(node)
         return "is computed at run time"
 
 

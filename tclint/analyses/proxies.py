@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from tclint.analyses.copy_groups import CopyGroups
+from tclint.analyses.facts import FactSet
 from tclint.analyses.groups import State as GroupState
 from tclint.analyses.shared_memory import Access
-from tclint.cfg import Edge
-from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -73,7 +72,7 @@ def through_async(model: KernelModel, access: Access) -> bool:
     return access.later and match is not None and match.form.proxy == "async"
 
 
-class Unfenced(Analysis[State]):
+class Unfenced(FactSet[tuple[int, int]]):
     """Stores, ``stmatrix`` and atomic operations with no proxy fence behind them yet.
 
     Those of one block and guard, with nothing between them that changes a
@@ -127,15 +126,6 @@ class Unfenced(Analysis[State]):
             or is_wide(instruction)
         )
 
-    def boundary(self) -> State:
-        return frozenset()
-
-    def bottom(self) -> State:
-        return frozenset()
-
-    def join(self, a: State, b: State) -> State:
-        return a | b
-
     def places(self) -> Iterable[int]:
         function = self.model.function
         changing = (u for u in function.uses if u.sites and self._changes(function.instructions[u.sites[0]]))
@@ -153,22 +143,6 @@ class Unfenced(Analysis[State]):
             return frozenset()
         mark = WAITED if instruction.event == "mbarrier-wait" else WIDE
         return frozenset((site, since | mark) for site, since in state)
-
-    def guarded(self, state: State, after: State, at: int) -> State:
-        return self.model.views.guarded(state, after, at)
-
-    def edge(self, state: State, edge: Edge) -> State:
-        if not state:
-            return state
-        if edge.source in self.model.views.dispatchers:
-            return frozenset()
-        if edge.predicate < 0:
-            return state
-        gone = self.model.views.barred(edge, {site for site, _ in state})
-        return frozenset(fact for fact in state if fact[0] not in gone) if gone else state
-
-    def about(self, state: State) -> Iterable[int]:
-        return {site for site, _ in state}
 
     def follow(self, site: int, since: int, at: int, instruction: Instruction) -> int | None:
         """What came since the access at *site*, after one more instruction; None behind a fence."""

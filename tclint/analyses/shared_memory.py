@@ -24,6 +24,8 @@ _CHUNK = 16
 """Bytes that whatever works on matrices, or in bulk, touches at its address, at least (9.7.15.5.1.2, 9.7.9.25.4)."""
 _WINDOW = (1 << 18) - 1
 """Addresses of shared memory fit into this (9.7.15.5.1.2.2: the fields of a descriptor)."""
+_LANES = 0xFFFFFFFF
+"""All of a warp."""
 _START = 0x3FFF
 """The start address in a matrix descriptor, in units of 16 bytes."""
 _TYPE = re.compile(r"\.[busf]{1,2}(\d+)(?:x2)?$")
@@ -36,7 +38,7 @@ class Access(NamedTuple):
     writes: bool
     address: int
     size: int
-    lanes: int = 0xFFFFFFFF
+    lanes: int = _LANES
     """Lanes of a warp whose address counts."""
     later: bool = False
     """Asynchronously: at some time after the instruction."""
@@ -348,6 +350,8 @@ class SharedMemory:
 
     def _active(self, access: Access, threads: int) -> int:
         """Those of *threads* whose address counts."""
+        if access.lanes == _LANES:
+            return threads
         return threads & access.lanes * T.lane_zero(self.values.threads)
 
     def _spread_of(self, mine: int, access: Access, threads: int) -> Footprint | None:
@@ -377,21 +381,26 @@ class SharedMemory:
 
 def _numbers(planes: T.Planes, threads: int) -> Iterator[int]:
     """The value of *planes*, as a signed number, in each of *threads*."""
-    bits = [(1 << k, plane) for k, plane in enumerate(planes[:-1]) if plane]
-    sign = planes[-1]
-    while threads:
-        lowest = threads & -threads
-        yield sum(one for one, plane in bits if plane & lowest) - (1 << 31 if sign & lowest else 0)
-        threads ^= lowest
+    # One digit of a hexadecimal number is four bits of what a thread has: planes are joined to digits, and digits to numbers.
+    count = threads.bit_length()
+    digits = []
+    for k in range(0, len(planes), 4):
+        joined = sum(
+            int(f"{plane & threads:b}", 16) << j for j, plane in enumerate(planes[k : k + 4]) if plane
+        )
+        digits.append(f"{joined:0{count}x}")
+    for number, there in zip(map("".join, zip(*reversed(digits), strict=True)), f"{threads:b}", strict=True):
+        if there == "1":
+            value = int(number, 16)
+            yield value - (value >> 31 << 32)
 
 
 def _extent(match: Match) -> tuple[int, int]:
     """How many bytes one thread accesses at its address, and the lanes whose address counts."""
-    every = 0xFFFFFFFF
     if match.scope == "warp" and match.form.event != "tmem-alloc":
         # Each row of an 8x8 matrix is 16 bytes at the address of one lane (9.7.14.5.15); of other shapes, at least.
         rows = 8 * (match.number("num") or 1) if ".m8n8" in match.modifiers else 8
-        return _CHUNK, every if rows >= 32 else (1 << rows) - 1
+        return _CHUNK, _LANES if rows >= 32 else (1 << rows) - 1
     width = next((int(m[1]) for m in map(_TYPE.match, reversed(match.modifiers)) if m), 8)
     length = match.number("vec") if "vec" in match.binding else 1
-    return width // 8 * (length or 1), every
+    return width // 8 * (length or 1), _LANES

@@ -38,6 +38,12 @@ _STRONG = frozenset((".volatile", ".relaxed", ".acquire", ".release", ".acq_rel"
 class SharedByWarps(SharedMemory):
     """Shared memory as two warps have it at least, where nothing says how many there are."""
 
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model.function, model.values)
+        self.model = model
+        self.executed = Executed(model)
+        self._counts: dict[Access, bool] = {}
+
     def sure(self, threads: int) -> int:
         """All, or those of the first two warps: one warp alone needs no barrier."""
         return threads if self.function.threads is not None else threads & (1 << 64) - 1
@@ -61,6 +67,17 @@ class SharedByWarps(SharedMemory):
         return self.footprint(access, threads) is not None or bool(
             self.values.volatile(self.split(access.address)[0])
         )
+
+    def counts(self, access: Access) -> bool:
+        """Whether anything can be said of an access: a plain one, of bytes and of threads that are known."""
+        if access not in self._counts:
+            site = access.site
+            self._counts[access] = (
+                plain(self.model, site)
+                and self.executed.certainly(site)
+                and self.placed(access, self.model.views.at(site).threads)
+            )
+        return self._counts[access]
 
 
 def plain(model: KernelModel, site: int) -> bool:
@@ -126,8 +143,9 @@ class SinceBarrier(FactSet[tuple[int]]):
         self.ends = news(model)
         self.joining = frozenset(i for i in self.ends if joins(model, i))
         self.telling = self.ends.intersection(i for event in _TELLS for i in model.sites(event))
-        self.memory = SharedByWarps(model.function, model.values)
-        self.executed = Executed(model)
+        self.memory = model.made(SharedByWarps)
+        self.executed = self.memory.executed
+        self.counts = self.memory.counts
         self.operations = frozenset(
             i
             for i in model.shared.sites
@@ -138,15 +156,6 @@ class SinceBarrier(FactSet[tuple[int]]):
         )
         self.firsts = frozenset(self._firsts())
         self._changing = frozenset(map(model.instruction, self.ends | self.firsts))
-
-    def counts(self, access: Access) -> bool:
-        """Whether anything can be said of an access: a plain one, of bytes and of threads that are known."""
-        model, site = self.model, access.site
-        return (
-            plain(model, site)
-            and self.memory.placed(access, model.views.at(site).threads)
-            and self.executed.certainly(site)
-        )
 
     def _firsts(self) -> Iterator[int]:
         """The first of the accesses between two changes of the state, under one guard."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from tclint.cfg import Edge
-from tclint.dataflow.engine import Analysis
+from tclint.analyses.facts import FactSet
 from tclint.ir.nodes import Instruction, Memory
 from tclint.model import KernelModel
 
@@ -23,7 +22,7 @@ _SIZE = 128
 """Bytes of a tensor map."""
 
 
-class TensorMaps(Analysis[State]):
+class TensorMaps(FactSet[tuple[int, int]]):
     """What has been written of maps in global memory: the instruction, and how far the news of it has come."""
 
     def __init__(self, model: KernelModel) -> None:
@@ -116,14 +115,8 @@ class TensorMaps(Analysis[State]):
     def _writing(self) -> frozenset[int]:
         return frozenset(id(self.model.instruction(site)) for site in self.writes)
 
-    def boundary(self) -> State:
-        return frozenset()
-
-    def bottom(self) -> State:
-        return frozenset()
-
-    def join(self, a: State, b: State) -> State:
-        return a | b
+    def places(self) -> Iterable[int] | None:
+        return None if self.writes else ()
 
     def relevant(self, instruction: Instruction) -> bool:
         match = instruction.match
@@ -149,20 +142,6 @@ class TensorMaps(Analysis[State]):
         if at in self.writes:
             state |= {(at, RELEASED if fence else WRITTEN)}
         return state
-
-    def guarded(self, state: State, after: State, at: int) -> State:
-        return self.model.views.guarded(state, after, at)
-
-    def edge(self, state: State, edge: Edge) -> State:
-        if edge.source in self.model.views.dispatchers:
-            return frozenset()
-        if edge.predicate < 0 or not state:
-            return state
-        gone = self.model.views.barred(edge, {site for site, _ in state})
-        return frozenset(fact for fact in state if fact[0] not in gone)
-
-    def about(self, state: State) -> Iterable[int]:
-        return {site for site, _ in state}
 
     def follow(self, site: int, status: int, at: int, instruction: Instruction) -> int | None:
         """How far the news of one write has come after one more instruction; None when it has arrived."""

@@ -289,7 +289,8 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
     def edge(self, state: State, edge: Edge) -> State:
         # What was computed in a block is known where it ends.
-        return super().edge(frozenset(f for f in state if f[1] != USED), edge)
+        used = [f for f in state if f[1] == USED]
+        return super().edge(state.difference(used) if used else state, edge)
 
     def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
         """One operation followed along a path; None when it has ended, or is issued anew."""

@@ -15,8 +15,8 @@ holds (:meth:`Values.may`), its truth under assumptions
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Container, Iterable, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
@@ -66,14 +66,20 @@ _LONG = 4000
 class Facts(dict[int, bool]):
     """Predicate values known to hold or not; immutable once made, so what follows from it is kept with it."""
 
-    __slots__ = ("bounds", "decided", "fragile", "lasting")
+    __slots__ = ("bounds", "decided", "known", "lasting")
 
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
         self.decided: dict[int, bool | None] = {}
         self.bounds: dict[int, list[tuple[Node, bool]]] | None = None
-        self.fragile: tuple[tuple[int, frozenset[tuple[str, int]]], ...] | None = None
+        self.known: frozenset[tuple[int, bool]] | None = None
         self.lasting: Facts | None = None
+
+    def pairs(self) -> frozenset[tuple[int, bool]]:
+        """The same as a set, to compare with another one."""
+        if self.known is None:
+            self.known = frozenset(self.items())
+        return self.known
 
 
 class Level(IntEnum):
@@ -165,10 +171,13 @@ class _Along:
     No closure: one that calls itself would keep the whole function alive until the garbage collector comes.
     """
 
-    __slots__ = ("_memo", "_values", "edges", "passed")
+    __slots__ = ("_before", "_memo", "_values", "edges", "passed")
 
-    def __init__(self, values: Values, edges: Sequence[Edge], passed: Container[int]) -> None:
+    def __init__(
+        self, values: Values, edges: Sequence[Edge], passed: Container[int], before: _Along | None = None
+    ) -> None:
         self._values = values
+        self._before = before
         self._memo: dict[tuple[int, int], int] = {}
         self.edges = edges
         self.passed = passed
@@ -176,12 +185,19 @@ class _Along:
     def __call__(self, value: int) -> int:
         return self.walk(value, len(self.edges))
 
+    def onward(self, edge: Edge) -> _Along:
+        """The same for the path that *edge* makes longer by one, and nothing else is executed on."""
+        return _Along(self._values, (*self.edges, edge), self.passed, self)
+
     def walk(self, value: int, end: int) -> int:
         """*value* after the first *end* edges."""
         values, memo = self._values, self._memo
         value = values.find(value)
         if not values.volatile(value):
             return value
+        before = self._before
+        if before is not None and end <= len(before.edges):
+            return before.walk(value, end)
         found = memo.get((value, end))
         if found is None:
             memo[value, end] = value  # too deep, or in terms of itself: opaque
@@ -216,6 +232,10 @@ class Values:
         self._seen_bounds: dict[int, Interval | None] = {}  # what one question has asked already
         self._volatile: dict[int, frozenset[tuple[str, int]]] = {}
         self._renewed: dict[int, frozenset[tuple[str, int]]] = {}
+        self._ending: dict[
+            tuple[str, int], set[int]
+        ] = {}  # place -> what is renewed there, of all that was asked for
+        self._ending_sites: list[int] = []
         self._depth = 0
         self._open: set[int] = set()  # stand-ins for definitions that are being computed
         self._touched: set[int] = set()  # those of them that the present definition has read
@@ -779,11 +799,14 @@ class Values:
 
     def add(self, a: int, b: int, width: int = 64) -> int:
         """a + b as a sum of terms."""
-        # A sum with a constant of 64 bits is no address: there the bits count.
-        x, y = self.known(a), self.known(b)
-        exact = (x is not None and not _LEAST <= x <= _SHORT) or (y is not None and not _LEAST <= y <= _SHORT)
-        ta, ca = self._terms(a, exact)
-        tb, cb = self._terms(b, exact)
+        if (number := self.known(b)) is None and (number := self.known(a)) is not None:
+            a = b
+        if number is not None:
+            # A sum with a constant of 64 bits is no address: there the bits count.
+            terms, constant = self._terms(a, not _LEAST <= number <= _SHORT)
+            return self.total(terms, _signed(constant + number, width))
+        ta, ca = self._terms(a)
+        tb, cb = self._terms(b)
         if not tb:
             return self.total(ta, _signed(ca + cb, width))
         if not ta:
@@ -1041,6 +1064,7 @@ class Values:
             if node[0] == "const":
                 continue
             facts[q] = value
+            self.renewed(q)  # so that it is known where the fact ends
             if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
                 work += [(self.find(node[2]), value), (self.find(node[3]), value)]
         return facts
@@ -1207,12 +1231,8 @@ class Values:
         """
         if self.mask(p) is not None:
             return False
-        computed, seen, work = False, set[int](), [p]
-        while work:
-            value = self.find(work.pop())
-            if value in seen:
-                continue
-            seen.add(value)
+        computed = False
+        for value in self.made_of(p):
             node = self.nodes[value]
             if node[0] == "special":
                 if not str(node[1]).startswith(_POSITIONS):
@@ -1220,7 +1240,6 @@ class Values:
             elif node[0] not in ("const", "compare", "logic", "not", "sum", "op", "select", "part", "pack"):
                 return False
             computed |= node[0] == "op"
-            work += self.parts(node)
         return computed
 
     def _short(self, value: int) -> bool:
@@ -1427,6 +1446,19 @@ class Values:
             return [x for x in node[1:] if isinstance(x, int)]
         return []
 
+    def made_of(self, *values: int, until: Callable[[int], bool] = lambda value: False) -> Iterator[int]:
+        """*values* and all that they are made of, on whatever way it is brought, each once; what *until* holds of is not taken apart."""
+        work, seen = list(values), set[int]()
+        while work:
+            value = self.find(work.pop())
+            if value in seen:
+                continue
+            seen.add(value)
+            yield value
+            if not until(value):
+                node = self.nodes[value]
+                work += self.arguments(value) if node[0] == "phi" else self.parts(node)
+
     def _plane_level(self, planes: T.Planes) -> Level:
         every = T.full(self.threads)
         for level, size in ((Level.CTA, self.threads), (Level.WARPGROUP, 128), (Level.WARP, 32)):
@@ -1464,7 +1496,6 @@ class Values:
 
     def renewed(self, value: int) -> frozenset[tuple[str, int]]:
         """Where *value* may change after it was computed: those places of :meth:`volatile` that lie in a loop."""
-        value = self.find(value)
         found = self._renewed.get(value)
         if found is None:
             cfg = self.cfg
@@ -1473,22 +1504,34 @@ class Values:
                 for kind, at in self.volatile(value)
                 if (at if kind == "block" else cfg.block_of[at]) in cfg.in_cycle
             )
+            for place in found:
+                if place not in self._ending and place[0] == "site":
+                    insort(self._ending_sites, place[1])
+                self._ending.setdefault(place, set()).add(value)
         return found
 
-    def fragile(self, facts: Facts) -> tuple[tuple[int, frozenset[tuple[str, int]]], ...]:
-        """The facts that do not hold for the whole life of a thread, each with where it may change."""
-        if facts.fragile is None:
-            facts.fragile = tuple((p, sites) for p in facts if (sites := self.renewed(p)))
-        return facts.fragile
+    def passing(self, facts: Facts, low: int, high: int) -> Facts:
+        """*facts* without those about values that may change from instruction *low* on and before *high*."""
+        sites = self._ending_sites
+        begin = bisect_left(sites, low)
+        if begin == len(sites) or sites[begin] >= high or not facts:
+            return facts
+        stale = {
+            p for i in sites[begin : bisect_left(sites, high)] for p in self._ending["site", i] if p in facts
+        }
+        return Facts((p, v) for p, v in facts.items() if p not in stale) if stale else facts
+
+    def entering(self, facts: Facts, block: int) -> Facts:
+        """*facts* without those about values that may change on entry to *block*."""
+        ending = self._ending.get(("block", block))
+        if ending is None or ending.isdisjoint(facts):
+            return facts
+        return Facts((p, v) for p, v in facts.items() if p not in ending)
 
     def lasting(self, facts: Facts) -> Facts:
         """The facts that hold for the whole life of a thread."""
-        fragile = self.fragile(facts)
-        if not fragile:
-            return facts
         if facts.lasting is None:
-            passing = {p for p, _ in fragile}
-            facts.lasting = Facts((p, v) for p, v in facts.items() if p not in passing)
+            facts.lasting = Facts((p, v) for p, v in facts.items() if not self.renewed(p))
         return facts.lasting
 
     def along(self, edges: Sequence[Edge], passed: Container[int]) -> _Along:

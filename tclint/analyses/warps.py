@@ -136,6 +136,8 @@ def follow(
 ) -> Path | None:
     """A path of the threads of *view* from *start* to an instruction of *to* (none: the end) that passes none of *ends*."""
     cfg = model.cfg
+    if start < 0 and to and 0 not in to and not last(model, (0,), ends, to):
+        return None
     relevant: list[list[int]] = [[] for _ in cfg.blocks]
     for i in sorted({*to, *ends}):
         relevant[cfg.block_of[i]].append(i)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tclint.model import KernelModel
 
-__all__ = ["SIZE", "Place", "at_home", "differ", "places"]
+__all__ = ["SIZE", "Place", "alike", "at_home", "differ", "places"]
 
 SIZE = 8
 """Bytes of an mbarrier object (9.7.13.15.1)."""
@@ -48,14 +48,27 @@ def places(model: KernelModel, site: int, each: bool = False) -> frozenset[Place
     A stage of a ring is any of those that its number can be. With *each*, it also becomes each of them: bounds that are
     no more than a width in bits do not say so.
     """
+    known = model.made(_known_places)
+    if (site, each) not in known:
+        known[site, each] = _places(model, site, each)
+    return known[site, each]
+
+
+def _known_places(model: KernelModel) -> dict[tuple[int, bool], frozenset[Place] | None]:
+    return {}
+
+
+def _places(model: KernelModel, site: int, each: bool) -> frozenset[Place] | None:
     address = model.value(site, "mbarrier")
     if address is None:
         return None
     values, shared = model.values, model.shared
     base, mine, constant = shared.split(at_home(model, address)[0])
-    own = shared.offsets(mine, model.views.at(site).threads)
     terms, _ = values.linear(base)
     moving = [t for t in terms if values.volatile(t[0])]
+    if each and (not moving or places(model, site) is None):
+        return places(model, site)
+    own = shared.offsets(mine, model.views.at(site).threads)
     numbers = [_numbers(model, term, each) for term, _ in moving]
     if own is None or len(own) > _STAGES or any(n is None for n in numbers):
         return None
@@ -115,6 +128,13 @@ def differ(model: KernelModel, a: Place, b: Place) -> bool | None:
         # Variables without a size are names for the same memory, behind that of all others.
         return True if any(_size(model, str(node[1])) for node in (first, second)) else None
     return None
+
+
+def alike(model: KernelModel, some: frozenset[Place] | None, others: frozenset[Place] | None) -> bool:
+    """Whether an mbarrier of *some* may be one of the *others*; None: not known which these are."""
+    if some is None or others is None:
+        return True
+    return any(differ(model, a, b) is not True for a in some for b in others)
 
 
 def _size(model: KernelModel, name: str) -> int:

@@ -39,12 +39,10 @@ def _done_by_each(match: Match) -> bool:
 @check("BK006", needs="cp")
 def copied_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """The same copy, that several threads of a warp are proven to start."""
-    found: dict[int, list[int]] = {}
-    for i in reachable(model, _done_by_each):
-        threads = by_several_threads(model, i)
-        if threads and _alike(model, i):
-            found.setdefault(threads, []).append(i)
-    for threads, sites in found.items():
+    for threads, every in by_several_threads(model, reachable(model, _done_by_each)).items():
+        sites = [i for i in every if _alike(model, i)]
+        if not sites:
+            continue
         site, who = sites[0], model.who(threads)
         yield (
             "BK006",

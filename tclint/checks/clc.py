@@ -92,15 +92,9 @@ def _read_unwaited(model: KernelModel, requests: list[int], loads: dict[int, int
 def _loads(model: KernelModel, queries: list[int]) -> dict[int, int]:
     """The loads that the responses decoded come from, each with its address."""
     values = model.values
-    found: dict[int, int] = {}
-    work = [value for q in queries if (value := model.value(q, "source")) is not None]
-    while work:
-        node = values.node(work.pop())
-        if node[0] == "load":
-            found[node[1]] = node[3]
-        elif node[0] in ("pack", "part"):
-            work += values.parts(node)
-    return found
+    decoded = (value for q in queries if (value := model.value(q, "source")) is not None)
+    whole = values.made_of(*decoded, until=lambda v: values.node(v)[0] not in ("pack", "part"))
+    return {node[1]: node[3] for node in map(values.node, whole) if node[0] == "load"}
 
 
 def _may_be(model: KernelModel, wait: int, mbarrier: int) -> bool:

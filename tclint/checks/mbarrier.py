@@ -10,7 +10,7 @@ from functools import cached_property
 from tclint.analyses.values import Facts
 from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
-from tclint.checks._mbarriers import Place, at_home, differ, places
+from tclint.checks._mbarriers import Place, alike, at_home, differ, places
 from tclint.dataflow import EXIT, Path, find_paths
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -248,8 +248,7 @@ class _Waits:
         for other, (named, theirs) in self.named.items():
             if parity is not None and theirs is not None and parity != theirs:
                 continue
-            known = mine is not None and named is not None
-            if not known or any(differ(model, a, b) is not True for a in mine or () for b in named or ()):
+            if alike(model, mine, named):
                 found.add(other)
         return frozenset(found - {site})
 
@@ -359,13 +358,7 @@ def _too_many(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         if count is None or count < 2 or not inits:
             continue
         named = places(model, site)
-        made = [
-            (expected, i)
-            for i, (theirs, expected) in inits.items()
-            if named is None
-            or theirs is None
-            or any(differ(model, a, b) is not True for a in named for b in theirs)
-        ]
+        made = [(expected, i) for i, (theirs, expected) in inits.items() if alike(model, named, theirs)]
         most = max((expected if expected is not None else _MOST for expected, _ in made), default=_MOST)
         if 0 < most < count:
             yield (
@@ -424,18 +417,8 @@ def _foreign(model: KernelModel, site: int) -> int | None:
 def _about_rank(model: KernelModel, site: int) -> bool:
     """Whether a branch that depends on the CTA's place in the cluster decides whether *site* is executed."""
     values = model.values
-    work = list(model.views.at(site).facts)
-    seen: set[int] = set()
-    while work:
-        value = values.find(work.pop())
-        if value in seen:
-            continue
-        seen.add(value)
-        node = values.node(value)
-        if node[0] == "special" and "cta" in str(node[1]):
-            return True
-        work += values.arguments(value) if node[0] == "phi" else values.parts(node)
-    return False
+    made_of = map(values.node, values.made_of(*model.views.at(site).facts))
+    return any(node[0] == "special" and "cta" in str(node[1]) for node in made_of)
 
 
 def _not_here(model: KernelModel, site: int, mapped: int) -> Hit:

@@ -111,7 +111,7 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
             lacking[None].append(site)
             continue
         for place in sorted(places(model, site, each=True) or ()):
-            if all(differ(model, place, other) for other in every):
+            if place not in every and all(differ(model, place, other) for other in every):
                 lacking[place].append(site)
                 break
     for what, sites in lacking.items():

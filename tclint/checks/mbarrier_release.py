@@ -8,7 +8,7 @@ from itertools import islice
 
 from tclint.analyses import threads as T
 from tclint.analyses.shared_memory import Access
-from tclint.analyses.since_barrier import Executed, SharedByWarps, plain
+from tclint.analyses.since_barrier import SharedByWarps, plain
 from tclint.analyses.values import Values
 from tclint.analyses.warps import calls, last, of_the_cta, way
 from tclint.checks import Hit, Mark, check
@@ -52,12 +52,16 @@ class _Release:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.memory = SharedByWarps(model.function, model.values)
+        self.memory = model.made(SharedByWarps)
         every = [(i, a) for i in sorted(model.shared.sites) for a in model.shared.accesses(i)]
         reached = [(i, a) for i, a in every if model.cfg.block_of[i] in model.cfg.rank]
-        executed = Executed(model)
-        self.plain = [a for i, a in reached if not a.later and plain(model, i) and executed.certainly(i)]
-        self.accesses = [a for _, a in reached]
+        self.plain = [
+            a for i, a in reached if not a.later and plain(model, i) and self.memory.executed.certainly(i)
+        ]
+        self.accesses = {
+            writes: [(a, model.views.at(i).threads) for i, a in reached if a.writes is writes]
+            for writes in (False, True)
+        }
         barriers = model.sites("barrier-sync")
         self.lanes = frozenset((*barriers, *model.sites("barrier-wait"), *calls(model)))
         """Where the lanes of a warp wait for each other."""
@@ -80,60 +84,68 @@ class _Release:
 
     def writes(self, arrival: int) -> tuple[str, Hit] | None:
         """Other lanes have written what a waiting thread reads."""
-        model = self.model
-        arriving = model.views.at(arrival).threads
-        uses = self._uses(arrival, False)
-        for write in islice(self._before(arrival, self.lanes, True), _MOST) if uses else ():
-            here = model.views.at(write.site).threads
-            others = here & T.whole(arriving, 32) & ~arriving
-            found = self._met(arrival, write, others, uses) if others else None
-            if found is None:
-                continue
-            wait, use = found
-            return "MB014", Hit(
-                site=arrival,
-                message="one lane arrives for its warp, and nothing orders what the other lanes have written before that:"
-                " its release covers its own accesses only",
-                steps=(
-                    Mark(write.site, "all lanes write shared memory", role=model.who(here)),
-                    Mark(arrival, "one of them arrives", role=model.who(arriving)),
-                    Mark(wait, "another thread waits for that", role=model.who(model.views.at(wait).threads)),
-                    Mark(use.site, "and reads what the lanes have written"),
-                ),
-                help="put bar.warp.sync (__syncwarp()) of these lanes before the arrival, or let every lane arrive",
-                about=frozenset((arrival,)),
-            )
-        return None
+        found = self._passed_over(arrival, True)
+        if found is None:
+            return None
+        write, wait, use = found
+        return "MB014", Hit(
+            site=arrival,
+            message="one lane arrives for its warp, and nothing orders what the other lanes have written before that:"
+            " its release covers its own accesses only",
+            steps=(
+                Mark(write, "all lanes write shared memory", role=self._who(write)),
+                Mark(arrival, "one of them arrives", role=self._who(arrival)),
+                Mark(wait, "another thread waits for that", role=self._who(wait)),
+                Mark(use, "and reads what the lanes have written"),
+            ),
+            help="put bar.warp.sync (__syncwarp()) of these lanes before the arrival, or let every lane arrive",
+            about=frozenset((arrival,)),
+        )
 
     def reads(self, arrival: int) -> tuple[str, Hit] | None:
         """Other warps may still read what a waiting thread writes, and the arrival completes the phase."""
-        model = self.model
-        arriving = model.views.at(arrival).threads
+        arriving = self.model.views.at(arrival).threads
         if arriving & (arriving - 1) or self._count(arrival) != 1:
             return None
-        uses = self._uses(arrival, True)
-        for read in islice(self._before(arrival, self.warps, False), _MOST) if uses else ():
-            here = model.views.at(read.site).threads
-            others = here & ~T.whole(arriving, 32)
-            found = self._met(arrival, read, others, uses) if others else None
-            if found is None:
-                continue
-            wait, use = found
-            return "MB015", Hit(
-                site=arrival,
-                message="one thread arrives and completes the phase, while other warps may still read the shared memory"
-                " that this releases",
-                steps=(
-                    Mark(read.site, "several warps read shared memory", role=model.who(here)),
-                    Mark(arrival, "one thread arrives for all of them", role=model.who(arriving)),
-                    Mark(wait, "another thread waits for that", role=model.who(model.views.at(wait).threads)),
-                    Mark(use.site, "and writes the same bytes"),
-                ),
-                help="put a barrier of the reading warps before the arrival, or let every warp arrive and count them in"
-                " mbarrier.init",
-                confidence=None if model.function.threads else Confidence.MEDIUM,
-                about=frozenset((arrival,)),
-            )
+        found = self._passed_over(arrival, False)
+        if found is None:
+            return None
+        read, wait, use = found
+        return "MB015", Hit(
+            site=arrival,
+            message="one thread arrives and completes the phase, while other warps may still read the shared memory"
+            " that this releases",
+            steps=(
+                Mark(read, "several warps read shared memory", role=self._who(read)),
+                Mark(arrival, "one thread arrives for all of them", role=self._who(arrival)),
+                Mark(wait, "another thread waits for that", role=self._who(wait)),
+                Mark(use, "and writes the same bytes"),
+            ),
+            help="put a barrier of the reading warps before the arrival, or let every warp arrive and count them in"
+            " mbarrier.init",
+            confidence=None if self.model.function.threads else Confidence.MEDIUM,
+            about=frozenset((arrival,)),
+        )
+
+    def _who(self, site: int) -> str:
+        return self.model.who(self.model.views.at(site).threads)
+
+    def _passed_over(self, arrival: int, writes: bool) -> tuple[int, int, int] | None:
+        """What others than the arriving thread do that nothing orders before the *arrival*, the wait for it, and a use behind that.
+
+        Others write in other lanes of its warp, or read in other warps.
+        """
+        views = self.model.views
+        arriving = views.at(arrival).threads
+        warp = T.whole(arriving, 32)
+        ends, rest = (self.lanes, warp & ~arriving) if writes else (self.warps, ~warp)
+        uses = self._uses(arrival, not writes)
+        for access in islice(self._before(arrival, ends, writes), _MOST) if uses else ():
+            others = views.at(access.site).threads & rest
+            found = self._met(arrival, access, others, uses) if others else None
+            if found is not None:
+                wait, use = found
+                return access.site, wait, use.site
         return None
 
     def _before(self, arrival: int, ends: frozenset[int], writes: bool) -> Iterator[Access]:
@@ -157,10 +169,9 @@ class _Release:
             self._found[key] = [
                 (wait, use)
                 for wait in self.waits.get(barrier, ())[:_MOST]
-                for use in self.accesses
-                if use.writes is writes
-                and views.at(use.site).threads & self._waiting(arrival, wait)
-                and self.model.reaches(wait, use.site)
+                if (waiting := self._waiting(arrival, wait))
+                for use, threads in self.accesses[writes]
+                if threads & waiting and self.model.reaches(wait, use.site)
             ]
         return self._found[key]
 

@@ -112,14 +112,17 @@ def unfenced_writes(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 
 def _handed_over(model: KernelModel, uses: frozenset[int]) -> Iterator[_Clash]:
     """What one role writes, and another reads through the async proxy behind a barrier, with a fence in neither."""
-    (_, written), (_, waited) = model.solved(Unfenced), model.solved(Arrivals)
+    written = model.solved(Unfenced)[1]
     arrivals = [
         i
         for event in ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
         for i in model.sites(event)
         if written.before(i)
     ]
-    behind = {use: {wait for wait, _ in waited.before(use)} for use in sorted(uses)} if arrivals else {}
+    if not arrivals:
+        return
+    waited = model.solved(Arrivals)[1]
+    behind = {use: {wait for wait, _ in waited.before(use)} for use in sorted(uses)}
     if not any(behind.values()):
         return
     over: dict[int, list[Handover]] = {}
@@ -162,6 +165,8 @@ def _same_at_first(
     unfenced = model.solved(Unfenced)[0]
 
     def first(access: Access) -> Access:
+        if not model.values.volatile(shared.split(access.address)[0]):
+            return access
         return shared.along(access, model.at_first(access.site) or model.values.find)
 
     reading: dict[int, list[tuple[Access, Footprint]]] = {}

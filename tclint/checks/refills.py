@@ -40,11 +40,10 @@ def refilled(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 def _comes_again(model: KernelModel, filled: Filled, copy: int) -> bool:
     """Whether a loop brings the copy to each stage again and again: its address wraps, or there is one stage."""
     cfg, mbarriers = model.cfg, model.made(Mbarriers)
-    around = [inside for inside in cfg.loops.values() if cfg.block_of[copy] in inside]
+    loop = cfg.innermost(cfg.block_of[copy])
     addresses = mbarriers.addresses(copy)
-    if not around or any(a.stages is None or a.remote for a in addresses) or not addresses:
+    if not loop or any(a.stages is None or a.remote for a in addresses) or not addresses:
         return False
-    loop = min(around, key=len)
     alone = all(cfg.block_of[i] in loop for i in filled.copies)
     waits = any(cfg.block_of[i] in loop for i in mbarriers.sites.get("mbarrier-wait", ()))
     return (alone or waits) and not _few_rounds(model, loop, len(filled.ring.stages))
@@ -96,9 +95,8 @@ def _unheard(model: KernelModel, copies: list[int], group: str, reads: list[Acce
 def _goes_round(model: KernelModel, copy: int, arming: int, stops: frozenset[int]) -> bool:
     """Whether a loop over both hears of nothing at all: a wait that only some rounds come to is believed."""
     cfg, order = model.cfg, model.made(Order)
-    both = {cfg.block_of[copy], cfg.block_of[arming]}
-    around = [inside for inside in cfg.loops.values() if both <= inside]
-    if not around or any(cfg.block_of[i] in min(around, key=len) for i in stops):
+    loop = cfg.innermost(cfg.block_of[copy], cfg.block_of[arming])
+    if not loop or any(cfg.block_of[i] in loop for i in stops):
         return False
     return order.unheard(arming, stops, copy) is not None and order.unheard(copy, stops, arming) is not None
 

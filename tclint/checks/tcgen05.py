@@ -365,7 +365,7 @@ def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list
             commit: int = commit, pair: str = pair, sites: tuple[int, ...] = nearest
         ) -> Iterator[int]:
             for site in sites:
-                if tmem.cta_groups[site] == pair and model.reaches(site, commit, -1):
+                if tmem.cta_groups[site] == pair and model.reaches(site, commit):
                     yield site
 
         if all(model.views.apart(site, commit) for site in tracked()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Level, Values
@@ -51,7 +51,17 @@ def _deciding(model: KernelModel, site: int) -> Iterator[int]:
         yield p if condition.value else values.negate(p)
 
 
-def by_several_threads(model: KernelModel, site: int) -> int:
+def by_several_threads(model: KernelModel, sites: Iterable[int]) -> dict[int, list[int]]:
+    """Those of *sites* that several threads of a warp are proven to execute, by these."""
+    found: dict[int, list[int]] = {}
+    for site in sites:
+        threads = _several(model, site)
+        if threads:
+            found.setdefault(threads, []).append(site)
+    return found
+
+
+def _several(model: KernelModel, site: int) -> int:
     """The threads that are proven to execute *site*, several of a warp; 0 when that is not so.
 
     Every condition on the way must depend on the thread index alone or be the
@@ -69,12 +79,7 @@ def by_several_threads(model: KernelModel, site: int) -> int:
 @check("TC010", needs="tcgen05")
 def issued_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """An operation for one thread that several threads of a warp are proven to execute."""
-    found: dict[int, list[int]] = {}
-    for i in reachable(model, _for_one_thread):
-        threads = by_several_threads(model, i)
-        if threads:
-            found.setdefault(threads, []).append(i)
-    for threads, sites in found.items():
+    for threads, sites in by_several_threads(model, reachable(model, _for_one_thread)).items():
         name = _name(model.instruction(sites[0]))
         who = model.who(threads)
         yield (

@@ -24,16 +24,12 @@ def read_by_another_role(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     commits = model.sites("commit", "tcgen05")
     told: dict[int, list[int]] = {}
     extents = model.made(Extents)
-    for mma in mmas:
+    reads = [(i, read) for i in loads if (read := _reach(model, tmem, extents, i, "taddr")) is not None]
+    for mma in mmas if reads else ():
         result = _reach(model, tmem, extents, mma, "d")
-        theirs = [
-            i
-            for i in loads
-            if model.views.apart(mma, i)
-            and result is not None
-            and (read := _reach(model, tmem, extents, i, "taddr")) is not None
-            and read.inside(result)
-        ]
+        if result is None:
+            continue
+        theirs = [i for i, read in reads if read.inside(result) and model.views.apart(mma, i)]
         if not theirs:
             continue
         # Whoever issued other operations on these columns may have handed them over before.

@@ -294,7 +294,7 @@ def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: i
     """Whether a wait on another way to *use* completes the operation."""
     _, results = model.solved(WgmmaGroups)
     return any(
-        s == site and age >= groups.depth(model.instruction(wait)) and model.reaches(wait, use, site)
+        s == site and age >= groups.depth(model.instruction(wait)) and model.reaches(wait, use, (site,))
         for wait in model.sites("wait", "wgmma")
         for s, age in results.before(wait)[0]
     )

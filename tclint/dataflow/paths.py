@@ -219,17 +219,16 @@ def find_lead(
     """
     cfg, values, views = survey.cfg, survey.values, survey.views
     distance = survey.region(0, (target,), None, longest)
-    work: list[tuple[int, tuple[Edge, ...], Facts, int]] = [(0, (), Facts(), T.full(values.threads))]
+    work = [(0, values.along((), frozenset()), Facts(), T.full(values.threads))]
     cut = False
     while work and budget:
-        block, edges, facts, threads = work.pop()
+        block, along, facts, threads = work.pop()
         if block == target:
-            return edges, True
+            return tuple(along.edges), True
         budget -= 1
-        if len(edges) == longest:
+        if len(along.edges) == longest:
             cut = True
             continue
-        along = values.along(edges, frozenset())
         onward = [e for e in cfg.successors[block] if e.target in distance]
         for edge in sorted(onward, key=lambda e: -distance[e.target]):  # the nearest is taken first
             known, those, p = facts, threads, views.edge_value(edge)
@@ -238,7 +237,7 @@ def find_lead(
                 if held is None:
                     continue
                 known, those = held
-            work.append((edge.target, (*edges, edge), known, those))
+            work.append((edge.target, along.onward(edge), known, those))
     return None, not work and not cut
 
 
@@ -286,7 +285,7 @@ def find_paths(
         marks: tuple[int, ...],
     ) -> None:
         nonlocal spent
-        known = frozenset(facts.items())
+        known = facts.pairs()
         before = seen.setdefault((block, at, state), [])
         # A state that knows less and has more threads goes wherever this one could.
         if any(fewer <= known and threads & ~more == 0 for fewer, more in before):
@@ -307,16 +306,6 @@ def find_paths(
         edges.reverse()
         changed.reverse()
         return Path(tuple(edges), tuple(changed), end, threads, state)
-
-    def forget(facts: Facts, block: int, low: int, high: int) -> Facts:
-        """Drop the facts about values that may change between instructions *low* and *high*, or on entry to *block*."""
-        stale = {
-            p
-            for p, sites in values.fragile(facts)
-            for kind, where in sites
-            if (where == block if kind == "block" else low <= where < high)
-        }
-        return Facts((p, v) for p, v in facts.items() if p not in stale) if stale else facts
 
     joined: dict[int, list[int]] = {}  # block -> predicates that the way into it decides
     until = NEVER
@@ -366,12 +355,10 @@ def find_paths(
         cursor = sites[at - 1] + 1 if at else cfg.blocks[block].start
         if not node:
             cursor = start + 1
-        fragile = bool(values.fragile(facts))
         marks: list[int] = []
         for k in range(at, len(sites)):
             i = sites[k]
-            if fragile:
-                facts = forget(facts, -1, cursor, i)
+            facts = values.passing(facts, cursor, i)
             cursor = i
             instruction = instructions[i]
             if goal(here, i):
@@ -393,15 +380,13 @@ def find_paths(
                     skipped = values.assume(p, instruction.negated, facts)
                     push(block, k + 1, here, skipped, others, node, None, tuple(marks))
                     facts = values.assume(p, not instruction.negated, facts)
-                    fragile = bool(values.fragile(facts))
                 threads = taken
             if after is None:
                 break
             here = after
             marks.append(i)
         else:
-            if fragile:
-                facts = forget(facts, -1, cursor, cfg.blocks[block].end)
+            facts = values.passing(facts, cursor, cfg.blocks[block].end)
             last = cfg.blocks[block].end - 1
             ends = block in views.dispatchers
             if (ends or block in cfg.exits) and goal(here, EXIT):
@@ -427,8 +412,7 @@ def find_paths(
                     if not watched.isdisjoint(survey.branch_leaves(block)):
                         next_facts = values.assume(p, edge.value, facts)
                 arrived = [(p, t) for p, a in chosen(edge) if (t := values.decide(a, next_facts)) is not None]
-                if values.fragile(next_facts):
-                    next_facts = forget(next_facts, edge.target, 0, 0)
+                next_facts = values.entering(next_facts, edge.target)
                 for leaf, held in arrived:
                     next_facts = values.assume(leaf, held, next_facts)
                 next_facts = needed(next_facts, edge.target)
