@@ -10,7 +10,7 @@ from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.shared_memory import Access
 from tclint.model import KernelModel
 
-__all__ = ["BulkRings", "Filled"]
+__all__ = ["BulkRings", "Filled", "place_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class BulkRings:
         for ring in mbarriers.rings:
             copies = mbarriers.copies(ring)
             own = [a for i in copies for a in model.shared.accesses(i) if a.writes]
-            places = {a.site: p for a in own if (p := _place(model, ring, a)) is not None}
+            places = {a.site: p for a in own if (p := place_of(model, ring, a)) is not None}
             reads = [a for a in extents.reads if any(_lies_in(extents, a, p) for p in places.values())]
             if reads:
                 others = [a for a in extents.writes if a.site not in copies]
@@ -70,7 +70,7 @@ def _may_meet(extents: Extents, access: Access, place: Extent) -> bool:
     return extent is not None and extent.meets(place)
 
 
-def _place(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
+def place_of(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
     """The bytes that a bulk load fills in all rounds: as many as it says, or as are expected, or as lie between stages."""
     extents = model.made(Extents)
     place = extents.of(copy)

@@ -142,13 +142,21 @@ def _handed_over(
 
     told = {handover.wait for those in over.values() for handover in those}
     behind = {use: waits for use, waits in behind.items() if not told.isdisjoint(waits)}
+    overwritten = Overwritten(model)
+
+    def settled(access: Access, use: Access, here: Path) -> bool:
+        """Whether the use does not see what bulk copies may write there, but what the access made of it."""
+        return not overwritten.may(use.address) or (
+            not here.state & WAITED and overwritten.before(access.site, use)
+        )
+
     for start, access, use in _same_at_first(model, kind, over, behind, writes):
         for handover in over[start]:
             if handover.wait not in behind[use.site] or not model.views.apart(start, use.site):
                 continue
             here = way(kind, start, handover.arrival)
             there = here and way(Arrivals, handover.wait, use.site)
-            if here and there:
+            if here and there and (writes or settled(access, use, here)):
                 cfg = model.cfg
                 passed = (*here.sites(cfg, start), *handover, *there.sites(cfg, handover.wait))
                 yield _Clash(access, use, here.state | there.state, passed, there.threads)
@@ -162,7 +170,7 @@ def _same_at_first(
 
     Of accesses that stand together, which the first of them stands for, one is enough.
     """
-    shared, views, overwritten = model.shared, model.views, Overwritten(model)
+    shared, views = model.shared, model.views
     unfenced = model.solved(kind)[0]
 
     def first(access: Access) -> Access:
@@ -174,7 +182,7 @@ def _same_at_first(
             if _wanted(model, writes, operand):
                 use = first(operand)
                 there = shared.footprint(use, views.at(site).threads)
-                if there is not None and (writes or not overwritten.may(use.address)):
+                if there is not None:
                     used.setdefault(shared.split(use.address)[0], []).append((use, there))
     for start in starts if used else ():
         accesses = [first(a) for i in unfenced.bundles[start] for a in shared.accesses(i) if unfenced.begins(a)]
