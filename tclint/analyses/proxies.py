@@ -235,7 +235,7 @@ class Overwritten:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._known: dict[int, bool] = {}
+        self._known: dict[int, list[Access]] = {}
 
     @cached_property
     def _loads(self) -> list[Access]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from tclint.analyses.mbarriers import Arrivals, Delivery, Mbarrier, Mbarriers, Ring
 from tclint.analyses.values import Facts
@@ -202,11 +202,17 @@ def transactions(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     if any(_counts_bytes(model, i) for i in mbarriers.unresolved):
         return  # which may be at any of them
+    rest: list[Ring] = []
     for ring in mbarriers.rings:
         if not ring.uses.get("mbarrier-wait") or not mbarriers.copies(ring):
             continue
         found = (_mistaken(model, ring, mbarriers.deliveries(stage)) for stage in ring.stages)
-        yield from islice((hit for hit in found if hit is not None), 1)
+        first = next((hit for hit in found if hit is not None), None)
+        if first is not None:
+            yield first
+        else:
+            rest.append(ring)
+    yield from _differ(model, mbarriers, rest)
 
 
 def _counts_bytes(model: KernelModel, site: int) -> bool:
@@ -221,17 +227,35 @@ def _mistaken(model: KernelModel, ring: Ring, deliveries: list[Delivery] | None)
         return None
     if any(d.expects for d in deliveries):
         parts = [part for d in deliveries for part in _parts(model, d)]
-        return _compared(model, ring, parts) or _differ(model, parts)
+        hit = _compared(model, ring, parts)
+        copies = [] if hit is not None else _unpaid(model, deliveries, parts)
+        if not copies:
+            return hit
+    elsewhere = " for them" if any(d.expects for d in deliveries) else ""
     wait = ring.uses["mbarrier-wait"][0]
     return "MB005", Hit(
         site=copies[0],
-        message="completes its bytes at an mbarrier that expects none: "
+        message=f"completes its bytes at an mbarrier that expects none{elsewhere}: "
         "nothing but arrivals holds the phase, and a wait may return before the bytes are there",
         steps=(_mark(model, copies[0], "reports its bytes to the mbarrier"), _mark(model, wait, "waits")),
         help="raise the expected bytes before, by mbarrier.arrive.expect_tx or mbarrier.expect_tx",
         count=len(copies),
         about=frozenset((*copies, *ring.inits)),  # the arrival may be missing with the bytes
     )
+
+
+def _unpaid(model: KernelModel, deliveries: list[Delivery], parts: list[Delivery]) -> list[int]:
+    """Copies in a loop in which their thread expects nothing at their mbarrier, while all that is expected is for others."""
+    if len({d.threads for d in deliveries}) > 1 or any(p.expects and not p.copies for p in parts):
+        return []
+    block_of, loops = model.cfg.block_of, sorted(model.cfg.loops.values(), key=len)
+    paid = {block_of[i] for d in deliveries for i in d.expects}
+    for part in parts:
+        if not part.expects:
+            around = next((loop for loop in loops if all(block_of[i] in loop for i in part.copies)), None)
+            if around is not None and paid.isdisjoint(around):
+                return part.copies
+    return []
 
 
 def _mark(model: KernelModel, site: int, message: str) -> Mark:
@@ -313,29 +337,89 @@ def _amount(model: KernelModel, site: int, role: str) -> int | None:
     return model.value(site, role)
 
 
-def _differ(model: KernelModel, deliveries: list[Delivery]) -> tuple[str, Hit] | None:
-    """Two places that expect different numbers of bytes for the same tensor copies: a box has the same size each time."""
-    seen: dict[Hashable, tuple[int, int]] = {}
-    for delivery in deliveries:
-        maps, expected = _maps(model, delivery.copies), _total(model, [delivery], "tx")
-        number = None if expected is None else model.values.known(expected)
-        if not maps or not delivery.expects or number is None:
-            continue
-        here = delivery.expects[0]
-        other, site = seen.setdefault(maps, (number, here))
-        if other != number:
-            return "MB004", Hit(
-                site=here,
-                message=f"expects {number} bytes for copies that bring {other} elsewhere: "
-                "a copy of a tensor map always brings its whole box",
-                steps=(
-                    _mark(model, site, f"expects {other} bytes for the same copies"),
-                    _mark(model, here, f"expects {number} bytes"),
-                ),
-                help=_REMEDY,
-                about=frozenset((here, site)),
-            )
-    return None
+class _Place(NamedTuple):
+    """Where bytes are expected for tensor copies."""
+
+    site: int
+    amount: int
+    """As a value."""
+
+
+def _differ(model: KernelModel, mbarriers: Mbarriers, rings: list[Ring]) -> Iterator[tuple[str, Hit]]:
+    """Places that expect other numbers of bytes for the same tensor copies than most: a box has the same size each time."""
+    alike: dict[tuple[Hashable, ...], dict[int, _Place]] = {}
+    for ring in rings:
+        for key, place in _places(model, mbarriers, ring):
+            alike.setdefault(key, {}).setdefault(place.site, place)
+    for key, those in alike.items():
+        amounts = Counter(place.amount for place in those.values())
+        usual, times = amounts.most_common(1)[0]
+        other = next(place for place in those.values() if place.amount == usual)
+        if key[0] is not None and (times == 1 or len(amounts) > 2):
+            continue  # what other CTAs bring is not seen
+        for place in those.values():
+            more = _apart(model, place.amount, usual)
+            if more:
+                yield "MB004", _unlike_others(model, place, other, more)
+                break
+
+
+def _places(
+    model: KernelModel, mbarriers: Mbarriers, ring: Ring
+) -> Iterator[tuple[tuple[Hashable, ...], _Place]]:
+    """Where bytes of copies to *ring* are expected, with what makes two places alike."""
+    known = [found for stage in ring.stages if (found := mbarriers.deliveries(stage)) is not None]
+    for delivery in (delivery for found in known for delivery in found):
+        for part in _parts(model, delivery):
+            maps, amount = _maps(model, part.copies), _sum(model, part.expects)
+            if maps and part.expects and amount is not None:
+                yield (None, maps), _Place(part.expects[0], amount)
+    for part in () if known else mbarriers.stretches(ring):
+        maps, amount = _maps(model, part.copies), _sum(model, part.expects)
+        if maps and part.expects and amount is not None:
+            yield (ring, maps, *_lasting(model, part)), _Place(part.expects[0], amount)
+
+
+def _lasting(model: KernelModel, part: Delivery) -> Iterator[Condition]:
+    """What decides whether each instruction is executed, as far as it is the same in all rounds."""
+    for site in (*part.expects, *part.copies):
+        yield frozenset(fact for fact in _condition(model, site) if not model.values.volatile(fact[0]))
+
+
+def _sum(model: KernelModel, expects: list[int]) -> int | None:
+    """The bytes that one thread expects, as a value."""
+    total = model.values.constant(0)
+    for site in expects:
+        amount = model.value(site, "tx")
+        if amount is None:
+            return None
+        total = model.values.add(total, amount)
+    return total
+
+
+def _apart(model: KernelModel, a: int, b: int) -> int | None:
+    """By how much one value is more than another, if that is known."""
+    return model.values.known(model.values.add(a, model.values.times(b, -1)))
+
+
+def _unlike_others(model: KernelModel, place: _Place, other: _Place, more: int) -> Hit:
+    here, there = (model.values.known(p.amount) for p in (place, other))
+    if here is None or there is None:
+        number, mark = "other", f"{abs(more)} bytes {'more' if more > 0 else 'fewer'}"
+        message = f"expects {mark} than elsewhere for the same copies"
+    else:
+        number, mark = str(there), f"{here} bytes"
+        message = f"expects {mark} for copies that bring {there} elsewhere"
+    return Hit(
+        site=place.site,
+        message=f"{message}: a copy of a tensor map always brings its whole box",
+        steps=(
+            _mark(model, other.site, f"expects {number} bytes for the same copies"),
+            _mark(model, place.site, f"expects {mark}"),
+        ),
+        help=_REMEDY,
+        about=frozenset((place.site, other.site)),
+    )
 
 
 def _maps(model: KernelModel, copies: list[int]) -> tuple[tuple[str, int], ...]:

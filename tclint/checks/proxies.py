@@ -185,7 +185,9 @@ def _same_at_first(
                 if there is not None:
                     used.setdefault(shared.split(use.address)[0], []).append((use, there))
     for start in starts if used else ():
-        accesses = [first(a) for i in unfenced.bundles[start] for a in shared.accesses(i) if unfenced.begins(a)]
+        accesses = [
+            first(a) for i in unfenced.bundles[start] for a in shared.accesses(i) if unfenced.begins(a)
+        ]
         threads = views.at(start).threads
         for base, here in shared.together(accesses, threads).items():
             for use, there in used.get(base, ()):
@@ -397,7 +399,9 @@ def unfenced_reads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 count=count,
                 help=f"execute {_FENCE} in every thread that reads, after its loads and before the synchronisation with"
                 " the thread that issues the operation",
-                confidence=Confidence.MEDIUM if model.instruction(clash.last.site).event == "clc-request" else None,
+                confidence=Confidence.MEDIUM
+                if model.instruction(clash.last.site).event == "clc-request"
+                else None,
             ),
         )
 
