@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.shared_memory import Access
 from tclint.model import KernelModel
 
-__all__ = ["BulkRings", "Filled", "place_of"]
+__all__ = ["BulkRings", "Filled", "place_of", "room", "rows"]
+
+_SPANS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
+"""Bytes over which a matrix descriptor swizzles (9.7.15.5.1.2.2, 9.7.16.4.1): it has rows of so many, at least."""
+_MODE = 61
+"""The first of the bits of a matrix descriptor that say how it swizzles; that of wgmma has two of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,12 @@ class BulkRings:
                 found.append(Filled(ring, copies, places, reads, rest))
         return found
 
+    @cached_property
+    def matrices(self) -> list[tuple[Access, int]]:
+        """The matrices that are read from shared memory, with the bytes over which they are swizzled."""
+        sites = [i for group in ("wgmma", "tcgen05") for i in self.model.sites("issue", group)]
+        return [matrix for site in sites for matrix in _matrices(self.model, site)]
+
     def feeding(self, filled: Filled, read: Access) -> list[int]:
         """The loads that fill all that *read* may read."""
         extents = self.model.made(Extents)
@@ -90,3 +103,70 @@ def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:
         if delivery.copies == [copy.site] and len(delivery.expects) == 1:
             return model.known(delivery.expects[0], "tx")
     return None
+
+
+def room(model: KernelModel, ring: Ring) -> dict[int, int]:
+    """How many bytes each load of the ring may bring at most: as many as fit between it and what lies behind.
+
+    That is where a load for the same ring begins, in any stage, an mbarrier, or the end of the variable. Nothing is
+    known of a ring unless it is known of all loads where each stage is.
+    """
+    mbarriers, extents = model.made(Mbarriers), model.made(Extents)
+    lows: dict[int, Extent] = {}
+    starts: dict[int, set[int]] = {}
+    for access in (a for i in mbarriers.copies(ring) for a in model.shared.accesses(i) if a.writes):
+        extent = extents.of(access)
+        if extent is None:
+            return {}
+        apart = extent.high - extent.low - access.size
+        if apart and (not extent.stride or apart != extent.stride * (len(ring.stages) - 1)):
+            return {}
+        lows[access.site] = extent
+        starts.setdefault(extent.base, set()).update(
+            range(extent.low, extent.low + apart + 1, extent.stride or 1)
+        )
+    for base, offset in mbarriers.objects:
+        if base in starts:
+            starts[base].add(offset)
+    for base, known in starts.items():
+        if extents.size(base):
+            known.add(extents.size(base))
+    return {
+        site: min(ends) - e.low
+        for site, e in lows.items()
+        if (ends := [s for s in starts[e.base] if s > e.low])
+    }
+
+
+def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
+    """A number of bytes of which each load of the ring brings a multiple, and an instruction that shows it.
+
+    A box lies in shared memory without gaps. Where a matrix with rows of 128 bytes is read, each row of it has 128.
+    """
+    extents, mbarriers = model.made(Extents), model.made(Mbarriers)
+    common, shown = 0, -1
+    for access in (a for i in mbarriers.copies(ring) for a in model.shared.accesses(i) if a.writes):
+        place = place_of(model, ring, access) or extents.of(access)
+        if place is None:
+            return _SPANS[0], shown
+        if place.high - place.low == access.size:
+            place = place._replace(high=max(extents.size(place.base), place.high))
+        read = [(m, span) for m, span in model.made(BulkRings).matrices if _lies_in(extents, m, place)]
+        common = gcd(common, *(span for _, span in read)) if read else _SPANS[0]
+        shown = read[0][0].site if read else shown
+    return common, shown
+
+
+def _matrices(model: KernelModel, site: int) -> Iterator[tuple[Access, int]]:
+    """The matrices that an instruction reads from shared memory."""
+    instruction, values = model.instruction(site), model.values
+    names = instruction.match.form.async_reads if instruction.match is not None else ()
+    for name in names:
+        operand = instruction.named(name.lstrip("*"))
+        if operand is None or not name.startswith("*") or not name.endswith("desc"):
+            continue
+        descriptor = values.operand(operand, site)
+        zeros, ones = values.known_bits(descriptor)
+        known = (zeros | ones) >> _MODE & 7 == 7
+        span = _SPANS.get(ones >> _MODE & 7 if known else 0, _SPANS[0])
+        yield Access(site, False, model.shared.start(descriptor), _SPANS[0], later=True), span

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
+from tclint.analyses.bulk_rings import room, rows
 from tclint.analyses.mbarriers import Arrivals, Delivery, Mbarrier, Mbarriers, Ring
 from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
@@ -212,7 +213,15 @@ def transactions(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             yield first
         else:
             rest.append(ring)
-    yield from _differ(model, mbarriers, rest)
+    told = set[int]()
+    for rule, hit in (
+        *_differ(model, mbarriers, rest),
+        *_oversized(model, mbarriers, rest),
+        *_broken(model, rest),
+    ):
+        if hit.site not in told:
+            told |= hit.about
+            yield rule, hit
 
 
 def _counts_bytes(model: KernelModel, site: int) -> bool:
@@ -335,6 +344,67 @@ def _amount(model: KernelModel, site: int, role: str) -> int | None:
     if role == "bytes" and model.instruction(site).event == "clc-request":
         return model.values.constant(_RESPONSE)
     return model.value(site, role)
+
+
+def _oversized(model: KernelModel, mbarriers: Mbarriers, rings: list[Ring]) -> Iterator[tuple[str, Hit]]:
+    """Places that expect more bytes than tensor copies can bring without running into what lies behind."""
+    for ring in rings:
+        most = room(model, ring)
+        known = [found for stage in ring.stages if (found := mbarriers.deliveries(stage)) is not None]
+        parts = [part for found in known for d in found for part in _parts(model, d) if part.copies]
+        if not most or not all(part.expects and part.threads.bit_count() == 1 for part in parts):
+            continue
+        for part in parts:
+            total = _sum(model, part.expects)
+            expected = None if total is None else model.values.known(total)
+            if expected is None or not all(i in most for i in part.copies):
+                continue
+            fits = sum(model.known(i, "bytes") or most[i] for i in part.copies)
+            if expected > fits:
+                yield (
+                    "MB004",
+                    Hit(
+                        site=part.expects[0],
+                        message=f"expects {expected} bytes, and {fits} fit between the destinations of its copies and what lies "
+                        "behind them: the phase never completes, or the copies overwrite other data",
+                        steps=(
+                            *(_mark(model, i, "expects bytes") for i in part.expects),
+                            *(_mark(model, i, f"{most[i]} bytes fit here") for i in part.copies),
+                        ),
+                        help=_REMEDY,
+                        about=frozenset(part.expects),
+                        confidence=Confidence.MEDIUM,
+                    ),
+                )
+                break
+
+
+def _broken(model: KernelModel, rings: list[Ring]) -> Iterator[tuple[str, Hit]]:
+    """Places that expect no whole number of rows of the matrices that tensor copies fill."""
+    mbarriers = model.made(Mbarriers)
+    for ring in rings:
+        if "mbarrier-complete" in ring.uses:
+            continue
+        row, read = rows(model, ring)
+        for site in (i for e in ("mbarrier-arrive", "mbarrier-expect") for i in ring.uses.get(e, ())):
+            expected = model.known(site, "tx") if model.instruction(site).role("tx") is not None else None
+            if expected is not None and expected % row and row > _RESPONSE:
+                yield (
+                    "MB004",
+                    Hit(
+                        site=site,
+                        message=f"expects {expected} bytes for copies of which each brings whole rows of {row} bytes: "
+                        "the phase may complete before all of them are there, or never",
+                        steps=(
+                            _mark(model, site, f"expects {expected} bytes"),
+                            *(_mark(model, i, "brings whole rows") for i in mbarriers.copies(ring)[:2]),
+                            _mark(model, read, f"reads rows of {row} bytes, as its descriptor swizzles them"),
+                        ),
+                        help=_REMEDY,
+                        about=frozenset((site,)),
+                        confidence=Confidence.MEDIUM,
+                    ),
+                )
 
 
 class _Place(NamedTuple):
