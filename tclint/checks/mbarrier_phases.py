@@ -350,14 +350,10 @@ def _oversized(model: KernelModel, mbarriers: Mbarriers, rings: list[Ring]) -> I
     """Places that expect more bytes than tensor copies can bring without running into what lies behind."""
     for ring in rings:
         most = room(model, ring)
-        known = [found for stage in ring.stages if (found := mbarriers.deliveries(stage)) is not None]
-        parts = [part for found in known for d in found for part in _parts(model, d) if part.copies]
-        if not most or not all(part.expects and part.threads.bit_count() == 1 for part in parts):
-            continue
-        for part in parts:
+        for part in (most and _balanced(model, mbarriers, ring)) or ():
             total = _sum(model, part.expects)
             expected = None if total is None else model.values.known(total)
-            if expected is None or not all(i in most for i in part.copies):
+            if expected is None or part.threads.bit_count() != 1 or not all(i in most for i in part.copies):
                 continue
             fits = sum(model.known(i, "bytes") or most[i] for i in part.copies)
             if expected > fits:
@@ -438,16 +434,23 @@ def _places(
     model: KernelModel, mbarriers: Mbarriers, ring: Ring
 ) -> Iterator[tuple[tuple[Hashable, ...], _Place]]:
     """Where bytes of copies to *ring* are expected, with what makes two places alike."""
-    known = [found for stage in ring.stages if (found := mbarriers.deliveries(stage)) is not None]
-    for delivery in (delivery for found in known for delivery in found):
-        for part in _parts(model, delivery):
-            maps, amount = _maps(model, part.copies), _sum(model, part.expects)
-            if maps and part.expects and amount is not None:
-                yield (None, maps), _Place(part.expects[0], amount)
-    for part in () if known else mbarriers.stretches(ring):
+    parts = _balanced(model, mbarriers, ring)
+    for part in parts or ():
+        maps, amount = _maps(model, part.copies), _sum(model, part.expects)
+        if maps and amount is not None:
+            yield (None, maps), _Place(part.expects[0], amount)
+    for part in mbarriers.stretches(ring) if parts is None else ():
         maps, amount = _maps(model, part.copies), _sum(model, part.expects)
         if maps and part.expects and amount is not None:
             yield (ring, maps, *_lasting(model, part)), _Place(part.expects[0], amount)
+
+
+def _balanced(model: KernelModel, mbarriers: Mbarriers, ring: Ring) -> list[Delivery] | None:
+    """What is expected and brought together, at the stages where all is; None: of no stage it is known."""
+    known = [found for stage in ring.stages if (found := mbarriers.deliveries(stage)) is not None]
+    stages = [[part for delivery in found for part in _parts(model, delivery)] for found in known]
+    paid = [parts for parts in stages if all(part.expects and part.copies for part in parts)]
+    return [part for parts in paid for part in parts] if known else None
 
 
 def _lasting(model: KernelModel, part: Delivery) -> Iterator[Condition]:

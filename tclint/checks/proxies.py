@@ -32,7 +32,8 @@ _FENCE = "fence.proxy.async.shared::cta"
 
 def _uses(model: KernelModel, writes: bool) -> frozenset[int]:
     """The instructions that access shared memory through the async proxy."""
-    if not any(model.sites("issue", group) for group in ("wgmma", "tcgen05", "bulk", "mbarrier")):
+    issued = any(model.sites("issue", group) for group in ("wgmma", "tcgen05", "bulk", "mbarrier"))
+    if not issued and not model.sites("clc-request"):
         return frozenset()
     shared = model.shared
     return frozenset(
