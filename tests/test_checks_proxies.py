@@ -137,6 +137,30 @@ def test_between_roles(case: str) -> None:
     agrees(roles(*BETWEEN[case]), "PR")
 
 
+BROUGHT = PASS.replace("[full]", "[brought]").replace("wait:", "come:").replace("bra wait", "bra come")
+LOADED = """
+    .shared .align 8 .b64 brought;
+    @%p1 mbarrier.init.shared.b64 [brought], 1;
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [brought], 512;
+    @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd5], 512, [brought];"""
+IN_PLACE = {
+    "waited for, and changed": (f"{BROUGHT}\n{STORE}\n{TELL}", f"{PASS}\n{ISSUE} // want PR001"),
+    "a fence": (f"{BROUGHT}\n{STORE}\n{FENCE}\n{TELL}", f"{PASS}\n{ISSUE}"),
+    # The copy may come behind the stores.
+    "changed, and waited for": (f"{STORE}\n{BROUGHT}\n{TELL}", f"{PASS}\n{ISSUE}"),
+    "not waited for": (f"{STORE}\n{TELL}", f"{PASS}\n{ISSUE}"),
+    "waited for by both": (
+        f"{BROUGHT}\n{STORE}\n{TELL}",
+        f"{BROUGHT.replace('come', 'too')}\n{PASS}\n{ISSUE}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IN_PLACE)
+def test_bytes_that_a_copy_has_brought(case: str) -> None:
+    agrees(roles(*IN_PLACE[case]).replace("bar.sync 0;", f"{LOADED}\nbar.sync 0;", 1), "PR001")
+
+
 @pytest.mark.parametrize(
     ("body", "severity"),
     [
