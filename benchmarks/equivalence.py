@@ -483,7 +483,14 @@ def _leaves_shared_memory(instruction: Instruction) -> bool:
     match = instruction.match
     if match is None or match.problem or instruction.flow == "call":
         return False
-    if match.form.event in ("mbarrier-init", "mbarrier-inval", "proxy-fence", "memory-fence", "elect"):
+    if match.form.event in (
+        "mbarrier-init",
+        "mbarrier-inval",
+        "proxy-fence",
+        "memory-fence",
+        "elect",
+        "setmaxnreg",
+    ):
         return True
     elsewhere = match.space.startswith((".global", ".param", ".const", ".local"))
     return not match.form.event and (elsewhere or not match.form.memory)

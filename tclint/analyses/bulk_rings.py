@@ -12,10 +12,12 @@ from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.shared_memory import Access
 from tclint.model import KernelModel
 
-__all__ = ["BulkRings", "Filled", "place_of", "room", "rows"]
+__all__ = ["WIDEST", "BulkRings", "Filled", "place_of", "room", "rows"]
 
 _SPANS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
 """Bytes over which a matrix descriptor swizzles (9.7.15.5.1.2.2, 9.7.16.4.1): it has rows of so many, at least."""
+WIDEST = 128
+"""The most of them: what is a multiple of it is one of each."""
 _MODE = 61
 """The first of the bits of a matrix descriptor that say how it swizzles; that of wgmma has two of them."""
 
@@ -62,10 +64,15 @@ class BulkRings:
         return found
 
     @cached_property
-    def matrices(self) -> list[tuple[Access, int]]:
-        """The matrices that are read from shared memory, with the bytes over which they are swizzled."""
-        sites = [i for group in ("wgmma", "tcgen05") for i in self.model.sites("issue", group)]
-        return [matrix for site in sites for matrix in _matrices(self.model, site)]
+    def matrices(self) -> dict[tuple[Extent, int], int]:
+        """Where matrices are read from shared memory, with the bytes over which they are swizzled; and what reads each."""
+        model, found = self.model, dict[tuple[Extent, int], int]()
+        for site in (i for group in ("wgmma", "tcgen05") for i in model.sites("issue", group)):
+            for access, span in _matrices(model, site):
+                extent = model.made(Extents).of(access)
+                if extent is not None:
+                    found.setdefault((extent, span), site)
+        return found
 
     def feeding(self, filled: Filled, read: Access) -> list[int]:
         """The loads that fill all that *read* may read."""
@@ -143,18 +150,24 @@ def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
 
     A box lies in shared memory without gaps. Where a matrix with rows of 128 bytes is read, each row of it has 128.
     """
-    extents, mbarriers = model.made(Extents), model.made(Mbarriers)
     common, shown = 0, -1
-    for access in (a for i in mbarriers.copies(ring) for a in model.shared.accesses(i) if a.writes):
-        place = place_of(model, ring, access) or extents.of(access)
-        if place is None:
-            return _SPANS[0], shown
-        if place.high - place.low == access.size:
-            place = place._replace(high=max(extents.size(place.base), place.high))
-        read = [(m, span) for m, span in model.made(BulkRings).matrices if _lies_in(extents, m, place)]
+    matrices = model.made(BulkRings).matrices
+    copies = [a for i in model.made(Mbarriers).copies(ring) for a in model.shared.accesses(i) if a.writes]
+    places = {_filled_by(model, ring, access) for access in copies}
+    for place in places:
+        read = [matrix for matrix in matrices if place is not None and matrix[0].inside(place)]
         common = gcd(common, *(span for _, span in read)) if read else _SPANS[0]
-        shown = read[0][0].site if read else shown
+        shown = matrices[read[0]] if read else shown
     return common, shown
+
+
+def _filled_by(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
+    """The bytes that a bulk load fills, or the variable that it begins."""
+    extents = model.made(Extents)
+    place = place_of(model, ring, copy) or extents.of(copy)
+    if place is not None and place.high - place.low == copy.size:
+        return place._replace(high=max(extents.size(place.base), place.high))
+    return place
 
 
 def _matrices(model: KernelModel, site: int) -> Iterator[tuple[Access, int]]:

@@ -486,7 +486,7 @@ class Mbarriers:
 
     def stretches(self, ring: Ring) -> list[Delivery]:
         """What this CTA expects and brings between two waits at a ring of which other CTAs may do the rest."""
-        every = [*self._expects(ring), *self.copies(ring)]
+        every = [*self.expects(ring), *self.copies(ring)]
         copies = frozenset(self.copies(ring))
         return [
             Delivery(0, [i for i in bunch if i not in copies], [i for i in bunch if i in copies])
@@ -494,7 +494,7 @@ class Mbarriers:
             if not any(self._repeated(i, self._phases) for i in bunch)
         ]
 
-    def _expects(self, ring: Ring) -> list[int]:
+    def expects(self, ring: Ring) -> list[int]:
         """What expects bytes at an object of the ring."""
         return [
             i
@@ -505,7 +505,7 @@ class Mbarriers:
 
     def _deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
         ring = self._ring_of[object_]
-        expects, copies = self._expects(ring), self.copies(ring)
+        expects, copies = self.expects(ring), self.copies(ring)
         every = [*expects, *copies]
         if (
             any(self._leaves(i) for i in every)

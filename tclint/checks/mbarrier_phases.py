@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from tclint.analyses.bulk_rings import room, rows
+from tclint.analyses.bulk_rings import WIDEST, room, rows
 from tclint.analyses.mbarriers import Arrivals, Delivery, Mbarrier, Mbarriers, Ring
 from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
@@ -30,22 +30,38 @@ def first_parity(model: KernelModel, wait: int) -> int | None:
 Condition = frozenset[tuple[int, bool]]
 
 
+class _Conditions:
+    """What decides whether instructions are executed."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._known: dict[int, Condition] = {}
+
+    def of(self, site: int) -> Condition:
+        if site not in self._known:
+            self._known[site] = self._find(site)
+        return self._known[site]
+
+    def _find(self, site: int) -> Condition:
+        cfg, values, views = self.model.cfg, self.model.values, self.model.views
+        decided = [(views.edge_value(edge), edge.value) for edge in cfg.controllers(cfg.block_of[site])]
+        instruction = self.model.instruction(site)
+        if instruction.guard >= 0:
+            decided.append((values.before(instruction.guard, site), not instruction.negated))
+        facts = Facts()
+        for p, truth in decided:
+            if p is not None:
+                facts = values.assume(p, truth, facts)
+        return frozenset(
+            (p, truth)
+            for p, truth in facts.items()
+            if values.mask(p) is None and not _says_it_all(values.node(p), truth)
+        )
+
+
 def _condition(model: KernelModel, site: int) -> Condition:
     """What decides whether *site* is executed, but for the thread index: of two places with the same, none comes alone."""
-    cfg, values = model.cfg, model.values
-    decided = [(model.views.edge_value(edge), edge.value) for edge in cfg.controllers(cfg.block_of[site])]
-    instruction = model.instruction(site)
-    if instruction.guard >= 0:
-        decided.append((values.before(instruction.guard, site), not instruction.negated))
-    facts = Facts()
-    for p, truth in decided:
-        if p is not None:
-            facts = values.assume(p, truth, facts)
-    return frozenset(
-        (p, truth)
-        for p, truth in facts.items()
-        if values.mask(p) is None and not _says_it_all(values.node(p), truth)
-    )
+    return model.made(_Conditions).of(site)
 
 
 def _says_it_all(node: tuple[Any, ...], truth: bool) -> bool:
@@ -203,22 +219,21 @@ def transactions(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     if any(_counts_bytes(model, i) for i in mbarriers.unresolved):
         return  # which may be at any of them
-    rest: list[Ring] = []
+    rest: dict[Ring, list[Delivery] | None] = {}
     for ring in mbarriers.rings:
         if not ring.uses.get("mbarrier-wait") or not mbarriers.copies(ring):
             continue
-        found = (_mistaken(model, ring, mbarriers.deliveries(stage)) for stage in ring.stages)
-        first = next((hit for hit in found if hit is not None), None)
+        known = [found for stage in ring.stages if (found := mbarriers.deliveries(stage)) is not None]
+        split = [[part for delivery in found for part in _parts(model, delivery)] for found in known]
+        mistakes = (_mistaken(model, ring, *stage) for stage in zip(known, split, strict=True))
+        first = next((mistake for mistake in mistakes if mistake is not None), None)
         if first is not None:
             yield first
         else:
-            rest.append(ring)
+            paid = [parts for parts in split if all(part.expects and part.copies for part in parts)]
+            rest[ring] = [part for parts in paid for part in parts] if known else None
     told = set[int]()
-    for rule, hit in (
-        *_differ(model, mbarriers, rest),
-        *_oversized(model, mbarriers, rest),
-        *_broken(model, rest),
-    ):
+    for rule, hit in (*_differ(model, rest), *_oversized(model, rest), *_broken(model, rest)):
         if hit.site not in told:
             told |= hit.about
             yield rule, hit
@@ -230,12 +245,14 @@ def _counts_bytes(model: KernelModel, site: int) -> bool:
     return instruction.event in ("issue", "clc-request") or instruction.role("tx") is not None
 
 
-def _mistaken(model: KernelModel, ring: Ring, deliveries: list[Delivery] | None) -> tuple[str, Hit] | None:
-    copies = [i for d in deliveries or () for i in d.copies]
-    if not deliveries or not copies:
+def _mistaken(
+    model: KernelModel, ring: Ring, deliveries: list[Delivery], parts: list[Delivery]
+) -> tuple[str, Hit] | None:
+    """What is wrong with one stage of *ring*; *parts* of the deliveries are those under the same conditions."""
+    copies = [i for d in deliveries for i in d.copies]
+    if not copies:
         return None
     if any(d.expects for d in deliveries):
-        parts = [part for d in deliveries for part in _parts(model, d)]
         hit = _compared(model, ring, parts)
         copies = [] if hit is not None else _unpaid(model, deliveries, parts)
         if not copies:
@@ -346,11 +363,15 @@ def _amount(model: KernelModel, site: int, role: str) -> int | None:
     return model.value(site, role)
 
 
-def _oversized(model: KernelModel, mbarriers: Mbarriers, rings: list[Ring]) -> Iterator[tuple[str, Hit]]:
+Rest = Mapping[Ring, list[Delivery] | None]
+"""What is expected and brought together at each ring, in the stages where all is; None: of no stage it is known."""
+
+
+def _oversized(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
     """Places that expect more bytes than tensor copies can bring without running into what lies behind."""
-    for ring in rings:
-        most = room(model, ring)
-        for part in (most and _balanced(model, mbarriers, ring)) or ():
+    for ring, parts in rings.items():
+        most = room(model, ring) if parts else {}
+        for part in (most and parts) or ():
             total = _sum(model, part.expects)
             expected = None if total is None else model.values.known(total)
             if expected is None or part.threads.bit_count() != 1 or not all(i in most for i in part.copies):
@@ -375,24 +396,23 @@ def _oversized(model: KernelModel, mbarriers: Mbarriers, rings: list[Ring]) -> I
                 break
 
 
-def _broken(model: KernelModel, rings: list[Ring]) -> Iterator[tuple[str, Hit]]:
+def _broken(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
     """Places that expect no whole number of rows of the matrices that tensor copies fill."""
     mbarriers = model.made(Mbarriers)
     for ring in rings:
-        if "mbarrier-complete" in ring.uses:
-            continue
-        row, read = rows(model, ring)
-        for site in (i for e in ("mbarrier-arrive", "mbarrier-expect") for i in ring.uses.get(e, ())):
-            expected = model.known(site, "tx") if model.instruction(site).role("tx") is not None else None
-            if expected is not None and expected % row and row > _RESPONSE:
+        expected = {i: model.known(i, "tx") for i in mbarriers.expects(ring)}
+        odd = {i: number for i, number in expected.items() if number is not None and number % WIDEST}
+        row, read = rows(model, ring) if odd and "mbarrier-complete" not in ring.uses else (1, -1)
+        for site, number in odd.items():
+            if row > _RESPONSE and number % row:
                 yield (
                     "MB004",
                     Hit(
                         site=site,
-                        message=f"expects {expected} bytes for copies of which each brings whole rows of {row} bytes: "
+                        message=f"expects {number} bytes for copies of which each brings whole rows of {row} bytes: "
                         "the phase may complete before all of them are there, or never",
                         steps=(
-                            _mark(model, site, f"expects {expected} bytes"),
+                            _mark(model, site, f"expects {number} bytes"),
                             *(_mark(model, i, "brings whole rows") for i in mbarriers.copies(ring)[:2]),
                             _mark(model, read, f"reads rows of {row} bytes, as its descriptor swizzles them"),
                         ),
@@ -411,17 +431,17 @@ class _Place(NamedTuple):
     """As a value."""
 
 
-def _differ(model: KernelModel, mbarriers: Mbarriers, rings: list[Ring]) -> Iterator[tuple[str, Hit]]:
+def _differ(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
     """Places that expect other numbers of bytes for the same tensor copies than most: a box has the same size each time."""
     alike: dict[tuple[Hashable, ...], dict[int, _Place]] = {}
-    for ring in rings:
-        for key, place in _places(model, mbarriers, ring):
+    for ring, parts in rings.items():
+        for key, place in _places(model, ring, parts):
             alike.setdefault(key, {}).setdefault(place.site, place)
     for key, those in alike.items():
         amounts = Counter(place.amount for place in those.values())
         usual, times = amounts.most_common(1)[0]
         other = next(place for place in those.values() if place.amount == usual)
-        if key[0] is not None and (times == 1 or len(amounts) > 2):
+        if len(key) > 1 and (times == 1 or len(amounts) > 2):
             continue  # what other CTAs bring is not seen
         for place in those.values():
             more = _apart(model, place.amount, usual)
@@ -431,26 +451,15 @@ def _differ(model: KernelModel, mbarriers: Mbarriers, rings: list[Ring]) -> Iter
 
 
 def _places(
-    model: KernelModel, mbarriers: Mbarriers, ring: Ring
+    model: KernelModel, ring: Ring, parts: list[Delivery] | None
 ) -> Iterator[tuple[tuple[Hashable, ...], _Place]]:
     """Where bytes of copies to *ring* are expected, with what makes two places alike."""
-    parts = _balanced(model, mbarriers, ring)
-    for part in parts or ():
-        maps, amount = _maps(model, part.copies), _sum(model, part.expects)
-        if maps and amount is not None:
-            yield (None, maps), _Place(part.expects[0], amount)
-    for part in mbarriers.stretches(ring) if parts is None else ():
+    for part in model.made(Mbarriers).stretches(ring) if parts is None else parts:
         maps, amount = _maps(model, part.copies), _sum(model, part.expects)
         if maps and part.expects and amount is not None:
-            yield (ring, maps, *_lasting(model, part)), _Place(part.expects[0], amount)
-
-
-def _balanced(model: KernelModel, mbarriers: Mbarriers, ring: Ring) -> list[Delivery] | None:
-    """What is expected and brought together, at the stages where all is; None: of no stage it is known."""
-    known = [found for stage in ring.stages if (found := mbarriers.deliveries(stage)) is not None]
-    stages = [[part for delivery in found for part in _parts(model, delivery)] for found in known]
-    paid = [parts for parts in stages if all(part.expects and part.copies for part in parts)]
-    return [part for parts in paid for part in parts] if known else None
+            # Of what other CTAs do as well, nothing is known but that it is alike in places that are.
+            alike = () if parts is not None else (ring, *_lasting(model, part))
+            yield (maps, *alike), _Place(part.expects[0], amount)
 
 
 def _lasting(model: KernelModel, part: Delivery) -> Iterator[Condition]:
