@@ -34,6 +34,8 @@ _TRIES = 8
 """Paths that are looked at for operations that begin together, and one more for each place of a use."""
 _EACH = 2
 """Those of them that may lead to one use."""
+_TURNS = 16
+"""How many rounds of a loop a path takes to be let out of it."""
 _ROUNDS = 4
 """How often a path may come back to where the operations begin, or to a use."""
 
@@ -97,6 +99,8 @@ class Meetings:
     """Paths that are looked at for operations that begin together; None: some, and one for each place of a use."""
     ready: Callable[[Any], bool] = lambda state: True
     """The states of an operation in which a use counts."""
+    rounds: bool = False
+    """Whether a path that leaves a loop too early is looked at with as many rounds as the loop has."""
     _leads: dict[tuple[int, int, bool], tuple[Resolve, tuple[Edge, ...]] | None] = field(default_factory=dict)
     """For each block, and guard in it."""
     _unreached: set[int] = field(default_factory=set)
@@ -253,22 +257,59 @@ class Meetings:
                 if wrong is None and (route.lead or self._reached(start)):
                     return found, None
                 if at >= len(route.lead) and isinstance(wrong, Edge):
-                    return [], wrong
+                    longer = self._longer(start, route, at - len(route.lead)) if self.rounds else None
+                    return list(self._pairs(operations, uses, longer)) if longer is not None else [], wrong
         return [], None
+
+    def _longer(self, start: int, route: Route, leaving: int) -> Route | None:
+        """The route with as many rounds of the loop that its edge *leaving* leaves as it takes to be let out there."""
+        path = route.path
+        around = self._around(start, path.edges[leaving], path.state)
+        edges = path.edges[:leaving] + around * _TURNS + path.edges[leaving:]
+        for _ in range(2 if around else 0):
+            found = self._route(start, replace(path, edges=edges), route.before, route.lead)
+            at, wrong = self._wrong(start, found)
+            if wrong is None:
+                return found
+            turns = (at - len(route.lead) - leaving) // len(around)
+            edges = path.edges[:leaving] + around * max(turns, 0) + path.edges[leaving:]
+        return None
+
+    def _around(self, start: int, leaving: Edge, fact: Any) -> tuple[Edge, ...]:
+        """The shortest way through the loop that *leaving* leaves, on which nothing happens to the *fact*; or none."""
+        cfg, head = self.model.cfg, leaving.source
+        inside = min(
+            (loop for loop in cfg.loops.values() if head in loop and leaving.target not in loop),
+            key=lambda loop: len(loop),
+            default=frozenset[int](),
+        )
+        ways: dict[int, tuple[Edge, ...]] = {}
+        work = [head]
+        for block in work:
+            for edge in cfg.successors[block]:
+                if edge.target in inside and edge.target not in ways:
+                    ways[edge.target] = (*ways.get(block, ()), edge) if block != head else (edge,)
+                    work += [edge.target] if edge.target != head else []
+        passed = (i for edge in ways.get(head, ()) for i in self.results.relevant[edge.target])
+        same = all(self.follow(start, fact, i, self.model.instruction(i)) == fact for i in passed)
+        return ways.get(head, ()) if same else ()
 
     def _routes(self, start: int, operations: _Bundle, uses: _Bundle, path: Path) -> Iterator[Route]:
         """Both addresses in terms of the values at *start*, then as they are when it is executed for the first time."""
         model = self.model
         values = model.values
-        along = values.along(path.edges, path.passed(model.cfg, start))
-        yield Route(path, lambda value: value, along)
-        bases = (*operations.footprints, *map(along, uses.footprints))
+        route = self._route(start, path, lambda value: value)
+        yield route
+        bases = (*operations.footprints, *map(route.after, uses.footprints))
         if not any(map(values.volatile, bases)):
             return
         lead = self._lead(start)
         if lead is not None:
-            first, edges = lead
-            yield Route(path, first, lambda value: first(along(value)), edges)
+            yield self._route(start, path, *lead)
+
+    def _route(self, start: int, path: Path, before: Resolve, lead: tuple[Edge, ...] = ()) -> Route:
+        along = self.model.values.along(path.edges, path.passed(self.model.cfg, start))
+        return Route(path, before, lambda value: before(along(value)), lead)
 
     def _lead(self, start: int) -> tuple[Resolve, tuple[Edge, ...]] | None:
         """What expressions stand for where *start* is executed for the first time, and the way from the entry to it."""

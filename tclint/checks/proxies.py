@@ -70,6 +70,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
         meet,
         begins=unfenced.begins,
         tries=2 if writes else None,  # what is of low confidence is not worth more
+        rounds=not writes,
     )
 
 
