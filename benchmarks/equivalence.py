@@ -533,11 +533,19 @@ def grid_awaited_before(change: Change) -> Proof | None:
 
 @proof
 def no_bytes(change: Change) -> Proof | None:
-    """An ``expect_tx`` of no bytes: it raises the pending count of bytes by its operand (9.7.13.15.11)."""
+    """An ``expect_tx`` of no bytes: it raises the pending count of bytes by its operand (9.7.13.15.11).
+
+    That is a zero, or a register to which nothing but zero is moved.
+    """
     site = change.deleted
     if site is None or change.instructions[site].event != "mbarrier-expect":
         return None
     operand = change.instructions[site].role("tx")
-    if isinstance(operand, Immediate) and operand.value == 0:
+    amounts = [operand]
+    if operand is not None and registers(operand):
+        made = [i for i in change.instructions if not set(registers(operand)).isdisjoint(i.writes)]
+        copied = [i.operands[-1] for i in made if i.match is not None and i.match.form.name == "mov"]
+        amounts = [*copied] if made and len(copied) == len(made) else []
+    if amounts and all(isinstance(amount, Immediate) and amount.value == 0 for amount in amounts):
         return Proof("it expects no bytes", "9.7.13.15.11")
     return None

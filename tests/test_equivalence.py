@@ -154,6 +154,9 @@ CASES = [
     ("no_bytes", "expect_tx deleted",
      "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 0;/*!*/ ret;",
      "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 16;/*!*/ ret;"),
+    ("no_bytes", "expect_tx deleted",
+     "mov.b32 %r1, 0; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], %r1;/*!*/ ret;",
+     "mov.b32 %r1, 0; L: mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], %r1;/*!*/ mov.b32 %r1, 16; @%p1 bra L; ret;"),
 ]  # fmt: skip
 
 
