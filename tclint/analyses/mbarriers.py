@@ -12,7 +12,7 @@ known.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import gcd
@@ -490,9 +490,13 @@ class Mbarriers:
         copies = frozenset(self.copies(ring))
         return [
             Delivery(0, [i for i in bunch if i not in copies], [i for i in bunch if i in copies])
-            for bunch in self._phases.together(every)
+            for bunch in self.between_waits(every)
             if not any(self._repeated(i, self._phases) for i in bunch)
         ]
+
+    def between_waits(self, sites: Iterable[int]) -> list[list[int]]:
+        """*sites* in parts: one holds those that a thread may pass without a wait for an mbarrier between."""
+        return self._phases.together(sites)
 
     def expects(self, ring: Ring) -> list[int]:
         """What expects bytes at an object of the ring."""

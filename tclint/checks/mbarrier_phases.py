@@ -254,7 +254,7 @@ def _mistaken(
         return None
     if any(d.expects for d in deliveries):
         hit = _compared(model, ring, parts)
-        copies = [] if hit is not None else _unpaid(model, deliveries, parts)
+        copies = [] if hit is not None else _unpaid(model, ring, deliveries, parts)
         if not copies:
             return hit
     elsewhere = " for them" if any(d.expects for d in deliveries) else ""
@@ -270,8 +270,8 @@ def _mistaken(
     )
 
 
-def _unpaid(model: KernelModel, deliveries: list[Delivery], parts: list[Delivery]) -> list[int]:
-    """Copies in a loop in which their thread expects nothing at their mbarrier, while all that is expected is for others."""
+def _unpaid(model: KernelModel, ring: Ring, deliveries: list[Delivery], parts: list[Delivery]) -> list[int]:
+    """Copies whose thread expects nothing at their mbarrier in their phase, while all that is expected is for others."""
     if len({d.threads for d in deliveries}) > 1 or any(p.expects and not p.copies for p in parts):
         return []
     block_of, loops = model.cfg.block_of, sorted(model.cfg.loops.values(), key=len)
@@ -279,9 +279,25 @@ def _unpaid(model: KernelModel, deliveries: list[Delivery], parts: list[Delivery
     for part in parts:
         if not part.expects:
             around = next((loop for loop in loops if all(block_of[i] in loop for i in part.copies)), None)
-            if around is not None and paid.isdisjoint(around):
+            if (around is not None and paid.isdisjoint(around)) or _let_go(model, ring, deliveries, part):
                 return part.copies
     return []
+
+
+def _let_go(model: KernelModel, ring: Ring, deliveries: list[Delivery], part: Delivery) -> bool:
+    """Whether the thread itself completes the phase of the copies, as it does wherever it expects something."""
+    mbarriers = model.made(Mbarriers)
+    arrivals = [i for i in mbarriers.arriving if i in ring.uses.get("mbarrier-arrive", ())]
+    expects = [i for d in deliveries for i in d.expects]
+    threads = {model.views.at(i).threads for i in arrivals}
+    if len(threads) != 1 or any(ring.count != t.bit_count() or part.threads & ~t for t in threads):
+        return False  # a thread arrives several times in a phase, or not in each
+    for bunch in mbarriers.between_waits({*arrivals, *expects, *part.copies}):
+        raised = [i for i in bunch if i in expects]
+        last = max((i for i in bunch if i in arrivals), default=-1)
+        if last < max(raised, default=0) or (raised and not set(bunch).isdisjoint(part.copies)):
+            return False
+    return True
 
 
 def _mark(model: KernelModel, site: int, message: str) -> Mark:
