@@ -22,7 +22,7 @@ from tclint.config import Config
 from tclint.dataflow import Analysis, Path, Results, Survey, find_paths, solve
 from tclint.finding import Confidence
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand
-from tclint.views import Views
+from tclint.views import View, Views
 
 __all__ = ["Event", "KernelModel"]
 
@@ -192,15 +192,15 @@ class KernelModel:
         view = self.views.now(start) if now else self.views.at(start)
         return find_paths(self.survey, start, view, state, relevant, step, goal, goals, alive, closed)
 
-    def lead(self, site: int) -> Path | None:
-        """A path from the entry of the function to the instruction *site*."""
+    def lead(self, site: int, view: View | None = None) -> Path | None:
+        """A path from the entry of the function to the instruction *site*, as *view* sees it."""
         block = self.cfg.block_of[site]
         relevant: list[Sequence[int]] = [()] * len(self.cfg.blocks)
         relevant[block] = (site,)
         found = find_paths(
             self.survey,
             -1,
-            self.views.at(-1),
+            view or self.views.at(-1),
             True,
             relevant,
             lambda state, i, ins: state,

@@ -22,6 +22,7 @@ from tclint.dataflow import Path, Results
 from tclint.dataflow.paths import find_lead, held_there
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
+from tclint.views import View
 
 __all__ = ["Meeting", "Meetings", "Route"]
 
@@ -103,6 +104,8 @@ class Meetings:
     """Whether a path that leaves a loop too early is looked at with as many rounds as the loop has."""
     _leads: dict[tuple[int, int, bool], tuple[Resolve, tuple[Edge, ...]] | None] = field(default_factory=dict)
     """For each block, and guard in it."""
+    _own_leads: dict[tuple[int, int], tuple[Resolve, tuple[Edge, ...]] | None] = field(default_factory=dict)
+    """For each block, and view of those that the path leads to."""
     _unreached: set[int] = field(default_factory=set)
     """The blocks to which there is no way that takes each branch as it is there."""
 
@@ -250,6 +253,7 @@ class Meetings:
         self, start: int, operations: _Bundle, uses: _Bundle, path: Path
     ) -> tuple[list[Meeting], Edge | None]:
         """What meets at the end of the path, or else the branch that it takes and cannot, were it not for which it would."""
+        first: Edge | None = None
         for route in self._routes(start, operations, uses, path):
             found = list(self._pairs(operations, uses, route))
             if found:
@@ -258,8 +262,11 @@ class Meetings:
                     return found, None
                 if at >= len(route.lead) and isinstance(wrong, Edge):
                     longer = self._longer(start, route, at - len(route.lead)) if self.rounds else None
-                    return list(self._pairs(operations, uses, longer)) if longer is not None else [], wrong
-        return [], None
+                    found = [] if longer is None else list(self._pairs(operations, uses, longer))
+                    if found or not self.rounds:
+                        return found, wrong
+                    first = first or wrong
+        return [], first
 
     def _longer(self, start: int, route: Route, leaving: int) -> Route | None:
         """The route with as many rounds of the loop that its edge *leaving* leaves as it takes to be let out there."""
@@ -306,6 +313,21 @@ class Meetings:
         lead = self._lead(start)
         if lead is not None:
             yield self._route(start, path, *lead)
+            own = self._own_lead(start, path) if self.rounds else None
+            if own is not None and own[1] != lead[1]:
+                yield self._route(start, path, *own)
+
+    def _own_lead(self, start: int, path: Path) -> tuple[Resolve, tuple[Edge, ...]] | None:
+        """The same as the threads go that come to the end of the path: only these issue what is there."""
+        model = self.model
+        end = model.views.at(path.end)
+        key = model.cfg.block_of[start], id(end)
+        if key not in self._own_leads:
+            view = View(path.threads & end.threads, end.lasting(model.values))
+            lead = model.lead(start, view) if view.threads else None
+            along = None if lead is None else model.values.along(lead.edges, frozenset())
+            self._own_leads[key] = None if lead is None or along is None else (along, lead.edges)
+        return self._own_leads[key]
 
     def _route(self, start: int, path: Path, before: Resolve, lead: tuple[Edge, ...] = ()) -> Route:
         along = self.model.values.along(path.edges, path.passed(self.model.cfg, start))

@@ -28,8 +28,10 @@ __all__ = [
     "WIDE",
     "Landed",
     "Overwritten",
+    "State",
     "Unfenced",
     "UnfencedReads",
+    "comes_before",
     "fences",
     "is_wide",
     "through_async",
@@ -223,7 +225,7 @@ class Landed(CopyGroups):
         return after | landed, copies
 
 
-def _comes_before(model: KernelModel, first: int, then: int) -> bool:
+def comes_before(model: KernelModel, first: int, then: int) -> bool:
     """Whether every way to the one instruction passes the other before."""
     cfg = model.cfg
     a, b = cfg.block_of[first], cfg.block_of[then]
@@ -282,7 +284,7 @@ class Overwritten:
                     brought.add(ring)
             if not rings:
                 return False
-        behind = {ring for i, rings in waits.items() if _comes_before(model, i, site) for ring in rings}
+        behind = {ring for i, rings in waits.items() if comes_before(model, i, site) for ring in rings}
         with_it = {
             ring
             for i, rings in waits.items()

@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tclint.analyses.groups import OPEN
+from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.order import Handover, Order
 from tclint.analyses.proxies import (
@@ -16,14 +17,16 @@ from tclint.analyses.proxies import (
     Arrivals,
     Landed,
     Overwritten,
+    State,
     Unfenced,
     UnfencedReads,
+    comes_before,
     through_async,
 )
 from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.checks import Hit, Mark, check
-from tclint.dataflow import Path
+from tclint.dataflow import Path, Results
 from tclint.finding import Confidence, Severity
 from tclint.model import KernelModel
 
@@ -158,11 +161,31 @@ def _handed_over(
                 continue
             here = way(kind, start, handover.arrival)
             there = here and way(Arrivals, handover.wait, use.site)
-            if here and there and (writes or settled(access, use, here)):
+            if not here or not there or _told_behind_a_fence(model, accessed, start, use.site, handover):
+                continue
+            if writes or settled(access, use, here):
                 cfg = model.cfg
                 passed = (*here.sites(cfg, start), *handover, *there.sites(cfg, handover.wait))
                 yield _Clash(access, use, here.state | there.state, passed, there.threads)
                 break
+
+
+def _told_behind_a_fence(
+    model: KernelModel, accessed: Results[State], start: int, use: int, handover: Handover
+) -> bool:
+    """Whether the role that accesses arrives elsewhere as well, behind a fence, and the other one waits for that too."""
+    mbarriers = model.made(Mbarriers)
+    rings = mbarriers.rings_at(handover.wait)
+    fenced = [
+        i
+        for i in model.sites("mbarrier-arrive")
+        if rings.isdisjoint(mbarriers.rings_at(i))
+        and start not in {site for site, _ in accessed.before(i)}
+        and len(mbarriers.between_waits((start, i))) == 1
+        and model.reaches(start, i)
+    ]
+    waits = frozenset(i for i in model.sites("mbarrier-wait") if comes_before(model, i, use))
+    return any(True for _ in model.made(Order).handovers(fenced, waits))
 
 
 def _same_at_first(
