@@ -155,7 +155,7 @@ def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
     copies = [a for i in model.made(Mbarriers).copies(ring) for a in model.shared.accesses(i) if a.writes]
     places = {_filled_by(model, ring, access) for access in copies}
     for place in places:
-        read = [matrix for matrix in matrices if place is not None and matrix[0].inside(place)]
+        read = [m for m in matrices if place is not None and m[0].base == place.base and m[0].meets(place)]
         common = gcd(common, *(span for _, span in read)) if read else _SPANS[0]
         shown = matrices[read[0]] if read else shown
     return common, shown
