@@ -448,6 +448,55 @@ def second_fence_beside_it(change: Change) -> Proof | None:
 
 
 @proof
+def mbarriers_alone_before_the_proxy_fence(change: Change) -> Proof | None:
+    """No shared memory is accessed before a ``fence.proxy.async`` about it, but for the mbarriers that are made there.
+
+    It orders accesses through the generic and the async proxy (9.7.13.4). Asynchronous operations access their mbarrier
+    through the generic proxy, as ``mbarrier.init`` does (9.7.9.25.4.1), so these are accesses through one proxy. Threads
+    hear of the accesses of others where they synchronise, so no such instruction may come before either.
+    """
+    site = change.deleted
+    if site is None or not _about_shared_memory(change.instructions[site]):
+        return None
+    cfg = change.cfg
+    work, seen = [(cfg.block_of[site], site)], set()
+    while work:
+        block, end = work.pop()
+        if not all(_leaves_shared_memory(i) for i in change.instructions[cfg.blocks[block].start : end]):
+            return None
+        for source in cfg.sources[block]:
+            if source not in seen:
+                seen.add(source)
+                work.append((source, cfg.blocks[source].end))
+    return Proof("nothing but mbarriers is accessed in shared memory before it", "9.7.9.25.4.1")
+
+
+def _about_shared_memory(instruction: Instruction) -> bool:
+    match = instruction.match
+    if match is None or match.form.event != "proxy-fence" or match.form.proxy != "async":
+        return False
+    return match.space.startswith(".shared")
+
+
+def _leaves_shared_memory(instruction: Instruction) -> bool:
+    """Whether it accesses no shared memory but an mbarrier that it makes, and synchronises with nobody."""
+    match = instruction.match
+    if match is None or match.problem or instruction.flow == "call":
+        return False
+    if match.form.event in (
+        "mbarrier-init",
+        "mbarrier-inval",
+        "proxy-fence",
+        "memory-fence",
+        "elect",
+        "setmaxnreg",
+    ):
+        return True
+    elsewhere = match.space.startswith((".global", ".param", ".const", ".local"))
+    return not match.form.event and (elsewhere or not match.form.memory)
+
+
+@proof
 def single_thread(change: Change) -> Proof | None:
     """A barrier of a CTA that has one thread by ``.reqntid`` (11.4.4).
 
@@ -484,11 +533,19 @@ def grid_awaited_before(change: Change) -> Proof | None:
 
 @proof
 def no_bytes(change: Change) -> Proof | None:
-    """An ``expect_tx`` of no bytes: it raises the pending count of bytes by its operand (9.7.13.15.11)."""
+    """An ``expect_tx`` of no bytes: it raises the pending count of bytes by its operand (9.7.13.15.11).
+
+    That is a zero, or a register to which nothing but zero is moved.
+    """
     site = change.deleted
     if site is None or change.instructions[site].event != "mbarrier-expect":
         return None
     operand = change.instructions[site].role("tx")
-    if isinstance(operand, Immediate) and operand.value == 0:
+    amounts = [operand]
+    if operand is not None and registers(operand):
+        made = [i for i in change.instructions if not set(registers(operand)).isdisjoint(i.writes)]
+        copied = [i.operands[-1] for i in made if i.match is not None and i.match.form.name == "mov"]
+        amounts = [*copied] if made and len(copied) == len(made) else []
+    if amounts and all(isinstance(amount, Immediate) and amount.value == 0 for amount in amounts):
         return Proof("it expects no bytes", "9.7.13.15.11")
     return None

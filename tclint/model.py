@@ -22,7 +22,7 @@ from tclint.config import Config
 from tclint.dataflow import Analysis, Path, Results, Survey, find_paths, solve
 from tclint.finding import Confidence
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand
-from tclint.views import Views
+from tclint.views import View, Views
 
 __all__ = ["Event", "KernelModel"]
 
@@ -193,11 +193,16 @@ class KernelModel:
         view = self.views.now(start) if now else self.views.at(start)
         return find_paths(self.survey, start, view, state, relevant, step, goal, goals, alive, closed)
 
-    def lead(self, site: int) -> Path | None:
-        """A path from the entry of the function to *site*, or another instruction of its block under the same guard."""
+    def lead(self, site: int, view: View | None = None) -> Path | None:
+        """A path from the entry of the function to *site*, or another instruction of its block under the same guard.
+
+        It is taken by the threads of *view*; without one by any.
+        """
+        if view is not None:
+            return self._lead(site, view)
         key = self.place(site)
         if key not in self._leads:
-            self._leads[key] = self._lead(site)
+            self._leads[key] = self._lead(site, self.views.at(-1))
         return self._leads[key]
 
     def place(self, site: int) -> tuple[int, int, bool]:
@@ -206,14 +211,14 @@ class KernelModel:
         guard = self.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
         return self.cfg.block_of[site], guard, instruction.negated
 
-    def _lead(self, site: int) -> Path | None:
+    def _lead(self, site: int, view: View) -> Path | None:
         block = self.cfg.block_of[site]
         relevant: list[Sequence[int]] = [()] * len(self.cfg.blocks)
         relevant[block] = (site,)
         found = find_paths(
             self.survey,
             -1,
-            self.views.at(-1),
+            view,
             True,
             relevant,
             lambda state, i, ins: state,

@@ -222,3 +222,124 @@ def test_a_tensor_map_brings_the_same_number_of_bytes(second: int, bar: str, lin
     parameters = ".param .align 64 .b8 map[128], .param .align 64 .b8 other[128], .param .u64 pointer, .param .u32 number"
     text = module(kernel(f"{START}\n{body}\nret;", parameters=parameters), header=HEADER)
     assert found(lint(text), low=False) == [("MB004", line_of(text, words)) for words in lines]
+
+
+MAPPED = "mov.b64 %rd1, map;\ncvta.param.u64 %rd1, %rd1;\nmov.b64 %rd2, other;\ncvta.param.u64 %rd2, %rd2;"
+MAPS = (
+    ".param .align 64 .b8 map[128], .param .align 64 .b8 other[128], .param .u64 pointer, .param .u32 number"
+)
+
+
+def tile(at: int, of: int = 1, bar: str = "full") -> str:
+    """A tensor copy to a place in the tile."""
+    return (
+        "cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes "
+        f"[tile+{at}], [%rd{of}, {{0}}], [{bar}];"
+    )
+
+
+def filled(*lines: str, first: str = "ring", second: str = "ring+8") -> list[str]:
+    """What is told of tensor copies that one thread starts, and two mbarriers that others wait for."""
+    inits = (MAPPED, made(1, first), made(1, second), "bar.sync 0;\n@%p0 bra wait;")
+    wait = WAIT.replace("[full]", f"[{first}]")
+    then = WAIT.replace("[full]", f"[{second}]").replace("wait:", "then:").replace("bra wait", "bra then")
+    reads = "ld.shared.u32 %r3, [tile];\nld.shared.u32 %r4, [tile+4096];"
+    return told("\n".join((*inits, *lines, wait, then, reads)), parameters=MAPS)
+
+
+BOX = "a copy of a tensor map always brings its whole box"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2048, "ring+8"), tile(4096, 1, "ring+8")], ""),
+        ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2032, "ring+8"), tile(4096, 1, "ring+8")],
+         f"MB004 expects 2032 bytes for copies that bring 2048 elsewhere: {BOX}"),
+        # Another tensor map may have another box.
+        ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2032, "ring+8"), tile(4096, 2, "ring+8")], ""),
+        # What is expected may be more than one number.
+        (["add.u32 %r6, %r9, 16;", expect("%r6", "ring"), tile(0, 1, "ring")], [expect("%r9", "ring+8"), tile(4096, 1, "ring+8")],
+         f"MB004 expects 16 bytes fewer than elsewhere for the same copies: {BOX}"),
+        (["mul.lo.u32 %r6, %r9, 16;", expect("%r6", "ring"), tile(0, 1, "ring")], [expect("%r9", "ring+8"), tile(4096, 1, "ring+8")], ""),
+    ],
+)  # fmt: skip
+def test_the_same_copies_at_two_mbarriers(first: list[str], second: list[str], message: str) -> None:
+    assert filled(*first, *second) == ([message] if message else [])
+
+
+def test_what_others_expect_for_a_copy_is_not_compared() -> None:
+    """One thread expects the bytes of two at the first mbarrier, and of one at the second."""
+    other = f"setp.ne.u32 %p4, %r0, 32;\n@%p4 bra wait;\n{tile(2048, 1, 'ring')}\nbra wait;"
+    both = (expect(4096, "ring"), tile(0, 1, "ring"), expect(2048, "ring+8"), tile(4096, 1, "ring+8"))
+    body = "\n".join(
+        (MAPPED, made(1, "ring"), made(1, "ring+8"), f"bar.sync 0;\n@!%p0 bra mine;\n{other}\nmine:", *both)
+    )
+    waits = WAIT.replace("[full]", "[ring]"), WAIT.replace("[full]", "[ring+8]").replace("wait", "then", 1)
+    text = "\n".join((body, waits[0], waits[1].replace("bra wait", "bra then"), "ld.shared.u32 %r3, [tile];"))
+    assert told(text, parameters=MAPS) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([expect(8192), tile(0)], ""),
+        ([expect(8208), tile(0)], "8208 bytes, and 8192"),
+        ([expect(8192), tile(0), tile(4096, 2)], ""),
+        ([expect(6144), tile(0), tile(4096, 2)], ""),
+        ([expect(8320), tile(0), tile(4096, 2)], "8320 bytes, and 8192"),
+        # One copy may bring more than another.
+        ([expect(8192), tile(0), tile(6144, 2)], ""),
+        # Where the copy goes is not known.
+        (["mul.lo.u32 %r6, %r9, 16;", expect(8208), tile(0).replace("[tile+0]", "[%r6]")], ""),
+        # Two threads may bring it.
+        ([CHOICE, expect(8208), tile(0), f"@%p3 {tile(4096, 2)}"], ""),
+    ],
+)  # fmt: skip
+def test_more_than_fits(lines: list[str], message: str) -> None:
+    end = ": the phase never completes, or the copies overwrite other data"
+    between = (
+        f"MB004 expects {message} fit between the destinations of its copies and what lies behind them{end}"
+    )
+    body = "\n".join(
+        (MAPPED, made(1), "bar.sync 0;\n@%p0 bra wait;", *lines, WAIT, "ld.shared.u32 %r3, [tile];")
+    )
+    assert told(body, parameters=MAPS) == ([between] if message else [])
+
+
+@pytest.mark.parametrize(
+    ("mode", "amount", "row"),
+    [(1, 4080, 128), (1, 4096, 0), (2, 4080, 64), (2, 4032, 0), (3, 4080, 32), (3, 4064, 0), (0, 4080, 0)],
+)
+def test_a_part_of_a_row(mode: int, amount: int, row: int) -> None:
+    """The mode of a descriptor of wgmma says how many bytes a row has."""
+    matrix = f"shr.u32 %r4, %r5, 4;\nand.b32 %r4, %r4, 16383;\ncvt.u64.u32 %rd3, %r4;\nor.b64 %rd3, %rd3, {mode << 62};"
+    product = (
+        "wgmma.fence.sync.aligned;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, "
+        "%rd3, %rd3, 0, 1, 1, 0, 0;\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
+    )
+    start = f"mov.u32 %r5, tile;\n{matrix}\n{MAPPED}"
+    body = "\n".join((start, made(1), "bar.sync 0;\n@%p0 bra wait;", expect(amount), tile(0), WAIT, product))
+    message = (
+        f"MB004 expects {amount} bytes for copies of which each brings whole rows of {row} bytes: "
+        "the phase may complete before all of them are there, or never"
+    )
+    assert told(body, parameters=MAPS) == ([message] if row else [])
+
+
+@pytest.mark.parametrize(("lacks", "rules"), [(False, []), (True, ["MB005"])])
+def test_copies_of_a_loop_that_nothing_expects(lacks: bool, rules: list[str]) -> None:
+    again = "setp.lt.u32 %p6, %r7, %r9;"
+    free = "{}: mbarrier.try_wait.parity.shared::cta.b64 %p1, [ring+8], %r7;\n@!%p1 bra {};"
+    body = "\n".join(
+        (
+            f"{made(1)}\n{made(1, 'ring+8')}\nbar.sync 0;\nmov.u32 %r7, 0;\n@%p0 bra take;",
+            f"give:\n{free.format('free', 'free')}\n{expect(512)}\n{COPY}\nadd.u32 %r7, %r7, 1;\n{again}\n@%p6 bra give;",
+            f"more:\n{free.format('next', 'next')}\n{ARRIVE if lacks else expect(512)}\n{COPY}\nadd.u32 %r7, %r7, 1;\n{again}",
+            "@%p6 bra more;\nbra done;",
+            "take: mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], %r7;\n@!%p1 bra take;\nld.shared.u32 %r3, [tile];",
+            f"setp.ne.u32 %p4, %r0, 32;\n@%p4 bra past;\n{ARRIVE.replace('full', 'ring+8')}\npast: add.u32 %r7, %r7, 1;",
+            f"{again}\n@%p6 bra take;\ndone:",
+        )
+    )
+    assert [line.split()[0] for line in told(body)] == rules

@@ -137,6 +137,36 @@ def test_between_roles(case: str) -> None:
     agrees(roles(*BETWEEN[case]), "PR")
 
 
+BROUGHT = PASS.replace("[full]", "[brought]").replace("wait:", "come:").replace("bra wait", "bra come")
+LOADED = """
+    .shared .align 8 .b64 brought;
+    @%p1 mbarrier.init.shared.b64 [tile+8000], 32;
+    @%p1 mbarrier.init.shared.b64 [brought], 1;
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [brought], 512;
+    @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd5], 512, [brought];"""
+IN_PLACE = {
+    "waited for, and changed": (f"{BROUGHT}\n{STORE}\n{TELL}", f"{PASS}\n{ISSUE} // want PR001"),
+    "a fence": (f"{BROUGHT}\n{STORE}\n{FENCE}\n{TELL}", f"{PASS}\n{ISSUE}"),
+    # The copy may come behind the stores.
+    "changed, and waited for": (f"{STORE}\n{BROUGHT}\n{TELL}", f"{PASS}\n{ISSUE}"),
+    # What is told at another mbarrier, behind the fence, is waited for as well.
+    "told twice": (
+        f"{BROUGHT}\n{STORE}\n{TELL}\n{FENCE}\n{TELL.replace('full', 'tile+8000')}",
+        f"{PASS}\n{PASS.replace('full', 'tile+8000').replace('wait:', 'then:').replace('bra wait', 'bra then')}\n{ISSUE}",
+    ),
+    "not waited for": (f"{STORE}\n{TELL}", f"{PASS}\n{ISSUE}"),
+    "waited for by both": (
+        f"{BROUGHT}\n{STORE}\n{TELL}",
+        f"{BROUGHT.replace('come', 'too')}\n{PASS}\n{ISSUE}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IN_PLACE)
+def test_bytes_that_a_copy_has_brought(case: str) -> None:
+    agrees(roles(*IN_PLACE[case]).replace("bar.sync 0;", f"{LOADED}\nbar.sync 0;", 1), "PR001")
+
+
 @pytest.mark.parametrize(
     ("body", "severity"),
     [
@@ -163,6 +193,17 @@ def test_the_steps_say_what_orders_the_threads_alone() -> None:
         "wgmma.mma_async reads it",
     ]
     assert "fence.proxy.async.shared::cta" in finding.help
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 8, 16])
+def test_stores_in_a_loop_of_some_rounds(rounds: int) -> None:
+    """The way out of the first round is none, and the bytes that are read are stored in it."""
+    loop = (
+        "mov.u32 %r7, %r0;\nmov.u32 %r8, %r3;\nnext: st.shared.v4.b32 [%r8], {%r5, %r5, %r5, %r5};\n"
+        f"add.u32 %r7, %r7, 128;\nadd.u32 %r8, %r8, 2048;\nsetp.lt.u32 %p3, %r7, {128 * rounds};\n@%p3 bra next;"
+    )
+    assert by_rule(lint(text(f"{loop}\n{SYNC}\n{OUT}")), "PR001")
+    assert not by_rule(lint(text(f"{loop}\n{FENCE}\n{SYNC}\n{OUT}")), "PR001")
 
 
 def test_one_fence_that_lacks_is_one_finding() -> None:

@@ -134,7 +134,17 @@ CASES = [
      "fence.proxy.async; st.shared.u32 [tile], %r1; fence.proxy.async;/*!*/ ret;"),
     ("second_fence_beside_it", "proxy fence deleted",
      "fence.proxy.async.global; fence.proxy.async.global;/*!*/ ret;",
-     "fence.proxy.async.global; fence.proxy.async.shared::cta;/*!*/ ret;"),
+     "st.shared.u32 [tile], %r1; fence.proxy.async.global; fence.proxy.async.shared::cta;/*!*/ ret;"),
+    ("mbarriers_alone_before_the_proxy_fence", "proxy fence deleted",
+     "mbarrier.init.shared::cta.b64 [bar], 1; fence.proxy.async.shared::cta;/*!*/ bar.sync 0; ret;",
+     "st.shared.u32 [tile], %r1; mbarrier.init.shared::cta.b64 [bar], 1; fence.proxy.async.shared::cta;/*!*/ ret;"),
+    # what other threads have done is known behind a barrier
+    ("mbarriers_alone_before_the_proxy_fence", "proxy fence narrowed",
+     "ld.global.u32 %r1, [%rd1]; fence.proxy.async.shared::cta;/*!*/ ret;",
+     "bar.sync 0; fence.proxy.async.shared::cta;/*!*/ ret;"),
+    ("mbarriers_alone_before_the_proxy_fence", "proxy fence deleted",
+     "fence.proxy.async.shared::cta;/*!*/ L: st.shared.u32 [tile], %r1; @%p1 bra L; ret;",
+     "L: fence.proxy.async.shared::cta;/*!*/ st.shared.u32 [tile], %r1; @%p1 bra L; ret;"),
     ("single_thread", "CTA barrier deleted",
      ".reqntid 1 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ret;",
      ".reqntid 32 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ret;"),
@@ -144,6 +154,9 @@ CASES = [
     ("no_bytes", "expect_tx deleted",
      "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 0;/*!*/ ret;",
      "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 16;/*!*/ ret;"),
+    ("no_bytes", "expect_tx deleted",
+     "mov.b32 %r1, 0; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], %r1;/*!*/ ret;",
+     "mov.b32 %r1, 0; L: mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], %r1;/*!*/ mov.b32 %r1, 16; @%p1 bra L; ret;"),
 ]  # fmt: skip
 
 

@@ -59,6 +59,14 @@ def test_constants_fold(code: str, expected: int) -> None:
     assert known(code, "%r1") == expected
 
 
+@pytest.mark.parametrize(("mask", "alike"), [(24, True), (31, True), (25, True), (56, False), (16, False)])
+def test_a_stage_by_the_bits_of_a_shifted_counter(mask: int, alike: bool) -> None:
+    """nvcc makes 16384 times a stage of 8 times it, which it has for an mbarrier, and the rest."""
+    made = f"shl.b32 %r3, %r1, 3; and.b32 %r4, %r3, {mask}; mad.lo.s32 %r5, %r2, 16376, %r4;"
+    plain = "mov.u32 %r1, %clock; and.b32 %r2, %r1, 3; shl.b32 %r6, %r2, 14;"
+    assert same(f"{plain} {made}", "%r5", "%r6") is alike
+
+
 @pytest.mark.parametrize(
     ("code", "factor"),
     [

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.shared_memory import Access
 from tclint.model import KernelModel
 
-__all__ = ["BulkRings", "Filled"]
+__all__ = ["WIDEST", "BulkRings", "Filled", "place_of", "room", "rows"]
+
+_SPANS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
+"""Bytes over which a matrix descriptor swizzles (9.7.15.5.1.2.2, 9.7.16.4.1): it has rows of so many, at least."""
+WIDEST = 128
+"""The most of them: what is a multiple of it is one of each."""
+_MODE = 61
+"""The first of the bits of a matrix descriptor that say how it swizzles; that of wgmma has two of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +54,24 @@ class BulkRings:
         for ring in mbarriers.rings:
             copies = mbarriers.copies(ring)
             own = [a for i in copies for a in model.shared.accesses(i) if a.writes]
-            places = {a.site: p for a in own if (p := _place(model, ring, a)) is not None}
+            places = {a.site: p for a in own if (p := place_of(model, ring, a)) is not None}
             reads = [a for a in extents.reads if any(_lies_in(extents, a, p) for p in places.values())]
             if reads:
                 others = [a for a in extents.writes if a.site not in copies]
                 writers = [a.site for a in others if any(_may_meet(extents, a, p) for p in places.values())]
                 rest = frozenset([*writers, *unknown]) - frozenset(copies)
                 found.append(Filled(ring, copies, places, reads, rest))
+        return found
+
+    @cached_property
+    def matrices(self) -> dict[tuple[Extent, int], int]:
+        """Where matrices are read from shared memory, with the bytes over which they are swizzled; and what reads each."""
+        model, found = self.model, dict[tuple[Extent, int], int]()
+        for site in (i for group in ("wgmma", "tcgen05") for i in model.sites("issue", group)):
+            for access, span in _matrices(model, site):
+                extent = model.made(Extents).of(access)
+                if extent is not None:
+                    found.setdefault((extent, span), site)
         return found
 
     def feeding(self, filled: Filled, read: Access) -> list[int]:
@@ -70,7 +90,7 @@ def _may_meet(extents: Extents, access: Access, place: Extent) -> bool:
     return extent is not None and extent.meets(place)
 
 
-def _place(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
+def place_of(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
     """The bytes that a bulk load fills in all rounds: as many as it says, or as are expected, or as lie between stages."""
     extents = model.made(Extents)
     place = extents.of(copy)
@@ -90,3 +110,76 @@ def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:
         if delivery.copies == [copy.site] and len(delivery.expects) == 1:
             return model.known(delivery.expects[0], "tx")
     return None
+
+
+def room(model: KernelModel, ring: Ring) -> dict[int, int]:
+    """How many bytes each load of the ring may bring at most: as many as fit between it and what lies behind.
+
+    That is where a load for the same ring begins, in any stage, an mbarrier, or the end of the variable. Nothing is
+    known of a ring unless it is known of all loads where each stage is.
+    """
+    mbarriers, extents = model.made(Mbarriers), model.made(Extents)
+    lows: dict[int, Extent] = {}
+    starts: dict[int, set[int]] = {}
+    for access in (a for i in mbarriers.copies(ring) for a in model.shared.accesses(i) if a.writes):
+        extent = extents.of(access)
+        if extent is None:
+            return {}
+        apart = extent.high - extent.low - access.size
+        if apart and (not extent.stride or apart != extent.stride * (len(ring.stages) - 1)):
+            return {}
+        lows[access.site] = extent
+        starts.setdefault(extent.base, set()).update(
+            range(extent.low, extent.low + apart + 1, extent.stride or 1)
+        )
+    for base, offset in mbarriers.objects:
+        if base in starts:
+            starts[base].add(offset)
+    for base, known in starts.items():
+        if extents.size(base):
+            known.add(extents.size(base))
+    return {
+        site: min(ends) - e.low
+        for site, e in lows.items()
+        if (ends := [s for s in starts[e.base] if s > e.low])
+    }
+
+
+def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
+    """A number of bytes of which each load of the ring brings a multiple, and an instruction that shows it.
+
+    A box lies in shared memory without gaps. Where a matrix with rows of 128 bytes is read, each row of it has 128.
+    """
+    common, shown = 0, -1
+    matrices = model.made(BulkRings).matrices
+    copies = [a for i in model.made(Mbarriers).copies(ring) for a in model.shared.accesses(i) if a.writes]
+    places = {_filled_by(model, ring, access) for access in copies}
+    for place in places:
+        read = [m for m in matrices if place is not None and m[0].base == place.base and m[0].meets(place)]
+        common = gcd(common, *(span for _, span in read)) if read else _SPANS[0]
+        shown = matrices[read[0]] if read else shown
+    return common, shown
+
+
+def _filled_by(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
+    """The bytes that a bulk load fills, or the variable that it begins."""
+    extents = model.made(Extents)
+    place = place_of(model, ring, copy) or extents.of(copy)
+    if place is not None and place.high - place.low == copy.size:
+        return place._replace(high=max(extents.size(place.base), place.high))
+    return place
+
+
+def _matrices(model: KernelModel, site: int) -> Iterator[tuple[Access, int]]:
+    """The matrices that an instruction reads from shared memory."""
+    instruction, values = model.instruction(site), model.values
+    names = instruction.match.form.async_reads if instruction.match is not None else ()
+    for name in names:
+        operand = instruction.named(name.lstrip("*"))
+        if operand is None or not name.startswith("*") or not name.endswith("desc"):
+            continue
+        descriptor = values.operand(operand, site)
+        zeros, ones = values.known_bits(descriptor)
+        known = (zeros | ones) >> _MODE & 7 == 7
+        span = _SPANS.get(ones >> _MODE & 7 if known else 0, _SPANS[0])
+        yield Access(site, False, model.shared.start(descriptor), _SPANS[0], later=True), span

@@ -12,7 +12,7 @@ known.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import gcd
@@ -497,15 +497,32 @@ class Mbarriers:
             self._delivered[object_] = self._deliveries(object_)
         return self._delivered[object_]
 
-    def _deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
-        ring = self._ring_of[object_]
-        expects = [
+    def stretches(self, ring: Ring) -> list[Delivery]:
+        """What this CTA expects and brings between two waits at a ring of which other CTAs may do the rest."""
+        every = [*self.expects(ring), *self.copies(ring)]
+        copies = frozenset(self.copies(ring))
+        return [
+            Delivery(0, [i for i in bunch if i not in copies], [i for i in bunch if i in copies])
+            for bunch in self.between_waits(every)
+            if not any(self._repeated(i, self._phases) for i in bunch)
+        ]
+
+    def between_waits(self, sites: Iterable[int]) -> list[list[int]]:
+        """*sites* in parts: one holds those that a thread may pass without a wait for an mbarrier between."""
+        return self._phases.together(sites)
+
+    def expects(self, ring: Ring) -> list[int]:
+        """What expects bytes at an object of the ring."""
+        return [
             i
             for e in ("mbarrier-arrive", "mbarrier-expect")
             for i in ring.uses.get(e, ())
             if self.model.instruction(i).role("tx") is not None
         ]
-        copies = self.copies(ring)
+
+    def _deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
+        ring = self._ring_of[object_]
+        expects, copies = self.expects(ring), self.copies(ring)
         every = [*expects, *copies]
         if (
             any(self._leaves(i) for i in every)

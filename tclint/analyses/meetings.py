@@ -22,6 +22,7 @@ from tclint.dataflow import Path, Results
 from tclint.dataflow.paths import find_lead, held_there
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
+from tclint.views import View
 
 __all__ = ["Meeting", "Meetings", "Route"]
 
@@ -34,6 +35,8 @@ _TRIES = 8
 """Paths that are looked at for operations that begin together, and one more for each place of a use."""
 _EACH = 2
 """Those of them that may lead to one use."""
+_TURNS = 16
+"""How many rounds of a loop a path takes to be let out of it."""
 _ROUNDS = 4
 """How often a path may come back to where the operations begin, or to a use."""
 
@@ -97,8 +100,12 @@ class Meetings:
     """Paths that are looked at for operations that begin together; None: some, and one for each place of a use."""
     ready: Callable[[Any], bool] = lambda state: True
     """The states of an operation in which a use counts."""
+    rounds: bool = False
+    """Whether a path that leaves a loop too early is looked at with as many rounds as the loop has."""
     _firsts: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
     """What expressions stand for at the end of a way from the entry."""
+    _own_leads: dict[tuple[int, int], tuple[Edge, ...] | None] = field(default_factory=dict)
+    """For each block, and view of those that the path leads to."""
 
     @property
     def shared(self) -> SharedMemory:
@@ -249,6 +256,7 @@ class Meetings:
         self, start: int, operations: _Bundle, uses: _Bundle, path: Path
     ) -> tuple[list[Meeting], Edge | None]:
         """What meets at the end of the path, or else the branch that it takes and cannot, were it not for which it would."""
+        first: Edge | None = None
         for route in self._routes(start, operations, uses, path):
             found = list(self._pairs(operations, uses, route))
             if found:
@@ -256,22 +264,83 @@ class Meetings:
                 if wrong is None and (route.lead or self.model.made(_Leads).reached(start)):
                     return found, None
                 if at >= len(route.lead) and isinstance(wrong, Edge):
-                    return [], wrong
-        return [], None
+                    longer = self._longer(start, route, at - len(route.lead)) if self.rounds else None
+                    found = [] if longer is None else list(self._pairs(operations, uses, longer))
+                    if found or not self.rounds:
+                        return found, wrong
+                    first = first or wrong
+        return [], first
+
+    def _longer(self, start: int, route: Route, leaving: int) -> Route | None:
+        """The route with as many rounds of the loop that its edge *leaving* leaves as it takes to be let out there."""
+        path = route.path
+        around = self._around(start, path.edges[leaving], path.state)
+        edges = path.edges[:leaving] + around * _TURNS + path.edges[leaving:]
+        for _ in range(2 if around else 0):
+            found = self._route(start, replace(path, edges=edges), route.before, route.lead)
+            at, wrong = _wrong(self.model, start, found)
+            if wrong is None:
+                return found
+            turns = (at - len(route.lead) - leaving) // len(around)
+            edges = path.edges[:leaving] + around * max(turns, 0) + path.edges[leaving:]
+        return None
+
+    def _around(self, start: int, leaving: Edge, fact: Any) -> tuple[Edge, ...]:
+        """The shortest way through the loop that *leaving* leaves, on which nothing happens to the *fact*; or none."""
+        cfg, head = self.model.cfg, leaving.source
+        inside = min(
+            (loop for loop in cfg.loops.values() if head in loop and leaving.target not in loop),
+            key=lambda loop: len(loop),
+            default=frozenset[int](),
+        )
+        ways: dict[int, tuple[Edge, ...]] = {}
+        work = [head]
+        for block in work:
+            for edge in cfg.successors[block]:
+                if edge.target in inside and edge.target not in ways:
+                    ways[edge.target] = (*ways.get(block, ()), edge) if block != head else (edge,)
+                    work += [edge.target] if edge.target != head else []
+        passed = (i for edge in ways.get(head, ()) for i in self.results.relevant[edge.target])
+        same = all(self.follow(start, fact, i, self.model.instruction(i)) == fact for i in passed)
+        return ways.get(head, ()) if same else ()
 
     def _routes(self, start: int, operations: _Bundle, uses: _Bundle, path: Path) -> Iterator[Route]:
         """Both addresses in terms of the values at *start*, then as they are when it is executed for the first time."""
         model = self.model
         values = model.values
-        along = values.along(path.edges, path.passed(model.cfg, start))
-        yield Route(path, lambda value: value, along)
-        bases = (*operations.footprints, *map(along, uses.footprints))
+        route = self._route(start, path, lambda value: value)
+        yield route
+        bases = (*operations.footprints, *map(route.after, uses.footprints))
         if not any(map(values.volatile, bases)):
             return
         edges = model.made(_Leads).to(start)
-        if edges is not None:
-            first = self._firsts.setdefault(edges, values.along(edges, frozenset()))
-            yield Route(path, first, lambda value: first(along(value)), edges)
+        if edges is None:
+            return
+        yield self._route(start, path, self._first(edges), edges)
+        own = self._own_lead(start, path) if self.rounds else None
+        if own is not None and own != edges:
+            yield self._route(start, path, self._first(own), own)
+
+    def _first(self, edges: tuple[Edge, ...]) -> Resolve:
+        """What expressions stand for at the end of *edges*, a way from the entry."""
+        if edges not in self._firsts:
+            self._firsts[edges] = self.model.values.along(edges, frozenset())
+        return self._firsts[edges]
+
+    def _own_lead(self, start: int, path: Path) -> tuple[Edge, ...] | None:
+        """The way of the threads that come to the end of the path: only these issue what is there."""
+        model = self.model
+        end = model.views.at(path.end)
+        key = model.cfg.block_of[start], id(end)
+        if key not in self._own_leads:
+            view = View(path.threads & end.threads, end.lasting(model.values))
+            lead = model.lead(start, view) if view.threads else None
+            self._own_leads[key] = None if lead is None else lead.edges
+        return self._own_leads[key]
+
+    def _route(self, start: int, path: Path, before: Resolve, lead: tuple[Edge, ...] = ()) -> Route:
+        along = self.model.values.along(path.edges, path.passed(self.model.cfg, start))
+        return Route(path, before, lambda value: before(along(value)), lead)
 
     def _pairs(self, operations: _Bundle, uses: _Bundle, route: Route) -> Iterator[Meeting]:
         """For each operation the first use at the end of the path, and after it, that meets it."""

@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
+from tclint.analyses.bulk_rings import place_of
 from tclint.analyses.copy_groups import CopyGroups
+from tclint.analyses.extents import Extents
 from tclint.analyses.facts import FactSet
 from tclint.analyses.groups import State as GroupState
+from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.shared_memory import Access
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -24,8 +27,10 @@ __all__ = [
     "WIDE",
     "Landed",
     "Overwritten",
+    "State",
     "Unfenced",
     "UnfencedReads",
+    "comes_before",
     "fences",
     "is_wide",
     "through_async",
@@ -194,12 +199,19 @@ class Landed(CopyGroups):
         return after | landed, copies
 
 
+def comes_before(model: KernelModel, first: int, then: int) -> bool:
+    """Whether every way to the one instruction passes the other before."""
+    cfg = model.cfg
+    a, b = cfg.block_of[first], cfg.block_of[then]
+    return first < then if a == b else cfg.dominates(a, b)
+
+
 class Overwritten:
     """What bulk copies may write of shared memory, as far as it can be told."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._known: dict[int, bool] = {}
+        self._known: dict[int, list[Access]] = {}
 
     @cached_property
     def _loads(self) -> list[Access]:
@@ -227,8 +239,38 @@ class Overwritten:
 
     def may(self, address: int) -> bool:
         """Whether a load may write the bytes at *address*."""
+        return bool(self._writing(address))
+
+    def before(self, site: int, use: Access) -> bool:
+        """Whether a bulk copy has written the bytes of *use* before *site*, and the next one comes after *use*.
+
+        So it is where one role waits for a copy and changes its bytes for another role, which does not wait for it.
+        """
+        model = self.model
+        mbarriers, there = model.made(Mbarriers), model.made(Extents).of(use)
+        waits = {i: mbarriers.rings_at(i) for i in model.sites("mbarrier-wait")}
+        brought: set[Ring] = set()
+        for load in self._writing(use.address):
+            rings = mbarriers.rings_at(load.site)
+            for ring in rings:
+                place = place_of(model, ring, load)
+                if there is None or place is None or there.meets(place):
+                    brought.add(ring)
+            if not rings:
+                return False
+        behind = {ring for i, rings in waits.items() if comes_before(model, i, site) for ring in rings}
+        with_it = {
+            ring
+            for i, rings in waits.items()
+            if not model.views.apart(i, use.site) and model.reaches(i, use.site)
+            for ring in rings
+        }
+        return all(waits.values()) and brought <= behind and brought.isdisjoint(with_it)
+
+    def _writing(self, address: int) -> list[Access]:
+        """The loads that may write the bytes at *address*."""
         if address not in self._known:
-            self._known[address] = any(self._may(load, address) for load in self._loads)
+            self._known[address] = [load for load in self._loads if self._may(load, address)]
         return self._known[address]
 
     def _may(self, load: Access, address: int) -> bool:

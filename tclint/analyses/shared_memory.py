@@ -170,7 +170,9 @@ class SharedMemory:
             if name == "mask":
                 if node[3] & _START == 0:
                     return values.constant(0)
-                return self.start(node[2]) if node[3] & _START == _START else values.times(descriptor, 16)
+                cleared = _START & ~node[3]  # maybe what is zero anyway
+                kept = not cleared & ~values.known_bits(node[2])[0]
+                return self.start(node[2]) if kept else values.times(descriptor, 16)
             if name == "shr" and values.known(node[4]) == 4:
                 return self._within(node[3])
             if name == "bfe" and values.known(node[4]) == 4 and (values.known(node[5]) or 0) >= 14:

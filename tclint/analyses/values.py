@@ -19,6 +19,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
+from math import gcd
 from typing import Any
 
 from tclint.analyses import threads as T
@@ -739,6 +740,12 @@ class Values:
         node = self.node(value)
         if node[0] == "op" and node[1] == "mask":
             return self._masked(node[2], mask & node[3], width)
+        if node[0] == "sum":
+            common = gcd(node[2], *(factor for _, factor in node[1]))
+            low = common & -common  # what is shifted to the left has zeros below
+            if low > 1:
+                terms = tuple((t, factor // low) for t, factor in node[1])
+                return self.times(self._masked(self.total(terms, node[2] // low), mask // low, width), low)
         if node[0] == "op" and node[1] == "shr" and (by := self.known(node[4])) is not None:
             if 0 <= by <= width - mask.bit_length():
                 value = self._shifted(self._low(node[3], mask.bit_length() + by), by, node[4], node[2])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
+from tclint.analyses.bulk_rings import WIDEST, room, rows
 from tclint.analyses.mbarriers import Arrivals, Delivery, Mbarrier, Mbarriers, Ring
 from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
@@ -29,22 +30,38 @@ def first_parity(model: KernelModel, wait: int) -> int | None:
 Condition = frozenset[tuple[int, bool]]
 
 
+class _Conditions:
+    """What decides whether instructions are executed."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._known: dict[int, Condition] = {}
+
+    def of(self, site: int) -> Condition:
+        if site not in self._known:
+            self._known[site] = self._find(site)
+        return self._known[site]
+
+    def _find(self, site: int) -> Condition:
+        cfg, values, views = self.model.cfg, self.model.values, self.model.views
+        decided = [(views.edge_value(edge), edge.value) for edge in cfg.controllers(cfg.block_of[site])]
+        instruction = self.model.instruction(site)
+        if instruction.guard >= 0:
+            decided.append((values.before(instruction.guard, site), not instruction.negated))
+        facts = Facts()
+        for p, truth in decided:
+            if p is not None:
+                facts = values.assume(p, truth, facts)
+        return frozenset(
+            (p, truth)
+            for p, truth in facts.items()
+            if values.mask(p) is None and not _says_it_all(values.node(p), truth)
+        )
+
+
 def _condition(model: KernelModel, site: int) -> Condition:
     """What decides whether *site* is executed, but for the thread index: of two places with the same, none comes alone."""
-    cfg, values = model.cfg, model.values
-    decided = [(model.views.edge_value(edge), edge.value) for edge in cfg.controllers(cfg.block_of[site])]
-    instruction = model.instruction(site)
-    if instruction.guard >= 0:
-        decided.append((values.before(instruction.guard, site), not instruction.negated))
-    facts = Facts()
-    for p, truth in decided:
-        if p is not None:
-            facts = values.assume(p, truth, facts)
-    return frozenset(
-        (p, truth)
-        for p, truth in facts.items()
-        if values.mask(p) is None and not _says_it_all(values.node(p), truth)
-    )
+    return model.made(_Conditions).of(site)
 
 
 def _says_it_all(node: tuple[Any, ...], truth: bool) -> bool:
@@ -202,11 +219,24 @@ def transactions(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     if any(_counts_bytes(model, i) for i in mbarriers.unresolved):
         return  # which may be at any of them
+    rest: dict[Ring, list[Delivery] | None] = {}
     for ring in mbarriers.rings:
         if not ring.uses.get("mbarrier-wait") or not mbarriers.copies(ring):
             continue
-        found = (_mistaken(model, ring, mbarriers.deliveries(stage)) for stage in ring.stages)
-        yield from islice((hit for hit in found if hit is not None), 1)
+        known = [found for stage in ring.stages if (found := mbarriers.deliveries(stage)) is not None]
+        split = [[part for delivery in found for part in _parts(model, delivery)] for found in known]
+        mistakes = (_mistaken(model, ring, *stage) for stage in zip(known, split, strict=True))
+        first = next((mistake for mistake in mistakes if mistake is not None), None)
+        if first is not None:
+            yield first
+        else:
+            paid = [parts for parts in split if all(part.expects and part.copies for part in parts)]
+            rest[ring] = [part for parts in paid for part in parts] if known else None
+    told = set[int]()
+    for rule, hit in (*_differ(model, rest), *_oversized(model, rest), *_broken(model, rest)):
+        if hit.site not in told:
+            told |= hit.about
+            yield rule, hit
 
 
 def _counts_bytes(model: KernelModel, site: int) -> bool:
@@ -215,23 +245,59 @@ def _counts_bytes(model: KernelModel, site: int) -> bool:
     return instruction.event in ("issue", "clc-request") or instruction.role("tx") is not None
 
 
-def _mistaken(model: KernelModel, ring: Ring, deliveries: list[Delivery] | None) -> tuple[str, Hit] | None:
-    copies = [i for d in deliveries or () for i in d.copies]
-    if not deliveries or not copies:
+def _mistaken(
+    model: KernelModel, ring: Ring, deliveries: list[Delivery], parts: list[Delivery]
+) -> tuple[str, Hit] | None:
+    """What is wrong with one stage of *ring*; *parts* of the deliveries are those under the same conditions."""
+    copies = [i for d in deliveries for i in d.copies]
+    if not copies:
         return None
     if any(d.expects for d in deliveries):
-        parts = [part for d in deliveries for part in _parts(model, d)]
-        return _compared(model, ring, parts) or _differ(model, parts)
+        hit = _compared(model, ring, parts)
+        copies = [] if hit is not None else _unpaid(model, ring, deliveries, parts)
+        if not copies:
+            return hit
+    elsewhere = " for them" if any(d.expects for d in deliveries) else ""
     wait = ring.uses["mbarrier-wait"][0]
     return "MB005", Hit(
         site=copies[0],
-        message="completes its bytes at an mbarrier that expects none: "
+        message=f"completes its bytes at an mbarrier that expects none{elsewhere}: "
         "nothing but arrivals holds the phase, and a wait may return before the bytes are there",
         steps=(_mark(model, copies[0], "reports its bytes to the mbarrier"), _mark(model, wait, "waits")),
         help="raise the expected bytes before, by mbarrier.arrive.expect_tx or mbarrier.expect_tx",
         count=len(copies),
         about=frozenset((*copies, *ring.inits)),  # the arrival may be missing with the bytes
     )
+
+
+def _unpaid(model: KernelModel, ring: Ring, deliveries: list[Delivery], parts: list[Delivery]) -> list[int]:
+    """Copies whose thread expects nothing at their mbarrier in their phase, while all that is expected is for others."""
+    if len({d.threads for d in deliveries}) > 1 or any(p.expects and not p.copies for p in parts):
+        return []
+    block_of, loops = model.cfg.block_of, sorted(model.cfg.loops.values(), key=len)
+    paid = {block_of[i] for d in deliveries for i in d.expects}
+    for part in parts:
+        if not part.expects:
+            around = next((loop for loop in loops if all(block_of[i] in loop for i in part.copies)), None)
+            if (around is not None and paid.isdisjoint(around)) or _let_go(model, ring, deliveries, part):
+                return part.copies
+    return []
+
+
+def _let_go(model: KernelModel, ring: Ring, deliveries: list[Delivery], part: Delivery) -> bool:
+    """Whether the thread itself completes the phase of the copies, as it does wherever it expects something."""
+    mbarriers = model.made(Mbarriers)
+    arrivals = [i for i in mbarriers.arriving if i in ring.uses.get("mbarrier-arrive", ())]
+    expects = [i for d in deliveries for i in d.expects]
+    threads = {model.views.at(i).threads for i in arrivals}
+    if len(threads) != 1 or any(ring.count != t.bit_count() or part.threads & ~t for t in threads):
+        return False  # a thread arrives several times in a phase, or not in each
+    for bunch in mbarriers.between_waits({*arrivals, *expects, *part.copies}):
+        raised = [i for i in bunch if i in expects]
+        last = max((i for i in bunch if i in arrivals), default=-1)
+        if last < max(raised, default=0) or (raised and not set(bunch).isdisjoint(part.copies)):
+            return False
+    return True
 
 
 def _mark(model: KernelModel, site: int, message: str) -> Mark:
@@ -313,29 +379,145 @@ def _amount(model: KernelModel, site: int, role: str) -> int | None:
     return model.value(site, role)
 
 
-def _differ(model: KernelModel, deliveries: list[Delivery]) -> tuple[str, Hit] | None:
-    """Two places that expect different numbers of bytes for the same tensor copies: a box has the same size each time."""
-    seen: dict[Hashable, tuple[int, int]] = {}
-    for delivery in deliveries:
-        maps, expected = _maps(model, delivery.copies), _total(model, [delivery], "tx")
-        number = None if expected is None else model.values.known(expected)
-        if not maps or not delivery.expects or number is None:
-            continue
-        here = delivery.expects[0]
-        other, site = seen.setdefault(maps, (number, here))
-        if other != number:
-            return "MB004", Hit(
-                site=here,
-                message=f"expects {number} bytes for copies that bring {other} elsewhere: "
-                "a copy of a tensor map always brings its whole box",
-                steps=(
-                    _mark(model, site, f"expects {other} bytes for the same copies"),
-                    _mark(model, here, f"expects {number} bytes"),
-                ),
-                help=_REMEDY,
-                about=frozenset((here, site)),
-            )
-    return None
+Rest = Mapping[Ring, list[Delivery] | None]
+"""What is expected and brought together at each ring, in the stages where all is; None: of no stage it is known."""
+
+
+def _oversized(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
+    """Places that expect more bytes than tensor copies can bring without running into what lies behind."""
+    for ring, parts in rings.items():
+        most = room(model, ring) if parts else {}
+        for part in (most and parts) or ():
+            total = _sum(model, part.expects)
+            expected = None if total is None else model.values.known(total)
+            if expected is None or part.threads.bit_count() != 1 or not all(i in most for i in part.copies):
+                continue
+            fits = sum(model.known(i, "bytes") or most[i] for i in part.copies)
+            if expected > fits:
+                yield (
+                    "MB004",
+                    Hit(
+                        site=part.expects[0],
+                        message=f"expects {expected} bytes, and {fits} fit between the destinations of its copies and what lies "
+                        "behind them: the phase never completes, or the copies overwrite other data",
+                        steps=(
+                            *(_mark(model, i, "expects bytes") for i in part.expects),
+                            *(_mark(model, i, f"{most[i]} bytes fit here") for i in part.copies),
+                        ),
+                        help=_REMEDY,
+                        about=frozenset(part.expects),
+                        confidence=Confidence.MEDIUM,
+                    ),
+                )
+                break
+
+
+def _broken(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
+    """Places that expect no whole number of rows of the matrices that tensor copies fill."""
+    mbarriers = model.made(Mbarriers)
+    for ring in rings:
+        expected = {i: model.known(i, "tx") for i in mbarriers.expects(ring)}
+        odd = {i: number for i, number in expected.items() if number is not None and number % WIDEST}
+        row, read = rows(model, ring) if odd and "mbarrier-complete" not in ring.uses else (1, -1)
+        for site, number in odd.items():
+            if row > _RESPONSE and number % row:
+                yield (
+                    "MB004",
+                    Hit(
+                        site=site,
+                        message=f"expects {number} bytes for copies of which each brings whole rows of {row} bytes: "
+                        "the phase may complete before all of them are there, or never",
+                        steps=(
+                            _mark(model, site, f"expects {number} bytes"),
+                            *(_mark(model, i, "brings whole rows") for i in mbarriers.copies(ring)[:2]),
+                            _mark(model, read, f"reads rows of {row} bytes, as its descriptor swizzles them"),
+                        ),
+                        help=_REMEDY,
+                        about=frozenset((site,)),
+                        confidence=Confidence.MEDIUM,
+                    ),
+                )
+
+
+class _Place(NamedTuple):
+    """Where bytes are expected for tensor copies."""
+
+    site: int
+    amount: int
+    """As a value."""
+
+
+def _differ(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
+    """Places that expect other numbers of bytes for the same tensor copies than most: a box has the same size each time."""
+    alike: dict[tuple[Hashable, ...], dict[int, _Place]] = {}
+    for ring, parts in rings.items():
+        for key, place in _places(model, ring, parts):
+            alike.setdefault(key, {}).setdefault(place.site, place)
+    for key, those in alike.items():
+        amounts = Counter(place.amount for place in those.values())
+        usual, times = amounts.most_common(1)[0]
+        other = next(place for place in those.values() if place.amount == usual)
+        if len(key) > 1 and (times == 1 or len(amounts) > 2):
+            continue  # what other CTAs bring is not seen
+        for place in those.values():
+            more = _apart(model, place.amount, usual)
+            if more:
+                yield "MB004", _unlike_others(model, place, other, more)
+                break
+
+
+def _places(
+    model: KernelModel, ring: Ring, parts: list[Delivery] | None
+) -> Iterator[tuple[tuple[Hashable, ...], _Place]]:
+    """Where bytes of copies to *ring* are expected, with what makes two places alike."""
+    for part in model.made(Mbarriers).stretches(ring) if parts is None else parts:
+        maps, amount = _maps(model, part.copies), _sum(model, part.expects)
+        if maps and part.expects and amount is not None:
+            # Of what other CTAs do as well, nothing is known but that it is alike in places that are.
+            alike = () if parts is not None else (ring, *_lasting(model, part))
+            yield (maps, *alike), _Place(part.expects[0], amount)
+
+
+def _lasting(model: KernelModel, part: Delivery) -> Iterator[Condition]:
+    """What decides whether each instruction is executed, as far as it is the same in all rounds."""
+    for site in (*part.expects, *part.copies):
+        yield frozenset(fact for fact in _condition(model, site) if not model.values.volatile(fact[0]))
+
+
+def _sum(model: KernelModel, expects: list[int]) -> int | None:
+    """The bytes that one thread expects, as a value."""
+    total = model.values.constant(0)
+    for site in expects:
+        amount = model.value(site, "tx")
+        if amount is None:
+            return None
+        total = model.values.add(total, amount)
+    return total
+
+
+def _apart(model: KernelModel, a: int, b: int) -> int | None:
+    """By how much one value is more than another, if that is known."""
+    return model.values.known(model.values.add(a, model.values.times(b, -1)))
+
+
+def _unlike_others(model: KernelModel, place: _Place, other: _Place, more: int) -> Hit:
+    here, there = (model.values.known(p.amount) for p in (place, other))
+    if here is None or there is None:
+        number, mark = "other", f"{abs(more)} bytes {'more' if more > 0 else 'fewer'}"
+        message = f"expects {mark} than elsewhere for the same copies"
+    else:
+        number, mark = str(there), f"{here} bytes"
+        message = f"expects {mark} for copies that bring {there} elsewhere"
+    return Hit(
+        site=place.site,
+        message=f"{message}: a copy of a tensor map always brings its whole box",
+        steps=(
+            _mark(model, other.site, f"expects {number} bytes for the same copies"),
+            _mark(model, place.site, f"expects {mark}"),
+        ),
+        help=_REMEDY,
+        about=frozenset((place.site, other.site)),
+    )
 
 
 def _maps(model: KernelModel, copies: list[int]) -> tuple[tuple[str, int], ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 from tclint.analyses.groups import OPEN
+from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.order import Handover, Order
 from tclint.analyses.proxies import (
@@ -16,15 +17,17 @@ from tclint.analyses.proxies import (
     Arrivals,
     Landed,
     Overwritten,
+    State,
     Unfenced,
     UnfencedReads,
+    comes_before,
     through_async,
 )
 from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.checks import Hit, Mark, check
-from tclint.dataflow import Path
-from tclint.finding import Severity
+from tclint.dataflow import Path, Results
+from tclint.finding import Confidence, Severity
 from tclint.model import KernelModel
 
 _FENCE = "fence.proxy.async.shared::cta"
@@ -32,7 +35,8 @@ _FENCE = "fence.proxy.async.shared::cta"
 
 def _uses(model: KernelModel, writes: bool) -> frozenset[int]:
     """The instructions that access shared memory through the async proxy."""
-    if not any(model.sites("issue", group) for group in ("wgmma", "tcgen05", "bulk", "mbarrier")):
+    issued = any(model.sites("issue", group) for group in ("wgmma", "tcgen05", "bulk", "mbarrier"))
+    if not issued and not model.sites("clc-request"):
         return frozenset()
     shared = model.shared
     return frozenset(
@@ -69,6 +73,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
         meet,
         begins=unfenced.begins,
         tries=2 if writes else None,  # what is of low confidence is not worth more
+        rounds=not writes,
     )
 
 
@@ -105,19 +110,23 @@ def unfenced_writes(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not uses:
         return
     found = [_Clash.of(model, meeting) for meeting in _meetings(model, Unfenced, writes=False)]
-    found += _handed_over(model, uses)
+    found += _handed_over(model, Unfenced, uses, writes=False)
     for clash, count in _folded(model, found):
         yield "PR001", _hit(model, clash, count)
 
 
-def _handed_over(model: KernelModel, uses: frozenset[int]) -> Iterator[_Clash]:
-    """What one role writes, and another reads through the async proxy behind a barrier, with a fence in neither."""
-    written = model.solved(Unfenced)[1]
+def _handed_over(
+    model: KernelModel, kind: type[Unfenced], uses: Collection[int], writes: bool
+) -> Iterator[_Clash]:
+    """What one role accesses, and another through the async proxy behind a barrier, with a fence in neither."""
+    if not uses:
+        return
+    accessed = model.solved(kind)[1]
     arrivals = [
         i
         for event in ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
         for i in model.sites(event)
-        if written.before(i)
+        if accessed.before(i)
     ]
     if not arrivals:
         return
@@ -127,66 +136,111 @@ def _handed_over(model: KernelModel, uses: frozenset[int]) -> Iterator[_Clash]:
         return
     over: dict[int, list[Handover]] = {}
     for handover in model.made(Order).handovers(arrivals, frozenset().union(*behind.values())):
-        for write in {site for site, _ in written.before(handover.arrival)}:
-            over.setdefault(write, []).append(handover)
+        for first in {site for site, _ in accessed.before(handover.arrival)}:
+            over.setdefault(first, []).append(handover)
     ways: dict[tuple[int, int], Path | None] = {}
 
-    def way(kind: type[Unfenced], start: int, end: int) -> Path | None:
+    def way(since: type[Unfenced], start: int, end: int) -> Path | None:
         """A path without a fence."""
         if (start, end) not in ways:
-            unfenced, results = model.solved(kind)
+            unfenced, results = model.solved(since)
             follow = partial(unfenced.follow, start)
             ways[start, end] = model.path(start, 0, results, follow, lambda state, i: i == end, (end,))
         return ways[start, end]
 
     told = {handover.wait for those in over.values() for handover in those}
-    reading = [use for use, waits in behind.items() if not told.isdisjoint(waits)]
-    for write, wrote, read in _same_at_first(model, over, reading):
-        for handover in over[write]:
-            if handover.wait not in behind[read.site]:
+    behind = {use: waits for use, waits in behind.items() if not told.isdisjoint(waits)}
+    overwritten = Overwritten(model)
+
+    def settled(access: Access, use: Access, here: Path) -> bool:
+        """Whether the use does not see what bulk copies may write there, but what the access made of it."""
+        return not overwritten.may(use.address) or (
+            not here.state & WAITED and overwritten.before(access.site, use)
+        )
+
+    for start, access, use in _same_at_first(model, kind, over, behind, writes):
+        for handover in over[start]:
+            if handover.wait not in behind[use.site] or not model.views.apart(start, use.site):
                 continue
-            here = way(Unfenced, write, handover.arrival)
-            there = here and way(Arrivals, handover.wait, read.site)
-            if here and there:
+            here = way(kind, start, handover.arrival)
+            there = here and way(Arrivals, handover.wait, use.site)
+            if not here or not there or _told_behind_a_fence(model, accessed, start, use.site, handover):
+                continue
+            if writes or settled(access, use, here):
                 cfg = model.cfg
-                passed = (*here.sites(cfg, write), *handover, *there.sites(cfg, handover.wait))
-                yield _Clash(wrote, read, here.state | there.state, passed, there.threads)
+                passed = (*here.sites(cfg, start), *handover, *there.sites(cfg, handover.wait))
+                yield _Clash(access, use, here.state | there.state, passed, there.threads)
                 break
 
 
-def _same_at_first(
-    model: KernelModel, writes: Iterable[int], uses: Iterable[int]
-) -> Iterator[tuple[int, Access, Access]]:
-    """Stores, and operations of other threads that read the same bytes, when both are executed for the first time.
+def _told_behind_a_fence(
+    model: KernelModel, accessed: Results[State], start: int, use: int, handover: Handover
+) -> bool:
+    """Whether the role that accesses arrives elsewhere as well, behind a fence, and the other one waits for that too."""
+    mbarriers = model.made(Mbarriers)
+    rings = mbarriers.rings_at(handover.wait)
+    fenced = [
+        i
+        for i in model.sites("mbarrier-arrive")
+        if rings.isdisjoint(mbarriers.rings_at(i))
+        and start not in {site for site, _ in accessed.before(i)}
+        and len(mbarriers.between_waits((start, i))) == 1
+        and model.reaches(start, i)
+    ]
+    waits = frozenset(i for i in model.sites("mbarrier-wait") if comes_before(model, i, use))
+    return any(True for _ in model.made(Order).handovers(fenced, waits))
 
-    Of stores that stand together, which the first of them stands for, one is enough.
+
+def _same_at_first(
+    model: KernelModel, kind: type[Unfenced], starts: Iterable[int], uses: Iterable[int], writes: bool
+) -> Iterator[tuple[int, Access, Access]]:
+    """Accesses, and operations through the async proxy on the same bytes, when both are executed for the first time.
+
+    Of accesses that stand together, which the first of them stands for, one is enough.
     """
-    shared, views, overwritten = model.shared, model.views, Overwritten(model)
-    unfenced = model.solved(Unfenced)[0]
+    shared, views = model.shared, model.views
+    unfenced = model.solved(kind)[0]
 
     def first(access: Access) -> Access:
         if not model.values.volatile(shared.split(access.address)[0]):
             return access
         return shared.along(access, model.at_first(access.site) or model.values.find)
 
-    reading: dict[int, list[tuple[Access, Footprint]]] = {}
-    for use in uses:
-        for operand in shared.accesses(use):
-            if _wanted(model, False, operand):
-                read = first(operand)
-                there = shared.footprint(read, views.at(use).threads)
-                if there is not None and not overwritten.may(read.address):
-                    reading.setdefault(shared.split(read.address)[0], []).append((read, there))
-    for write in writes if reading else ():
-        stores = [first(a) for i in unfenced.bundles[write] for a in shared.accesses(i) if unfenced.begins(a)]
-        threads = views.at(write).threads
-        for base, here in shared.together(stores, threads).items():
-            for read, there in reading.get(base, ()):
-                if here is not None and here.meets(there) and views.apart(write, read.site):
-                    at = views.at(read.site).threads
-                    wrote = next((store for store in stores if shared.meet(store, read, threads, at)), None)
-                    if wrote is not None:
-                        yield write, wrote, read
+    used: dict[int, list[tuple[Access, Footprint]]] = {}
+    for site in uses:
+        for operand in shared.accesses(site):
+            if _wanted(model, writes, operand):
+                use = first(operand)
+                there = shared.footprint(use, views.at(site).threads)
+                if there is not None:
+                    used.setdefault(shared.split(use.address)[0], []).append((use, there))
+    for start in starts if used else ():
+        accesses = [
+            first(a) for i in unfenced.bundles[start] for a in shared.accesses(i) if unfenced.begins(a)
+        ]
+        threads = views.at(start).threads
+        for base, here in shared.together(accesses, threads).items():
+            for use, there in used.get(base, ()):
+                if here is not None and here.meets(there):
+                    at = views.at(use.site).threads
+                    meets = next((a for a in accesses if shared.meet(a, use, threads, at)), None)
+                    if meets is not None:
+                        yield start, meets, use
+
+
+def _answered_again(model: KernelModel) -> Iterator[_Clash]:
+    """Responses to a request for a cluster that a thread has read when it requests the next one.
+
+    A stage of a ring of responses is asked for again some rounds later: each round is like the one looked at.
+    """
+    unfenced, results = model.solved(UnfencedReads)
+    for site in model.sites("clc-request"):
+        read = {start for start, _ in results.before(site)}
+        for start, access, use in _same_at_first(model, UnfencedReads, read, (site,), writes=True):
+            follow = partial(unfenced.follow, start)
+            path = model.path(start, 0, results, follow, lambda state, i, use=use: i == use.site, (site,))  # type: ignore[misc]
+            if path is not None:
+                yield _Clash.of(model, Meeting(access, use, path))
 
 
 def _mild(model: KernelModel, clash: _Clash) -> bool:
@@ -360,8 +414,10 @@ def unfenced_reads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Shared memory that loads have read, overwritten through the async proxy without a proxy fence between."""
     if not _uses(model, writes=True):
         return
-    meetings = _meetings(model, UnfencedReads, writes=True)
-    for clash, count in _folded(model, (_Clash.of(model, meeting) for meeting in meetings)):
+    found = [_Clash.of(model, meeting) for meeting in _meetings(model, UnfencedReads, writes=True)]
+    found += _answered_again(model)
+    found += _handed_over(model, UnfencedReads, model.sites("clc-request"), writes=True)
+    for clash, count in _folded(model, found):
         operation, reader = _called(model, clash.last.site), _called(model, clash.first.site)
         yield (
             "PR004",
@@ -373,6 +429,9 @@ def unfenced_reads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 count=count,
                 help=f"execute {_FENCE} in every thread that reads, after its loads and before the synchronisation with"
                 " the thread that issues the operation",
+                confidence=Confidence.MEDIUM
+                if model.instruction(clash.last.site).event == "clc-request"
+                else None,
             ),
         )
 
