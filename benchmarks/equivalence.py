@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from benchmarks.barrier_proofs import ordered_by_others
 from benchmarks.faults import Fault, Kernel, apply
 from tclint.cfg import CFG
 from tclint.driver import analyse
@@ -151,7 +152,7 @@ def _astray(instruction: Instruction) -> bool:
 
 
 _ABOUT = frozenset(
-    """commit wait register-fence proxy-fence memory-fence tcgen05-fence-before tcgen05-fence-after barrier-sync
+    """commit wait register-fence proxy-fence memory-fence tcgen05-fence-before tcgen05-fence-after barrier-sync barrier-wait
     pdl-wait mbarrier-expect mbarrier-arrive mbarrier-wait issue""".split()
 )
 """Events of which some proof speaks; ``unreachable`` is asked about these only."""
@@ -461,6 +462,23 @@ def single_thread(change: Change) -> Proof | None:
     if barrier.event != "barrier-sync" or barrier.writes or barrier.role("id") is None:
         return None
     return Proof("the CTA has one thread", "9.7.13.1")
+
+
+@proof
+def ordered_by_the_barriers_around(change: Change) -> Proof | None:
+    """Nothing that is done between the barriers around it needs this one between.
+
+    A barrier orders what the threads did before it and what they do behind it (8.9.4, 9.7.13.1, 9.7.13.3). Where another
+    one that waits for all the same threads stands between two accesses, they stay ordered; and so it does no harm where
+    the accesses that no other one stands between never are of the same bytes, one of them a write. A barrier of each warp
+    in its place, or the same barrier elsewhere, orders more rather than less.
+    """
+    gone = [site for site, now in change.steps.items() if change.instructions[site] not in now]
+    if not gone or any(i.event != "barrier-sync" or i.guard >= 0 for i in change.added):
+        return None
+    if not ordered_by_others(change.kernel.function, change.cfg, sorted(gone)):
+        return None
+    return Proof("the barriers around it order all that it orders", "9.7.13.1")
 
 
 @proof
