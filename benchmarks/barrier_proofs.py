@@ -173,6 +173,8 @@ class _Barriers:
         form = match.form
         if form.event == "mbarrier-init":
             return [self._touch(i.role("mbarrier"), True, "cta", _OBJECT)]
+        if form.event == "tmem-dealloc":
+            return [Touch(True, "tensor")]
         if form.event == "wait" and not back:
             return []  # to wait for more is no harm
         if form.event in (*_NO_EFFECT, *_WARP, *_BARRIERS):

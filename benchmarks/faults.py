@@ -366,7 +366,8 @@ def _unpublished(kernel: Kernel) -> Iterator[Fault]:
     barriers = kernel.where(
         lambda m: m.form.event in ("barrier-sync", "barrier-wait") and m.form.scope != "lanes"
     )
-    first = min((i for i in about if inits and i > inits[-1]), default=-1)
+    # What comes before may all be done by the thread that initialises.
+    first = min((i for i in kernel.sites("mbarrier-wait") if inits and i > inits[-1]), default=-1)
     edits = tuple(kernel.blank(i) for i in sorted(barriers) if inits and inits[-1] < i < first)
     if edits:
         yield Fault(edits, about, kernel.text(inits[-1]))

@@ -95,6 +95,8 @@ _CTA_SPECIALS = (
 _POSITIONS = ("%tid", "%ntid", "%laneid", "%warpid", "%nwarpid")
 _ACROSS = ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z")
 """What tells the shape of a CTA from its size."""
+_SIZES = (64, 96, 128, 256, 512, 1024)
+"""Threads of a CTA that a kernel may be launched with."""
 _CLOCK = re.compile(r"%(?:clock|globaltimer|pm\d)")
 """Special registers that differ from one reading to the next (10.25 to 10.31)."""
 _RELATIONS = {
@@ -191,6 +193,33 @@ class _Along:
                 memo[value, end] = values._walked(value, self, end)
             found = memo[value, end]
         return found
+
+
+class _AtSize(_Along):
+    """What expressions stand for in a CTA of so many threads."""
+
+    __slots__ = ()
+
+    def __init__(self, values: Values, threads: int) -> None:
+        super().__init__(values, (), frozenset())
+        self._memo[values.special("%ntid.x"), 0] = values.constant(threads)
+
+    def walk(self, value: int, end: int) -> int:
+        values, memo = self._values, self._memo
+        value = values.find(value)
+        if (value, end) not in memo:
+            memo[value, end] = value
+            if len(memo) < _LONG and values.node(value)[0] in (
+                "sum",
+                "op",
+                "select",
+                "compare",
+                "logic",
+                "not",
+                "part",
+            ):
+                memo[value, end] = values._walked(value, self, end)
+        return memo[value, end]
 
 
 class Values:
@@ -1264,6 +1293,21 @@ class Values:
             computed |= node[0] == "op"
             work += self.parts(node)
         return computed
+
+    def in_some_size(self, p: int, truth: bool, facts: Facts) -> bool:
+        """Whether *p* depends on how many threads there are alone, and is *truth* in a CTA of two warps or more.
+
+        The *facts* are so too there, as far as that decides them.
+        """
+        if not self.one_dimensional:
+            return False
+        for size in _SIZES:
+            here = _AtSize(self, size)
+            if self.known(here(p)) == truth and all(
+                self.known(here(q)) in (None, held) for q, held in facts.items()
+            ):
+                return True
+        return False
 
     def _short(self, value: int) -> bool:
         """Whether *value* is no constant outside 32 bits."""
