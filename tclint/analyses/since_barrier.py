@@ -39,8 +39,8 @@ class SharedByWarps(SharedMemory):
     """Shared memory as two warps have it at least, where nothing says how many there are."""
 
     def sure(self, threads: int) -> int:
-        """All, or those of the first two warps: one warp alone needs no barrier."""
-        return threads if self.function.threads is not None else threads & (1 << 64) - 1
+        """All that there may be, or those of the first two warps: one warp alone needs no barrier."""
+        return threads if self.function.most_threads is not None else threads & (1 << 64) - 1
 
     def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
@@ -67,6 +67,8 @@ def plain(model: KernelModel, site: int) -> bool:
     """Whether an access to shared memory is a plain one: neither atomic nor volatile, and of this CTA's memory."""
     match = model.shared.sites[site]
     atomic = len({verb for verb, _ in match.form.memory}) > 1
+    if any(name.startswith("*") for name in match.form.async_reads):
+        return not atomic
     return not atomic and _STRONG.isdisjoint(match.modifiers) and match.space in (".shared", ".shared::cta")
 
 
@@ -99,10 +101,16 @@ LOOSE = -1
 
 
 def joins(model: KernelModel, site: int) -> bool:
-    """Whether the threads that come to *site* go on from there together: all of the CTA, or as many as are counted."""
+    """Whether the threads that come to *site* go on from there together: all of the CTA, or as many as are counted.
+
+    So do those that wait for the same phase of the same mbarrier.
+    """
     instruction = model.instruction(site)
     if instruction.event == "barrier-wait":
         return True
+    if instruction.event == "mbarrier-wait":
+        named = [model.value(site, role) for role in ("mbarrier", "parity")]
+        return all(value is not None and model.values.level(value) is Level.CTA for value in named)
     if instruction.event != "barrier-sync" or not of_the_cta(model, site):
         return False
     count = model.known(site, "count")
