@@ -67,8 +67,6 @@ def plain(model: KernelModel, site: int) -> bool:
     """Whether an access to shared memory is a plain one: neither atomic nor volatile, and of this CTA's memory."""
     match = model.shared.sites[site]
     atomic = len({verb for verb, _ in match.form.memory}) > 1
-    if any(name.startswith("*") for name in match.form.async_reads):
-        return not atomic
     return not atomic and _STRONG.isdisjoint(match.modifiers) and match.space in (".shared", ".shared::cta")
 
 
@@ -101,20 +99,20 @@ LOOSE = -1
 
 
 def joins(model: KernelModel, site: int) -> bool:
-    """Whether the threads that come to *site* go on from there together: all of the CTA, or as many as are counted.
-
-    So do those that wait for the same phase of the same mbarrier.
-    """
+    """Whether the threads that come to *site* go on from there together: all of the CTA, or as many as are counted."""
     instruction = model.instruction(site)
     if instruction.event == "barrier-wait":
         return True
-    if instruction.event == "mbarrier-wait":
-        named = [model.value(site, role) for role in ("mbarrier", "parity")]
-        return all(value is not None and model.values.level(value) is Level.CTA for value in named)
     if instruction.event != "barrier-sync" or not of_the_cta(model, site):
         return False
     count = model.known(site, "count")
     return instruction.role("count") is None or count == model.views.at(site).threads.bit_count()
+
+
+def of_one_phase(model: KernelModel, site: int) -> bool:
+    """Whether all threads wait at *site* for the same phase of the same mbarrier: none has to wait for another's turn."""
+    named = [model.value(site, role) for role in ("mbarrier", "parity")]
+    return all(value is not None and model.values.level(value) is Level.CTA for value in named)
 
 
 _LOOSE: State = frozenset(((LOOSE,),))
@@ -133,7 +131,10 @@ class SinceBarrier(FactSet[tuple[int]]):
         super().__init__(model)
         self.ends = news(model)
         self.joining = frozenset(i for i in self.ends if joins(model, i))
-        self.telling = self.ends.intersection(i for event in _TELLS for i in model.sites(event))
+        told = [i for event in _TELLS for i in model.sites(event)]
+        waited = (i for i in model.sites("mbarrier-wait") if of_one_phase(model, i))
+        self.telling = self.ends.intersection((*told, *waited))
+        """After these threads that came together are together still."""
         self.memory = SharedByWarps(model.function, model.values)
         self.executed = Executed(model)
         self.operations = frozenset(
@@ -151,7 +152,7 @@ class SinceBarrier(FactSet[tuple[int]]):
         """Whether anything can be said of an access: a plain one, of bytes and of threads that are known."""
         model, site = self.model, access.site
         return (
-            plain(model, site)
+            (plain(model, site) or (access.later and not access.writes))
             and self.memory.placed(access, model.views.at(site).threads)
             and self.executed.certainly(site)
         )
