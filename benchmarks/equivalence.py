@@ -482,6 +482,31 @@ def ordered_by_the_barriers_around(change: Change) -> Proof | None:
 
 
 @proof
+def barrier_of_one_warp(change: Change) -> Proof | None:
+    """A named barrier of 32 threads becomes one of the lanes of a warp.
+
+    Barriers count whole warps (9.7.13.1), so whichever warp comes first completes it, and only its lanes are ordered.
+    """
+    taken, added = change.taken, change.added
+    if len(taken) != 1 or len(added) != 1 or taken[0].guard >= 0 or added[0].guard >= 0:
+        return None
+    (old,), (new,) = taken, added
+    count, mask = old.role("count"), new.operands[0] if new.operands else None
+    if (
+        old.event == new.event == "barrier-sync"
+        and not old.writes
+        and new.match is not None
+        and new.match.form.scope == "lanes"
+        and isinstance(count, Immediate)
+        and count.value == 32
+        and isinstance(mask, Immediate)
+        and mask.value in (-1, 0xFFFFFFFF)
+    ):
+        return Proof("the barrier counts one warp", "9.7.13.1")
+    return None
+
+
+@proof
 def grid_awaited_before(change: Change) -> Proof | None:
     """Another ``griddepcontrol.wait`` stands on every path before it.
 

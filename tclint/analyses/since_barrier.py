@@ -20,6 +20,7 @@ __all__ = [
     "LOOSE",
     "Executed",
     "ReadsSince",
+    "SharedByBound",
     "SharedByWarps",
     "SinceBarrier",
     "State",
@@ -39,8 +40,8 @@ class SharedByWarps(SharedMemory):
     """Shared memory as two warps have it at least, where nothing says how many there are."""
 
     def sure(self, threads: int) -> int:
-        """All that there may be, or those of the first two warps: one warp alone needs no barrier."""
-        return threads if self.function.most_threads is not None else threads & (1 << 64) - 1
+        """All, or those of the first two warps: one warp alone needs no barrier."""
+        return threads if self.function.threads is not None else threads & (1 << 64) - 1
 
     def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
@@ -61,6 +62,13 @@ class SharedByWarps(SharedMemory):
         return self.footprint(access, threads) is not None or bool(
             self.values.volatile(self.split(access.address)[0])
         )
+
+
+class SharedByBound(SharedByWarps):
+    """The same, where a bound of the kernel is taken for the size of the CTA."""
+
+    def sure(self, threads: int) -> int:
+        return threads if self.function.most_threads is not None else super().sure(threads)
 
 
 def plain(model: KernelModel, site: int) -> bool:
@@ -135,7 +143,7 @@ class SinceBarrier(FactSet[tuple[int]]):
         waited = (i for i in model.sites("mbarrier-wait") if of_one_phase(model, i))
         self.telling = self.ends.intersection((*told, *waited))
         """After these threads that came together are together still."""
-        self.memory = SharedByWarps(model.function, model.values)
+        self.memory = SharedByBound(model.function, model.values)
         self.executed = Executed(model)
         self.operations = frozenset(
             i
