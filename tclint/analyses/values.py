@@ -95,8 +95,8 @@ _CTA_SPECIALS = (
 _POSITIONS = ("%tid", "%ntid", "%laneid", "%warpid", "%nwarpid")
 _ACROSS = ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z")
 """What tells the shape of a CTA from its size."""
-_SIZES = (64, 96, 128, 256, 512, 1024)
-"""Threads of a CTA that a kernel may be launched with."""
+_LARGE = (256, 512, 1024)
+"""Threads of a CTA that has many. A kernel need not be right for every number of them."""
 _CLOCK = re.compile(r"%(?:clock|globaltimer|pm\d)")
 """Special registers that differ from one reading to the next (10.25 to 10.31)."""
 _RELATIONS = {
@@ -1294,20 +1294,9 @@ class Values:
             work += self.parts(node)
         return computed
 
-    def in_some_size(self, p: int, truth: bool, facts: Facts) -> bool:
-        """Whether *p* depends on how many threads there are alone, and is *truth* in a CTA of two warps or more.
-
-        The *facts* are so too there, as far as that decides them.
-        """
-        if not self.one_dimensional:
-            return False
-        for size in _SIZES:
-            here = _AtSize(self, size)
-            if self.known(here(p)) == truth and all(
-                self.known(here(q)) in (None, held) for q, held in facts.items()
-            ):
-                return True
-        return False
+    def in_large(self, p: int, truth: bool) -> bool:
+        """Whether *p* depends on how many threads there are alone, and is *truth* in every CTA of many warps."""
+        return self.one_dimensional and all(self.known(_AtSize(self, n)(p)) == truth for n in _LARGE)
 
     def _short(self, value: int) -> bool:
         """Whether *value* is no constant outside 32 bits."""

@@ -205,7 +205,7 @@ def held_there(values: Values, p: int, wanted: bool, facts: Facts, threads: int)
     truth = values.decide(p, facts)
     if not threads or truth is (not wanted):
         return None
-    if truth is None and values.beyond(p) and not values.in_some_size(p, wanted, facts):
+    if truth is None and values.beyond(p) and not values.in_large(p, wanted):
         return None
     return values.assume(p, wanted, facts), threads
 
