@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from benchmarks.barrier_proofs import ordered_by_others
 from benchmarks.faults import Fault, Kernel, apply
 from tclint.cfg import CFG
 from tclint.driver import analyse
@@ -151,7 +152,7 @@ def _astray(instruction: Instruction) -> bool:
 
 
 _ABOUT = frozenset(
-    """commit wait register-fence proxy-fence memory-fence tcgen05-fence-before tcgen05-fence-after barrier-sync
+    """commit wait register-fence proxy-fence memory-fence tcgen05-fence-before tcgen05-fence-after barrier-sync barrier-wait
     pdl-wait mbarrier-expect mbarrier-arrive mbarrier-wait issue""".split()
 )
 """Events of which some proof speaks; ``unreachable`` is asked about these only."""
@@ -510,6 +511,48 @@ def single_thread(change: Change) -> Proof | None:
     if barrier.event != "barrier-sync" or barrier.writes or barrier.role("id") is None:
         return None
     return Proof("the CTA has one thread", "9.7.13.1")
+
+
+@proof
+def ordered_by_the_barriers_around(change: Change) -> Proof | None:
+    """Nothing that is done between the barriers around it needs this one between.
+
+    A barrier orders what the threads did before it and what they do behind it (8.9.4, 9.7.13.1, 9.7.13.3). Where another
+    one that waits for all the same threads stands between two accesses, they stay ordered; and so it does no harm where
+    the accesses that no other one stands between never are of the same bytes, one of them a write. A barrier of each warp
+    in its place, or the same barrier elsewhere, orders more rather than less.
+    """
+    gone = [site for site, now in change.steps.items() if change.instructions[site] not in now]
+    if not gone or any(i.event != "barrier-sync" or i.guard >= 0 for i in change.added):
+        return None
+    if not ordered_by_others(change.kernel.function, change.cfg, sorted(gone)):
+        return None
+    return Proof("the barriers around it order all that it orders", "9.7.13.1")
+
+
+@proof
+def barrier_of_one_warp(change: Change) -> Proof | None:
+    """A named barrier of 32 threads becomes one of the lanes of a warp.
+
+    Barriers count whole warps (9.7.13.1), so whichever warp comes first completes it, and only its lanes are ordered.
+    """
+    taken, added = change.taken, change.added
+    if len(taken) != 1 or len(added) != 1 or taken[0].guard >= 0 or added[0].guard >= 0:
+        return None
+    (old,), (new,) = taken, added
+    count, mask = old.role("count"), new.operands[0] if new.operands else None
+    if (
+        old.event == new.event == "barrier-sync"
+        and not old.writes
+        and new.match is not None
+        and new.match.form.scope == "lanes"
+        and isinstance(count, Immediate)
+        and count.value == 32
+        and isinstance(mask, Immediate)
+        and mask.value in (-1, 0xFFFFFFFF)
+    ):
+        return Proof("the barrier counts one warp", "9.7.13.1")
+    return None
 
 
 @proof

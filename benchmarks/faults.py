@@ -185,10 +185,13 @@ def _ordered(kernel: Kernel) -> frozenset[int]:
 
 
 def _deletes(event: str, group: str | None = None) -> Plant:
-    """Take one instruction of that event and group away."""
+    """Take one instruction of that event and group away; the group ``lanes`` is that of barriers of a warp."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
-        for site in kernel.sites(event, group):
+        lanes = kernel.where(lambda m: m.form.event == "barrier-sync" and m.form.scope == "lanes")
+        for site in sorted(lanes) if group == "lanes" else kernel.sites(event, group):
+            if group != "lanes" and site in lanes:
+                continue
             if event.startswith("tcgen05-fence"):
                 about = kernel.where(lambda m: m.form.family in ("tcgen05", "mbarrier", "barrier"))
             elif event.startswith("barrier"):
@@ -241,6 +244,7 @@ for _name, _family, _event, _group, _rules in (
         None,
         "TM008 TM006 BK003 SM001 CA005 MB014 MB015 MB002",
     ),
+    ("warp barrier deleted", "barrier", "barrier-sync", "lanes", "MB014 MB015 MB002 TM008 BK003"),
     ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, "GD001 GD002"),
     ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
     ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
@@ -362,7 +366,7 @@ def _ended_at_once(kernel: Kernel) -> Iterator[Fault]:
             yield Fault((Edit(Span(end, end), f" {' '.join(ended.split())}"),), places, text)
 
 
-@operator("barrier behind mbarrier.init deleted", "mbarrier", "MB002")
+@operator("barrier behind mbarrier.init deleted", "mbarrier", "MB002 CL001")
 def _unpublished(kernel: Kernel) -> Iterator[Fault]:
     """Nothing tells the other threads that the mbarriers have been initialised."""
     inits = kernel.sites("mbarrier-init")
@@ -370,7 +374,8 @@ def _unpublished(kernel: Kernel) -> Iterator[Fault]:
     barriers = kernel.where(
         lambda m: m.form.event in ("barrier-sync", "barrier-wait") and m.form.scope != "lanes"
     )
-    first = min((i for i in about if inits and i > inits[-1]), default=-1)
+    # What comes before may all be done by the thread that initialises.
+    first = min((i for i in kernel.sites("mbarrier-wait") if inits and i > inits[-1]), default=-1)
     edits = tuple(kernel.blank(i) for i in sorted(barriers) if inits and inits[-1] < i < first)
     if edits:
         yield Fault(edits, about, kernel.text(inits[-1]))
@@ -760,15 +765,20 @@ _LANE = (
 _ELECT = "{{ .reg .pred %tclint_p; elect.sync _|%tclint_p, 0xffffffff; {} }}"
 
 
-@operator("CTA barrier to warp barrier", "barrier", "SM001 CA005 MB015")
+@operator("CTA barrier to warp barrier", "barrier", "TM008 TM006 BK003 SM001 CA005 MB014 MB015 MB002")
 def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
     """A barrier of the CTA that becomes one of each warp."""
     for site in kernel.sites("barrier-sync"):
         match = kernel.instructions[site].match
         if match is not None and match.form.scope == "cta" and "destination" not in match.form.roles:
             edit = kernel.rewrite(site, r"\bbar(rier)?\b[^;]*;", "bar.warp.sync -1;")
+            about = (
+                _ordered(kernel)
+                | kernel.of_events("tmem-")
+                | kernel.where(lambda m: "mbarrier" in m.form.roles)
+            )
             if edit:
-                yield Fault((edit,), _ordered(kernel) | {site}, f"{kernel.text(site)} -> {edit.text}")
+                yield Fault((edit,), about | {site}, f"{kernel.text(site)} -> {edit.text}")
 
 
 @operator("CTA barrier before the cp.async.wait", "barrier", "CA005 SM001")
@@ -1209,10 +1219,10 @@ def _odd_cluster(kernel: Kernel) -> Iterator[Fault]:
         yield Fault((edit,), pairs, match[0].decode().strip())
 
 
-@operator("cluster barrier and its arrival deleted", "barrier", "CL002 TM008 TM006 TM011")
+@operator("cluster barrier and its arrival deleted", "barrier", "CL002 TM008 TM006 TM011 SM001 MB002")
 def _no_cluster_barrier(kernel: Kernel) -> Iterator[Fault]:
     """All threads go on without the other CTAs: the wait and the arrival before it are gone."""
-    about = _of_peers(kernel) | kernel.of_events("tmem-")
+    about = _of_peers(kernel) | kernel.of_events("tmem-") | kernel.where(lambda m: "mbarrier" in m.form.roles)
     arrivals = kernel.sites("barrier-arrive", "cluster")
     for site in kernel.sites("barrier-wait", "cluster"):
         before = [i for i in arrivals if i < site]

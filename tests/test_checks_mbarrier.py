@@ -121,6 +121,10 @@ def test_the_initialising_thread_may_use_it_at_once() -> None:
             f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+8];",
             "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
         ),
+        "another ended": (
+            f"{MAKE}\n{TELL}\n{ARRIVE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [ring+8];",
+            "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
+        ),
         "twice": (f"{MAKE}\n{MAKE}\n{TELL}\n{ARRIVE}", "while it is one: mbarrier.inval has to come before"),
         "in a loop": (
             f"next: {MAKE}\n{TELL}\n{ARRIVE}\n{TELL}\nsub.u32 %r9, %r9, 1;\nsetp.ne.u32 %p2, %r9, 0;\n@%p2 bra next;",

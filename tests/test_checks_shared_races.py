@@ -98,8 +98,14 @@ def test_one_warp(directives: str) -> None:
 
 
 def test_warps_that_take_turns() -> None:
-    """Behind a wait one warp may come when the other is done."""
+    """Behind a wait one warp may come when the other is done, but not where all wait for one phase."""
     body = f"""
+    shr.u32 %r7, %r0, 5;
+    shl.b32 %r7, %r7, 3;
+    mov.u32 %r8, full;
+    add.u32 %r8, %r8, %r7;
+    turn: mbarrier.try_wait.parity.shared.b64 %p4, [%r8], 0;
+    @!%p4 bra turn;
     wait: mbarrier.try_wait.parity.shared.b64 %p4, [full], 0;
     @!%p4 bra wait;
     {WRITE}
@@ -107,6 +113,31 @@ def test_warps_that_take_turns() -> None:
     """
     assert not found(body)
     assert found(body.replace(WRITE, f"bar.sync 0;\n{WRITE}"))
+    assert found(body.replace("[%r8]", "[full]"))
+
+
+BULK = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], {};\ncp.async.bulk.commit_group;"
+
+
+@pytest.mark.parametrize(
+    ("code", "directives", "wrong"),
+    [
+        (f"{WRITE}\nfence.proxy.async;\n@%p0 {BULK.format(512)}", ".reqntid 128", True),
+        (
+            f"{WRITE}\nfence.proxy.async;\n@%p0 {BULK.format(128)}",
+            ".reqntid 128",
+            False,
+        ),  # what the warp has written
+        (f"{WRITE}\nfence.proxy.async;\nbar.sync 0;\n@%p0 {BULK.format(512)}", ".reqntid 128", False),
+        # the bytes of the third warp, where a bound says that there is one
+        (f"{WRITE}\nld.shared.u32 %r6, [tile+256];", ".maxntid 256", True),
+        (f"{WRITE}\nld.shared.u32 %r6, [tile+256];", "", False),
+    ],
+)
+def test_what_a_bulk_copy_reads(code: str, directives: str, wrong: bool) -> None:
+    code = code.replace("@%p0 cp.async.bulk.global", "@!%p0 bra on;\ncp.async.bulk.global")
+    code += "\non: cp.async.bulk.wait_group 0;" if "bulk" in code else ""
+    assert bool(found(code, directives=directives)) == wrong
 
 
 def test_steps_and_remedy() -> None:

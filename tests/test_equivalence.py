@@ -30,6 +30,8 @@ SECOND = WGMMA.replace("%f0, %f1, %f2, %f3", "%f4, %f5, %f6, %f7")
 FENCE, COMMIT = "wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;"
 COPY = "cp.async.ca.shared.global [tile], [%rd1], 4;"
 STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;"
+STORED, READ = "st.shared.u32 [tile], %r1;", "ld.shared.u32 %r1, [tile];"
+MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];"
 
 
@@ -146,8 +148,33 @@ CASES = [
      "fence.proxy.async.shared::cta;/*!*/ L: st.shared.u32 [tile], %r1; @%p1 bra L; ret;",
      "L: fence.proxy.async.shared::cta;/*!*/ st.shared.u32 [tile], %r1; @%p1 bra L; ret;"),
     ("single_thread", "CTA barrier deleted",
-     ".reqntid 1 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ret;",
-     ".reqntid 32 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ret;"),
+     ".reqntid 1 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r1, [tile]; ret;",
+     ".reqntid 32 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r1, [tile]; ret;"),
+    # a second barrier, of as many threads as there are, and of fewer
+    ("ordered_by_the_barriers_around", "CTA barrier deleted",
+     f".maxntid 128 | {STORED} bar.sync 0;/*!*/ add.s32 %r2, %r2, 1; mov.u32 %r3, 128; bar.sync 1, %r3; {READ} ret;",
+     f".maxntid 128 | {STORED} bar.sync 0;/*!*/ add.s32 %r2, %r2, 1; mov.u32 %r3, 64; bar.sync 1, %r3; {READ} ret;"),
+    ("ordered_by_the_barriers_around", "CTA barrier to warp barrier",
+     f"{STORED} bar.sync 0;/*!*/ @%p1 bra L; bar.sync 0; {READ} L: ret;",
+     f"{STORED} bar.sync 0;/*!*/ @%p1 bra L; {READ} L: ret;"),
+    # nothing behind the last one, and something that others read
+    ("ordered_by_the_barriers_around", "CTA barrier before the cp.async.wait",
+     f"{COPY} cp.async.wait_all;/*!*/ bar.sync 0; ret;",
+     f"{COPY} cp.async.wait_all;/*!*/ bar.sync 0; {READ} ret;"),
+    # other bytes, of a variable and not of each thread; and a barrier that others do not come to
+    ("ordered_by_the_barriers_around", "CTA barrier deleted",
+     "mov.b32 %r1, tile; mbarrier.init.shared.b64 [%r1+8], 1; bar.sync 0;/*!*/ mbarrier.init.shared.b64 [%r1+16], 1; bar.sync 0; ret;",
+     "mov.u32 %r1, %tid.x; mbarrier.init.shared.b64 [%r1+8], 1; bar.sync 0;/*!*/ mbarrier.init.shared.b64 [%r1+16], 1; bar.sync 0; ret;"),
+    ("ordered_by_the_barriers_around", "CTA barrier deleted",
+     f"{STORED} @%p1 bra L; bar.sync 1; ret; L: bar.sync 0;/*!*/ bar.sync 0; {READ} ret;",
+     f"{STORED} @%p1 bra L; bar.sync 0; ret; L: bar.sync 0;/*!*/ bar.sync 0; {READ} ret;"),
+    # two barriers of a cluster, and one before memory of another CTA is read
+    ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
+     f"barrier.cluster.arrive;/*!*/ barrier.cluster.wait; {STORED} {MEET} {MEET} ret;",
+     f"barrier.cluster.arrive;/*!*/ barrier.cluster.wait; ld.shared::cluster.u32 %r1, [%r2]; {MEET} {MEET} ret;"),
+    ("barrier_of_one_warp", "CTA barrier to warp barrier",
+     f"{STORED} barrier.sync 1, 32;/*!*/ {READ} ret;",
+     f"{STORED} barrier.sync 1, 64;/*!*/ {READ} ret;"),
     ("grid_awaited_before", "griddepcontrol.wait deleted",
      "griddepcontrol.wait; @%p1 bra L; L: griddepcontrol.wait;/*!*/ ret;",
      "@%p1 bra L; griddepcontrol.wait; L: griddepcontrol.wait;/*!*/ ret;"),

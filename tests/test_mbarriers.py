@@ -88,6 +88,33 @@ def test_remainder_by_a_reciprocal() -> None:
     assert [stage.offset for stage in ring.stages] == [0, 8, 16]
 
 
+@pytest.mark.parametrize("odd", [0, 8, 16])
+def test_one_stage_of_another_count(odd: int) -> None:
+    """Nobody would wait for it were it not of the ring; not so a barrier of its own beside it."""
+    made = inits("full", 4, 1).replace(f"[full+{odd}], 1;", f"[full+{odd}], 2;")
+    used = """
+    mov.u32 %r2, 0; mov.u32 %r3, 0;
+    mbarrier.arrive.shared::cta.b64 _, [full];
+    mbarrier.arrive.shared::cta.b64 _, [full+8];
+    mbarrier.arrive.shared::cta.b64 _, [full+16];
+L:
+    mov.u32 %r6, full; shl.b32 %r4, %r3, 3; add.s32 %r7, %r6, %r4;
+W:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7], 0;
+    @!%p2 bra W;
+    add.u32 %r3, %r3, 1; rem.u32 %r3, %r3, %r1;
+    add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L;
+"""
+    rings = Mbarriers(model(made + used)).rings
+    assert [m.offset for m in next(r for r in rings if len(r.stages) > 1).stages][:3] == [0, 8, 16]
+    own = "W2:\n    mbarrier.try_wait.parity.shared::cta.b64 %p2, [full+16], 0;\n    @!%p2 bra W2;\n"
+    beside = inits("full", 3, 1).replace("[full+16], 1;", "[full+16], 2;")
+    assert [[m.offset for m in r.stages] for r in Mbarriers(model(beside + used + own)).rings] == [
+        [0, 8],
+        [16],
+    ]
+
+
 def test_each_warp_has_its_own() -> None:
     body = inits("full", 4, 32) + (
         "    shr.u32 %r2, %r0, 5;\n    shl.b32 %r2, %r2, 3;\n    mov.u32 %r3, full;\n    add.u32 %r3, %r3, %r2;\n"

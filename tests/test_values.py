@@ -1021,3 +1021,28 @@ def test_a_field_of_the_thread_index(text: str, expected: Callable[[int], int]) 
     planes = m.values.planes(value(m, "%r3"))
     assert planes is not None
     assert read(planes, 128) == [expected(t) & 0xFFFFFFFF for t in range(128)]
+
+
+NUMBERED = """
+mov.u32 %r0, %ntid.x; mov.u32 %r1, %ntid.y; mov.u32 %r2, %tid.x; mov.u32 %r3, %tid.y; mov.u32 %r4, %tid.z;
+mad.lo.s32 %r5, %r1, %r4, %r3; mul.lo.s32 %r6, %r5, %r0; or.b32 %r7, %r6, %r2;
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "flat"),
+    [
+        (NUMBERED, True),
+        # the row is used by itself; another register than the height; the height alone
+        (f"{NUMBERED} add.u32 %r7, %r3, 1;", False),
+        (NUMBERED.replace("mad.lo.s32 %r5, %r1", "mad.lo.s32 %r5, %r0"), False),
+        (NUMBERED.replace("mul.lo.s32 %r6, %r5, %r0", "mul.lo.s32 %r6, %r5, 3"), False),
+        ("mov.u32 %r1, %ntid.y; mov.u32 %r7, %tid.x;", False),
+    ],
+)
+def test_a_cta_whose_threads_are_only_numbered_may_have_one_dimension(code: str, flat: bool) -> None:
+    m = of(code.replace("; ", ";\n"), directives=".maxntid 64")
+    planes = m.values.planes(value(m, "%r7"))
+    assert m.values.one_dimensional == flat
+    assert (planes is not None) == flat
+    assert planes is None or read(planes, 64) == list(range(64))

@@ -345,14 +345,46 @@ class Mbarriers:
                 yield there, threads
 
     def _run(self, address: Address, start: int) -> Iterator[Mbarrier]:
-        """The objects from *start* on that look like one array: alike, a stride apart, none of them the start of another."""
-        first = object_ = self.objects.get((address.base, start))
-        while first is not None and object_ is not None and object_.counts == first.counts:
+        """The objects from *start* on that look like one array: alike, a stride apart, none of them the start of another.
+
+        One of another count is of it too where there would be no array without it, or where threads arrive at it and
+        nobody would ever wait.
+        """
+        object_ = self.objects.get((address.base, start))
+        counts = object_.counts if object_ is not None else set[int | None]()
+        alone = True
+        while object_ is not None and (
+            object_.counts <= counts or self._left_over(address.base, start, alone)
+        ):
             yield object_
+            alone = object_.counts == counts and start == address.start
+            counts = counts | object_.counts
             start += address.stride
             if not address.stride or (address.base, start) in self._starts:
                 return
             object_ = self.objects.get((address.base, start))
+
+    def _left_over(self, base: int, offset: int, unused: bool) -> bool:
+        """Whether no wait names an object by itself; something else does, unless it may be *unused*."""
+        named = self._by_themselves
+        return (
+            named is not None
+            and (base, offset) not in named["mbarrier-wait"]
+            and (unused or any((base, offset) in found for found in named.values()))
+        )
+
+    @cached_property
+    def _by_themselves(self) -> dict[str, set[tuple[int, int]]] | None:
+        """The objects that are named by what names no array, by event; None: some are not known."""
+        found: dict[str, set[tuple[int, int]]] = {"mbarrier-wait": set()}
+        for event, sites in self.sites.items():
+            for site in sites if event not in ("mbarrier-init", "mbarrier-inval") else ():
+                if not self.addresses(site):
+                    return None
+                for address in self.addresses(site):
+                    places = self._places(site, address)
+                    found.setdefault(event, set()).update((address.base, place) for place, _ in places)
+        return found
 
     @cached_property
     def _starts(self) -> set[tuple[int, int]]:

@@ -20,6 +20,7 @@ __all__ = [
     "LOOSE",
     "Executed",
     "ReadsSince",
+    "SharedByBound",
     "SharedByWarps",
     "SinceBarrier",
     "State",
@@ -69,15 +70,22 @@ class SharedByWarps(SharedMemory):
         )
 
     def counts(self, access: Access) -> bool:
-        """Whether anything can be said of an access: a plain one, of bytes and of threads that are known."""
+        """Whether anything can be said of an access: a plain one, or a later read, of bytes and of threads that are known."""
         if access not in self._counts:
             site = access.site
             self._counts[access] = (
-                plain(self.model, site)
+                (plain(self.model, site) or (access.later and not access.writes))
                 and self.executed.certainly(site)
                 and self.placed(access, self.model.views.at(site).threads)
             )
         return self._counts[access]
+
+
+class SharedByBound(SharedByWarps):
+    """The same, where a bound of the kernel is taken for the size of the CTA."""
+
+    def sure(self, threads: int) -> int:
+        return threads if self.function.most_threads is not None else super().sure(threads)
 
 
 def plain(model: KernelModel, site: int) -> bool:
@@ -126,6 +134,12 @@ def joins(model: KernelModel, site: int) -> bool:
     return instruction.role("count") is None or count == model.views.at(site).threads.bit_count()
 
 
+def of_one_phase(model: KernelModel, site: int) -> bool:
+    """Whether all threads wait at *site* for the same phase of the same mbarrier: none has to wait for another's turn."""
+    named = [model.value(site, role) for role in ("mbarrier", "parity")]
+    return all(value is not None and model.values.level(value) is Level.CTA for value in named)
+
+
 _LOOSE: State = frozenset(((LOOSE,),))
 
 
@@ -142,8 +156,11 @@ class SinceBarrier(FactSet[tuple[int]]):
         super().__init__(model)
         self.ends = news(model)
         self.joining = frozenset(i for i in self.ends if joins(model, i))
-        self.telling = self.ends.intersection(i for event in _TELLS for i in model.sites(event))
-        self.memory = model.made(SharedByWarps)
+        told = [i for event in _TELLS for i in model.sites(event)]
+        waited = (i for i in model.sites("mbarrier-wait") if of_one_phase(model, i))
+        self.telling = self.ends.intersection((*told, *waited))
+        """After these threads that came together are together still."""
+        self.memory = model.made(SharedByBound)
         self.executed = self.memory.executed
         self.counts = self.memory.counts
         self.operations = frozenset(

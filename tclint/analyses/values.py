@@ -100,6 +100,10 @@ _CTA_SPECIALS = (
     "cluster_ctarank cluster_nctarank total_smem_size aggr_smem_size dynamic_smem_size smid nsmid"
 ).split()
 _POSITIONS = ("%tid", "%ntid", "%laneid", "%warpid", "%nwarpid")
+_ACROSS = ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z")
+"""What tells the shape of a CTA from its size."""
+_LARGE = (256, 512, 1024)
+"""Threads of a CTA that has many. A kernel need not be right for every number of them."""
 _CLOCK = re.compile(r"%(?:clock|globaltimer|pm\d)")
 """Special registers that differ from one reading to the next (10.25 to 10.31)."""
 _RELATIONS = {
@@ -208,6 +212,33 @@ class _Along:
         return found
 
 
+class _AtSize(_Along):
+    """What expressions stand for in a CTA of so many threads."""
+
+    __slots__ = ()
+
+    def __init__(self, values: Values, threads: int) -> None:
+        super().__init__(values, (), frozenset())
+        self._memo[values.special("%ntid.x"), 0] = values.constant(threads)
+
+    def walk(self, value: int, end: int) -> int:
+        values, memo = self._values, self._memo
+        value = values.find(value)
+        if (value, end) not in memo:
+            memo[value, end] = value
+            if len(memo) < _LONG and values.node(value)[0] in (
+                "sum",
+                "op",
+                "select",
+                "compare",
+                "logic",
+                "not",
+                "part",
+            ):
+                memo[value, end] = values._walked(value, self, end)
+        return memo[value, end]
+
+
 class Values:
     """The values of one function. Ask; nothing is computed beforehand but the index of definitions."""
 
@@ -266,14 +297,54 @@ class Values:
         if shape:
             return all(n == 1 for n in shape[1:])
         instructions = self.function.instructions
+        others: dict[str, list[Instruction]] = {}
         for use in self.function.uses:
             if use.match is None or not use.sites or len(instructions[use.sites[0]].operands) != 2:
                 continue
             for i in use.sites:
                 source = instructions[i].operands[1]
-                if isinstance(source, Special) and source.name in ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z"):
+                if isinstance(source, Special) and source.name in _ACROSS:
+                    others.setdefault(source.name, []).append(instructions[i])
+        return not others or self._only_numbered(others)
+
+    def _only_numbered(self, specials: Mapping[str, list[Instruction]]) -> bool:
+        """Whether %tid.y and %tid.z do nothing but number the threads: (z * ntid.y + y) * ntid.x, to which x comes.
+
+        The CTA may have any shape then, and so one dimension.
+        """
+        named = {
+            name: {r for i in found for r in i.writes if len(self.defs[r]) == 1}
+            for name, found in specials.items()
+        }
+        own = named.get("%tid.y", set()) | named.get("%tid.z", set())
+        if not own or any(
+            len(i.writes) != 1 or not set(i.writes) <= own for n in _ACROSS[:2] for i in specials.get(n, ())
+        ):
+            return False
+        rows: set[int] = set()
+        for i in self.function.instructions:
+            read = set(i.reads)
+            if not read.isdisjoint(own):
+                z, height, y = (
+                    {operand for operand in i.operands[1:] if operand in named.get(name, ())}
+                    for name in ("%tid.z", "%ntid.y", "%tid.y")
+                )
+                if i.name != "mad.lo" or {*i.operands[1:3]} != z | height or {i.operands[3]} != y:
                     return False
-        return True
+                if len(self.defs[i.writes[0]]) != 1:
+                    return False
+                rows.update(i.writes)
+        width = {
+            r
+            for r, found in self.defs.items()
+            for i in map(self.function.instructions.__getitem__, found)
+            if len(i.operands) == 2 and i.operands[1] == Special("%ntid.x")
+        }
+        return all(
+            i.name in ("mul.lo", "mad.lo") and not width.isdisjoint(i.reads)
+            for i in self.function.instructions
+            if not rows.isdisjoint(i.reads)
+        )
 
     # ------------------------------------------------------------ nodes
 
@@ -333,6 +404,8 @@ class Values:
             base = self._node("symbol", operand.name)
             return self.total(((base, 1),), operand.offset) if operand.offset else base
         if isinstance(operand, Special):
+            if self.one_dimensional and operand.name in _ACROSS:
+                return self.constant(1 if operand.name.startswith("%n") else 0)
             return (
                 self._node("unknown", at, -1)
                 if _CLOCK.match(operand.name)
@@ -1096,8 +1169,6 @@ class Values:
                 return None
             if node[1] == "%tid.x":
                 return T.index(n)
-            if node[1] in ("%tid.y", "%tid.z"):
-                return T.constant(0, n)
             if node[1] == "%laneid":
                 return tuple(p if bit < 5 else 0 for bit, p in enumerate(T.index(n)))
             if node[1] == "%warpid":
@@ -1248,6 +1319,10 @@ class Values:
                 return False
             computed |= node[0] == "op"
         return computed
+
+    def in_large(self, p: int, truth: bool) -> bool:
+        """Whether *p* depends on how many threads there are alone, and is *truth* in every CTA of many warps."""
+        return self.one_dimensional and all(self.known(_AtSize(self, n)(p)) == truth for n in _LARGE)
 
     def _short(self, value: int) -> bool:
         """Whether *value* is no constant outside 32 bits."""

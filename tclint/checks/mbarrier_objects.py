@@ -106,7 +106,7 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
         return
     every = frozenset().union(*(named for named in made if named is not None))
     lacking: dict[Place | None, list[int]] = defaultdict(list)
-    for site in known.uses:
+    for site in sorted((*known.uses, *known.invals)):
         if not every:
             lacking[None].append(site)
             continue

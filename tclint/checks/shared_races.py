@@ -45,7 +45,7 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
             return (site for (site,) in state if site in together)
 
         def wanted(access: Access, since: SinceBarrier = since, write: bool = kind is ReadsSince) -> bool:
-            if access.later and not (access.writes and model.instruction(access.site).group == "cp.async"):
+            if access.later and access.writes and model.instruction(access.site).group != "cp.async":
                 return False
             return (access.writes or not write) and since.counts(access)
 

@@ -203,7 +203,9 @@ def held_there(values: Values, p: int, wanted: bool, facts: Facts, threads: int)
     """
     threads &= values.may(p, wanted)
     truth = values.decide(p, facts)
-    if not threads or truth is (not wanted) or (truth is None and values.beyond(p)):
+    if not threads or truth is (not wanted):
+        return None
+    if truth is None and values.beyond(p) and not values.in_large(p, wanted):
         return None
     return values.assume(p, wanted, facts), threads
 

@@ -1,0 +1,251 @@
+"""Barriers that order nothing which another barrier does not order as well (PTX ISA 8.9.4, 9.7.13.1, 9.7.13.3).
+
+A barrier stands between what was done since the barrier before it, or since the kernel began, and what is done until
+the one behind it, or the end. Where no access on one side meets one on the other side, a write among the two, nothing
+can tell that it is gone. What else lies on either side, and is not known to be harmless, proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tclint.cfg import CFG
+from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol
+from tclint.isa.table import Match
+
+__all__ = ["ordered_by_others"]
+
+_BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
+_NO_EFFECT = ("memory-fence", "proxy-fence", "commit", "tmem-relinquish")
+_WARP = ("elect", "match", "redux", "shuffle", "vote")
+_SILENT = frozenset(
+    "integer logic float half convert compare extended video misc control".split()  # no memory, no synchronisation
+)
+_EXCHANGES = frozenset((".volatile", ".relaxed", ".acquire", ".release", ".acq_rel", ".mmio"))
+_TYPE = re.compile(r"\.[busf]{1,2}(\d+)$")
+_OBJECT = 8
+"""Bytes of an mbarrier object (9.7.13.15.1)."""
+
+
+class Touch(NamedTuple):
+    """Bytes that are read or written: so many from *offset* on, behind the beginning of a variable."""
+
+    writes: bool
+    space: str
+    """"": any."""
+    root: str | None = None
+    offset: int = 0
+    size: int | None = None
+
+    def meets(self, other: Touch) -> bool:
+        """Whether both may be the same bytes, and one of them is written."""
+        if not (self.writes or other.writes) or (self.space and other.space and self.space != other.space):
+            return False
+        if self.root is None or self.root != other.root or self.size is None or other.size is None:
+            return True
+        return self.offset < other.offset + other.size and other.offset < self.offset + self.size
+
+
+_ANYTHING = Touch(True, "")
+
+
+def ordered_by_others(function: Function, cfg: CFG, gone: list[int]) -> bool:
+    """Whether the barriers at *gone*, one of a CTA, or the arrival and the wait of one of a cluster, order nothing."""
+    return _Barriers(function, cfg).idle(gone)
+
+
+class _Barriers:
+    def __init__(self, function: Function, cfg: CFG) -> None:
+        self.function = function
+        self.cfg = cfg
+        self.instructions = function.instructions
+        self.gone: list[int] = []
+        self.defined: dict[int, list[Instruction]] = {}
+        for i in self.instructions:
+            for register in i.writes:
+                self.defined.setdefault(register, []).append(i)
+
+    def idle(self, gone: list[int]) -> bool:
+        self.gone = gone
+        events = {self.instructions[i].event for i in gone}
+        cluster = events == {"barrier-arrive", "barrier-wait"} and len(gone) == 2
+        if any(self.instructions[i].guard >= 0 or self.instructions[i].writes for i in gone):
+            return False
+        if not cluster and not (events == {"barrier-sync"} and len(gone) == 1 and self._of_all(gone[0])):
+            return False
+        if not all(self._in_order(i, gone) for i in gone):
+            return False
+        before = list(self._side(min(gone), cluster, back=True))
+        behind = list(self._side(max(gone), cluster, back=False))
+        between = range(min(gone) + 1, max(gone))
+        if cluster and (
+            self.cfg.block_of[min(gone)] != self.cfg.block_of[max(gone)]
+            or any(self._touches(i, back=False) != [] for i in between)
+            or None in behind
+            or any(t.space == "" for t in behind if t)
+        ):
+            return False
+        return not any((a or _ANYTHING).meets(b or _ANYTHING) for a in before for b in behind)
+
+    # ------------------------------------------------------------ barriers
+
+    def _of_all(self, site: int) -> bool:
+        """Whether a barrier is for all threads of the CTA."""
+        i = self.instructions[site]
+        if i.match is None or i.match.form.scope == "lanes" or i.event != "barrier-sync":
+            return False
+        count = i.role("count")
+        most = self.function.most_threads
+        return count is None or (most is not None and (self._constant(count) or 0) >= most)
+
+    def _in_order(self, site: int, gone: list[int]) -> bool:
+        """Whether every other barrier that it may be taken for comes before it or behind it: each has its turn."""
+        here, block = self.instructions[site], self.cfg.block_of[site]
+        for other, i in enumerate(self.instructions):
+            if other in gone or i.event not in _BARRIERS or i.match is None or i.match.form.scope == "lanes":
+                continue
+            named, mine = i.role("id"), here.role("id")
+            if (named is None) != (mine is None):
+                continue
+            if named is not None and mine is not None:
+                a, b = self._constant(named), self._constant(mine)
+                if a is not None and b is not None and a != b:
+                    continue
+            there = self.cfg.block_of[other]
+            if there in self.cfg.rank and not any(
+                self.cfg.dominates(a, b) or self._follows(a, b) for a, b in ((block, there), (there, block))
+            ):
+                return False
+        return True
+
+    def _follows(self, behind: int, block: int) -> bool:
+        """Whether every way from *block* on leads to *behind*."""
+        while block not in (behind, -1) and block in self.cfg.ipdom:
+            block = self.cfg.ipdom[block]
+        return block == behind
+
+    def _covers(self, site: int, cluster: bool, back: bool) -> bool:
+        """Whether another barrier orders what lies on its two sides at least as this one does."""
+        i = self.instructions[site]
+        if i.guard >= 0:
+            return False
+        if i.event == ("barrier-arrive" if back else "barrier-wait") and i.role("id") is None:
+            return not any(
+                at not in self.gone
+                and j.event == "barrier-arrive"
+                and j.match
+                and ".relaxed" in j.match.modifiers
+                for at, j in enumerate(self.instructions)
+            )
+        return not cluster and self._of_all(site)
+
+    # ------------------------------------------------------------ what lies on a side
+
+    def _side(self, site: int, cluster: bool, *, back: bool) -> Iterator[Touch | None]:
+        """What is touched on one side of *site*, as far as no other barrier stands between; None: what is not known."""
+        cfg = self.cfg
+        work, seen = [(cfg.block_of[site], site)], set[int]()
+        while work:
+            block, at = work.pop()
+            begin, end = cfg.blocks[block].start, cfg.blocks[block].end
+            for i in range(at - 1, begin - 1, -1) if back else range(at + 1, end):
+                if self._covers(i, cluster, back):
+                    break
+                touched = self._touches(i, back=back)
+                yield from (None,) if touched is None else touched
+            else:
+                following = cfg.sources[block] if back else [e.target for e in cfg.successors[block]]
+                if cluster and not back and not following:
+                    yield None  # the others go on while this CTA is over
+                for other in following:
+                    if other not in seen:
+                        seen.add(other)
+                        work.append((other, cfg.blocks[other].end if back else cfg.blocks[other].start - 1))
+
+    def _touches(self, site: int, *, back: bool) -> list[Touch] | None:
+        """What an instruction reads and writes that other threads may; None: not known, or it tells them something."""
+        i = self.instructions[site]
+        match = i.match
+        if match is None or match.problem or match.form.flow == "call":
+            return None
+        form = match.form
+        if form.event == "mbarrier-init":
+            return [self._touch(i.role("mbarrier"), True, "cta", _OBJECT)]
+        if form.event == "tmem-dealloc":
+            return [Touch(True, "tensor")]
+        if form.event == "wait" and not back:
+            return []  # to wait for more is no harm
+        if form.event in (*_NO_EFFECT, *_WARP, *_BARRIERS):
+            return []
+        if form.event and form.event != "tmem-alloc":
+            return None
+        if not form.memory:
+            return [] if form.flow or form.family in _SILENT or form.name.startswith(_PLAIN) else None
+        if match.space in (".param", ".const", ".local") or ".nc" in match.modifiers:
+            return []
+        if len({verb for verb, _ in form.memory}) > 1 or not _EXCHANGES.isdisjoint(match.modifiers):
+            return None
+        return [
+            self._touch(i.named(name), verb == "write", _space(match), _size(match))
+            for verb, name in form.memory
+        ]
+
+    def _touch(self, operand: Operand | None, writes: bool, space: str, size: int | None) -> Touch:
+        if not isinstance(operand, Memory):
+            return Touch(writes, space, None)
+        root, offset = self._root(operand.base, operand.offset)
+        return Touch(writes, space, root, offset, size)
+
+    def _root(self, operand: Operand, offset: int) -> tuple[str | None, int]:
+        """The variable that an address is reckoned from, and how far it is from there; None: it may differ in threads."""
+        while not isinstance(operand, Symbol):
+            made = self.defined.get(operand, ()) if isinstance(operand, int) else ()
+            if len(made) != 1 or made[0].guard >= 0 or len(made[0].operands) < 2:
+                return None, offset
+            (i,), verb = made, made[0].opcode.split(".")[0]
+            operand, by = i.operands[1], 0
+            if (
+                verb == "add"
+                and isinstance(i.operands[2], Immediate)
+                and isinstance(i.operands[2].value, int)
+            ):
+                by = i.operands[2].value
+            elif verb != "mov" and not i.opcode.startswith("shfl.sync.idx"):  # a lane has what all have
+                return None, offset
+            offset += by
+        return operand.name, offset + operand.offset
+
+    def _constant(self, operand: Operand) -> int | None:
+        """The number that an operand is: a literal, or a register that is set to one and nothing else."""
+        if isinstance(operand, Immediate):
+            return operand.value if isinstance(operand.value, int) else None
+        made = self.defined.get(operand, ()) if isinstance(operand, int) else ()
+        found = {
+            i.operands[1].value
+            if i.opcode.split(".")[0] == "mov" and isinstance(i.operands[1], Immediate)
+            else None
+            for i in made
+        }
+        number = found.pop() if len(found) == 1 else None
+        return number if isinstance(number, int) else None
+
+
+_PLAIN = ("mov", "cvta", "isspacep", "mapa", "prefetch", "activemask")
+
+
+def _space(match: Match) -> str:
+    """The memory that an address is of: "" where it may be any, or that of another CTA."""
+    if match.space in (".shared", ".shared::cta"):
+        return "cta"
+    return "global" if match.space == ".global" else ""
+
+
+def _size(match: Match) -> int | None:
+    """The bytes of one access; None where that is not a matter of the type alone."""
+    if match.scope == "warp" and match.form.event != "tmem-alloc":
+        return None
+    width = next((int(m[1]) for m in map(_TYPE.match, reversed(match.modifiers)) if m), None)
+    length = (match.number("vec") or 1) if "vec" in match.binding else 1
+    return width and width // 8 * length
