@@ -144,18 +144,25 @@ def _named(name: str) -> Callable[[Compute], Compute]:
     return register
 
 
+@cache
+def _lane(modifiers: tuple[str, ...]) -> tuple[_Type, bool, bool]:
+    """The type, and whether ``.sat`` and ``.relu`` stand beside it."""
+    return _typed(modifiers)[0], ".sat" in modifiers, ".relu" in modifiers
+
+
 def _lanewise(name: str, operation: Callable[..., int]) -> None:
     """Register *operation* on numbers for every lane of the type, with ``.sat`` and ``.relu``."""
 
     def compute(binding: Binding, *values: int) -> int:
-        t = _types(binding)[0]
-        modifiers = binding.values()
+        t, saturates, relu = _lane(tuple(binding.values()))
+        if t.lanes == 1 and not saturates and not relu:
+            return operation(*[t.read(v) for v in values]) & t.mask
         result = 0
         for shift in range(0, t.width * t.lanes, t.width):
             number = operation(*(t.read(v >> shift) for v in values))
-            if ".sat" in modifiers:
+            if saturates:
                 number = t.clamp(number)
-            if ".relu" in modifiers:
+            if relu:
                 number = _max(number, 0)
             result = result | ((number & t.mask) << shift)
         return result

@@ -41,6 +41,25 @@ class Stuck(NamedTuple):
     offset: int
 
 
+class _Later:
+    """What groups that met hold together, put together when somebody asks for it."""
+
+    __slots__ = ("_parts", "_size")
+
+    def __init__(self, parts: Sequence[tuple[Sequence[int], Registers]], size: int) -> None:
+        self._parts = parts
+        self._size = size
+
+    def value(self, register: int) -> Lanes:
+        """What *register* holds. Where it was never written, nobody will read it."""
+        held = [
+            (places, part.get(register))
+            for places, part in self._parts
+            if register in part.own or part.outer is not None
+        ]
+        return merge(held, self._size)
+
+
 class Registers:
     """What the threads of a group hold. Behind a branch, what nobody writes is looked up where they parted."""
 
@@ -48,7 +67,7 @@ class Registers:
 
     def __init__(
         self,
-        own: dict[int, Lanes],
+        own: dict[int, Lanes | _Later],
         outer: Registers | None = None,
         places: Sequence[int] = (),
         sampled: frozenset[int] = frozenset(),
@@ -66,7 +85,10 @@ class Registers:
         """What *register* holds; None where it is not known."""
         own = self.own
         if register in own:
-            return own[register]
+            value = own[register]
+            if isinstance(value, _Later):
+                own[register] = value = value.value(register)
+            return value
         outer = self.outer
         if outer is None or register in self.sampled:
             return None
@@ -281,16 +303,10 @@ class Groups:
         first, clock = parts[0], parts[0].clock
         threads = tuple(sorted(t for part in parts for t in part.threads))
         at = {t: i for i, t in enumerate(threads)}
-        held: dict[int, list[tuple[list[int], Lanes]]] = {}
-        written = dict.fromkeys(r for part in parts for r in part.registers.own)
-        for part in parts:
-            if len(parts) > 1:
-                clock = joined(clock, self._publish(part))
-            places = [at[t] for t in part.threads]
-            for r in written:
-                if r in part.registers.own or part.registers.outer is not None:
-                    held.setdefault(r, []).append((places, part.registers.get(r)))
-        own = {r: merge(pairs, len(threads)) for r, pairs in held.items()}
+        for part in parts if len(parts) > 1 else ():
+            clock = joined(clock, self._publish(part))
+        together = _Later([([at[t] for t in part.threads], part.registers) for part in parts], len(threads))
+        own: dict[int, Lanes | _Later] = {r: together for part in parts for r in part.registers.own}
         registers = Registers(
             {**fork.before.own, **own}, fork.before.outer, fork.before.places, fork.before.sampled
         )

@@ -66,8 +66,6 @@ class Machine(Groups):
         self._meeting = Barrier()
         self._memory: dict[int, int | None] = {}
         """Shared memory, byte by byte, as far as the kernel itself wrote numbers that are known."""
-        self._known: dict[int, dict[tuple[int | None, ...], int | None]] = {}
-        """What an instruction gave for some operands."""
         self._engines: dict[tuple[str, int, tuple[int, ...]], int] = {}
         """How many operations the tensor cores were given, by whom."""
         self._leaders: dict[tuple[tuple[int, ...], int], dict[int, int] | None] = {}
@@ -146,7 +144,7 @@ class Machine(Groups):
             return decisive
         assert step.compute is not None
         try:
-            return apply(step.compute, values, self._known.setdefault(step.site, {}))
+            return apply(step.compute, values, self.program.known.setdefault(step.site, {}))
         except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
             return None
 

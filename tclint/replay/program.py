@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import NamedTuple
 
 from tclint.ir.nodes import (
@@ -50,6 +51,8 @@ class Program:
         self.instructions = model.function.instructions
         self.defs = model.values.defs
         self.widths = [_bits(r.type) for r in model.function.registers]
+        self.known: dict[int, dict[tuple[int | None, ...], int | None]] = {}
+        """What instructions gave for some operands, in any replay."""
         self._steps: dict[int, Step] = {}
         self._wanted: set[int] = set()
         self._sampled: set[int] = set()
@@ -228,8 +231,13 @@ def _bits(type_name: str) -> int:
     return 1 if type_name == ".pred" else int(type_name[2:])
 
 
+@cache
+def _has_floats(modifiers: tuple[str, ...]) -> bool:
+    return any(_FLOAT.match(m) for m in modifiers)
+
+
 def _floats(match: Match) -> bool:
-    return any(_FLOAT.match(m) for m in match.modifiers)
+    return _has_floats(match.modifiers)
 
 
 def _mapa(address: int, rank: int) -> int:
