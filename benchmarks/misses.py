@@ -10,11 +10,13 @@ from typing import Any
 import tclint.model
 from benchmarks.equivalence import change, observers
 from benchmarks.faults import Fault, Kernel, Operator
+from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.values import Level
 from tclint.cfg import CFG
 from tclint.checks import kernel_checks
 from tclint.ir.nodes import Immediate, Instruction, Memory
 from tclint.model import KernelModel
+from tclint.replay import Replay
 
 __all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
 
@@ -26,11 +28,13 @@ CAUSES = {
     "accepted": "no fault: ptxas accepts the target",
     "no rule": "no rule yet for this operator",
     "no rule here": "no rule yet for a kernel with none of the instructions that the rules are about",
+    "unresolved": "the model does not resolve the mbarrier, and `tclint barriers` says so",
     "note": "reported as a note, which does not fail a run",
     "low": "reported with low confidence, which --pedantic shows",
     "same code": "ptxas makes the same machine code of both",
     "refused by ptxas": "ptxas refuses the mutant",
     "other": "reported by another rule, or at another place",
+    "launch": "a replay of the kernel ends early: what its threads do depends on what the text does not say",
     "budget": "found when the search for a path may visit more states",
     "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
     "threads": "only other threads can tell: what orders them is not analysed",
@@ -83,6 +87,8 @@ def cause(
         return str(record["verdict"])
     if not _applies(operator, kernel):
         return "no rule here"
+    if _unresolved(kernel, fault):
+        return "unresolved"
     if code in ("same", "refused"):
         return {"same": "same code", "refused": "refused by ptxas"}[code]
     found = _unknown(kernel, fault, operator)
@@ -92,7 +98,26 @@ def cause(
         return "budget"
     if not found and not known.isdisjoint(operator.rules):
         return "already"
+    if "MB016" in operator.rules and found in ("", "threads") and _cut_short(kernel):
+        return "launch"
     return found or ("call" if _leads_out(kernel) else "unexplained")
+
+
+def _unresolved(kernel: Kernel, fault: Fault) -> bool:
+    """Whether it is not known which mbarrier a changed instruction names."""
+    starts = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
+    changed = [starts[e.span.start] for e in fault.edits if e.span.start in starts]
+    sites = [i for i in changed if kernel.instructions[i].event.startswith("mbarrier-")]
+    if not sites:
+        return False
+    mbarriers = KernelModel(kernel.function, kernel.module).made(Mbarriers)
+    return not set(mbarriers.unresolved).isdisjoint(sites)
+
+
+def _cut_short(kernel: Kernel) -> bool:
+    """Whether a replay of the original does not come to an end."""
+    replay = KernelModel(kernel.function, kernel.module).made(Replay)
+    return replay.run is None and bool(replay.reason)
 
 
 def _leads_out(kernel: Kernel) -> bool:

@@ -46,18 +46,25 @@ def _scores(counts: Counts, column: int) -> list[list[object]]:
         row = rows.setdefault(str(count[column]), Counter())
         row["planted"] += n
         row["same code"] += n * (why == "same code")
+        row["unresolved"] += n * (why == "unresolved")
         row["no fault" if why in NO_FAULT and result != "found" else result] += n
     table = []
     for name, row in rows.items():
         faults = row["planted"] - row["no fault"]
-        share = f"{100 * row['found'] / faults:.0f}%" if faults else ""
-        cells = ("planted", "no fault", "found", "note", "low", "other", "refused", "missed", "same code")
-        table.append([name, *(row[cell] for cell in cells), share])
+        shares = [
+            f"{100 * row['found'] / many:.0f}%" if many else ""
+            for many in (faults - row["unresolved"], faults)
+        ]
+        cells = (
+            "planted", "no fault", "found", "note", "low", "other", "refused", "missed", "same code", "unresolved",
+        )  # fmt: skip
+        table.append([name, *(row[cell] for cell in cells), *shares])
     return table
 
 
 _HEAD = (
-    "planted", "no fault", "found", "note", "low", "elsewhere", "refused", "missed", "same code", "found of faults",
+    "planted", "no fault", "found", "note", "low", "elsewhere", "refused", "missed", "same code", "unresolved",
+    "found of resolved", "found of faults",
 )  # fmt: skip
 
 
@@ -128,7 +135,8 @@ def section(data: Mapping[str, Any]) -> list[str]:
         (
             "*No fault*: proven to make no difference, by the ISA, or a target that ptxas accepts. *Note* and *low*: found, "
             "as a note or with low confidence. *Elsewhere*: another rule, or at another place. *Same code*: of those not "
-            f"found, how many {data['assembler'] or 'ptxas (not asked)'} makes the same machine code of; they count as missed."
+            f"found, how many {data['assembler'] or 'ptxas (not asked)'} makes the same machine code of; they count as missed. "
+            "*Unresolved*: of those missed, how many change an mbarrier of which it is not known which one it is."
         ),
         "",
         "By producer, without the operators for which there is no rule:",

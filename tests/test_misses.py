@@ -69,6 +69,8 @@ def first(folder: Path, operator: str, text: str, directives: str = "") -> tuple
         ("unexplained", "tcgen05.commit deleted", {}, MULTIPLY + COMMIT, ""),
         ("executed by", "vote mask narrowed", {},
          "@%p1 bra L;\nvote.sync.ballot.b32 %r1, %p2, 0xffffffff;\nL:\n", ""),
+        ("unresolved", "mbarrier wait parity flipped", {},
+         "ld.shared.u32 %r1, [%r2];\nmbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;\n", ""),
         ("unexplained", "vote mask narrowed", {}, "vote.sync.ballot.b32 %r1, %p2, 0xffffffff;\n", ""),
         ("value", "setmaxnreg.dec to .inc", {}, "setmaxnreg.dec.sync.aligned.u32 24;\n", ""),
         ("count", "setmaxnreg.dec to .inc", {}, "setmaxnreg.dec.sync.aligned.u32 24;\n", ".maxnreg 24"),
@@ -96,6 +98,16 @@ def test_a_miss_has_a_cause(
         assert said(set(), "found") == "budget"
     if expected in ("unexplained", "call"):
         assert said(set(OPERATORS[operator].rules), "missed") == "already"
+
+
+def test_a_replay_that_ends_early_is_a_cause(tmp_path: Path) -> None:
+    text = (
+        ".shared .b64 m;\nmbarrier.init.shared.b64 [m], 1;\nmov.u32 %r1, %clock;\nsetp.eq.u32 %p2, %r1, 0;\n"
+        "@%p2 mbarrier.arrive.shared.b64 _, [m];\nL: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra L;\n"
+    )
+    kernel, fault = first(tmp_path, "mbarrier arrive deleted", text, ".reqntid 32")
+    operator = OPERATORS["mbarrier arrive deleted"]
+    assert cause({"verdict": "missed"}, kernel, fault, operator, frozenset(), lambda: "missed") == "launch"
 
 
 def test_a_kernel_without_what_the_rules_are_about(tmp_path: Path) -> None:
@@ -195,7 +207,7 @@ def test_the_section_tells_what_was_missed_and_why() -> None:
     data = json.loads(json.dumps(mutation_score.summary(records, each=3, seed=1, assembler="ptxas 1.0")))
     text = "\n".join(mutation_score.section(data))
     assert "Of the other 5, tclint finds 2: 40.0%" in text
-    assert f"| {wait} | 5 | 0 | 2 | 0 | 0 | 0 | 0 | 3 | 0 | 40% |" in text
+    assert f"| {wait} | 5 | 0 | 2 | 0 | 0 | 0 | 0 | 3 | 0 | 0 | 40% | 40% |" in text
     assert "No rule yet: memory fence deleted (1)." in text
     assert (
         f"- *only other threads can tell: what orders them is not analysed*, 1: {wait} (1: a.ptx:7)" in text
