@@ -477,8 +477,8 @@ def _relaxes(event: str) -> Plant:
     return plant
 
 
-operator("mbarrier wait relaxed", "mbarrier", "MB013")(_relaxes("mbarrier-wait"))
-operator("mbarrier arrive relaxed", "mbarrier", "MB013")(_relaxes("mbarrier-arrive"))
+operator("mbarrier wait relaxed", "mbarrier", "MB013 MB016")(_relaxes("mbarrier-wait"))
+operator("mbarrier arrive relaxed", "mbarrier", "MB013 MB016")(_relaxes("mbarrier-arrive"))
 
 
 def _doubles(event: str, about: str, group: str | None = None) -> Plant:

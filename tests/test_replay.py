@@ -57,6 +57,7 @@ def what(run: Run | None) -> set[str]:
 
 
 FREE = "free:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], %r23;\n    @!%p1 bra free;\n"
+WAIT = "wait:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r29], %r23;\n    @!%p1 bra wait;\n"
 GIVE = "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n"
 
 
@@ -73,6 +74,10 @@ GIVE = "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n"
         pytest.param("    mov.u32 %r3, 0;\n", "    mov.u32 %r3, 0;\n    mov.u32 %r23, 1;\n", "stuck", id="consumer begins with parity 1"),
         pytest.param("_, [%r29], 2048", "_, [%r29], 2064", "stuck", id="bytes that do not come"),
         pytest.param("[full+8], 1;", "[full+8], 2;", "stuck", id="count of one stage"),
+        pytest.param(WAIT, WAIT.replace(".parity.", ".parity.relaxed.cta."), "race", id="relaxed wait"),
+        pytest.param(WAIT, WAIT.replace(".parity.", ".parity.relaxed.cta.") + "    fence.acq_rel.cta;\n", "", id="and a fence"),
+        pytest.param(GIVE, GIVE.replace(".arrive.", ".arrive.relaxed.cta."), "early", id="relaxed arrival"),
+        pytest.param(GIVE, "    fence.acq_rel.cta;\n" + GIVE.replace(".arrive.", ".arrive.relaxed.cta."), "", id="behind a fence"),
         pytest.param("setp.eq.u32 %p4, %r22, 3;", "setp.eq.u32 %p4, %r22, 2;", "", id="two stages of three"),
     ],
 )  # fmt: skip

@@ -32,6 +32,13 @@ def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             yield "MB016", found
 
 
+def _orders(model: KernelModel) -> str:
+    """What else a remedy has to say where the kernel relaxes the order at mbarriers."""
+    sites = (*model.sites("mbarrier-wait"), *model.sites("mbarrier-arrive"))
+    relaxed = any(".relaxed" in model.instruction(i).opcode for i in sites)
+    return "; a .relaxed arrival or wait orders nothing without a fence" if relaxed else ""
+
+
 def _mark(model: KernelModel, access: Access, message: str) -> Mark:
     return Mark(access.site, message, role=_who(model, access.group.threads))
 
@@ -51,7 +58,8 @@ def _raced(model: KernelModel, races: list[Race]) -> Hit:
                 _mark(model, race.read, "reads what was copied there before"),
                 _mark(model, race.copy, "fills it again, and has heard of nothing"),
             ),
-            help="let the readers arrive at an mbarrier when they are done, and wait for that phase before the copy",
+            help="let the readers arrive at an mbarrier when they are done, and wait for that phase before the copy"
+            + _orders(model),
             count=len(races),
             replayed=True,
         )
@@ -63,7 +71,8 @@ def _raced(model: KernelModel, races: list[Race]) -> Hit:
             _mark(model, race.copy, "starts to fill it"),
             _mark(model, race.read, "reads it, and has heard of nothing"),
         ),
-        help="wait for the phase of the mbarrier that the copy completes; its parity flips each time the stage is used again",
+        help="wait for the phase of the mbarrier that the copy completes; its parity flips each time the stage is used "
+        "again" + _orders(model),
         count=len(races),
         replayed=True,
     )

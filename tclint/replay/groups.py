@@ -132,6 +132,10 @@ class Group:
     """The generation of the cluster barrier that it arrived for."""
     wgmma: list[Clock] = field(default_factory=list)
     """What each committed group of wgmma completes."""
+    fenced: Clock = field(default_factory=dict)
+    """What had been heard of and done before the last fence: what a relaxed arrival tells."""
+    rumours: Clock = field(default_factory=dict)
+    """What relaxed waits told: it is known behind the next fence."""
 
 
 class Groups:
@@ -291,7 +295,7 @@ class Groups:
             registers = Registers({}, group.registers, places, sampled)
             threads = tuple(group.threads[i] for i in places)
             child = Group(group.cta, threads, registers, group.clock, fork=fork, cluster=group.cluster)
-            child.wgmma = list(group.wgmma)
+            child.wgmma, child.fenced, child.rumours = list(group.wgmma), group.fenced, group.rumours
             self.groups.append(child)
             self._go(child, target)
 
@@ -315,6 +319,9 @@ class Groups:
             registers = Registers(own, fork.before, [index[t] for t in threads])
         whole = Group(first.cta, threads, registers, clock, fork.join, 0, fork.outer, cluster=first.cluster)
         whole.wgmma = max((part.wgmma for part in parts), key=len)
+        for part in parts:
+            whole.fenced = joined(whole.fenced, part.fenced)
+            whole.rumours = joined(whole.rumours, part.rumours)
         self.groups.append(whole)
         self._go(whole, fork.join)
 
@@ -330,6 +337,12 @@ class Groups:
         self.times[actor] = time + 1
         group.clock = joined(group.clock, {actor: time})
         return group.clock
+
+    def _fence(self, group: Group) -> Clock:
+        """Orders what comes before with what comes behind (8.8); what others may hear of now."""
+        group.fenced = joined(self._publish(group), group.rumours)
+        group.clock = group.fenced
+        return group.fenced
 
     # ------------------------------------------------------------ operands
 

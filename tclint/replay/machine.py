@@ -19,6 +19,10 @@ _OFFSET = (1 << 24) - 1
 """The part of a shared-memory address that is the same in all CTAs of a cluster."""
 _DESCRIPTOR = (1 << 14) - 1
 """The start address in a matrix descriptor, in units of 16 bytes (9.7.15.5.1.2.2, 9.7.16.4.1)."""
+_ALL = 0xFFFF
+"""The mask that names all CTAs of a cluster."""
+_OWN = -1
+"""No mask: the CTA that the address is in."""
 _DATA = frozenset("compute constant unknown load store read".split())
 """Steps that neither wait nor tell anything."""
 _FEW = 32
@@ -315,7 +319,7 @@ class Machine(Groups):
             return
         address = self._role(group, step, "mbarrier")
         count, tx = self._role(group, step, "count", 1), self._role(group, step, "tx", 0)
-        clock = self._publish(group)
+        clock = group.fenced if _relaxed(instruction) else self._publish(group)
         phases = set()
         for (at, number, bytes_), threads in self._each(group, step, places, address, count, tx).items():
             mbarrier = self._mbarrier(step, at)
@@ -367,7 +371,7 @@ class Machine(Groups):
         group.asked = () if all(answers.values()) else question
         for (at, _), answer in answers.items():
             if answer:
-                group.clock = joined(group.clock, self._mbarrier(step, at).told)
+                self._hear(group, self._mbarrier(step, at).told, step.instruction)
         destination = step.instruction.role("destination")
         if isinstance(destination, int):
             size = len(group.threads)
@@ -376,7 +380,17 @@ class Machine(Groups):
             self._set(group, destination, collapse([int(row in complete_for) for row in rows]), where)
         return True
 
+    def _hear(self, group: Group, told: Clock, wait: Instruction) -> None:
+        """A relaxed wait orders nothing without a fence (9.7.13.15.16), but operations of a tensor core, as MB013 has it."""
+        if _relaxed(wait):
+            group.rumours = joined(group.rumours, told)
+            told = {actor: number for actor, number in told.items() if actor in self._engines}
+        group.clock = joined(group.clock, told)
+
     # ------------------------------------------------------------ barriers
+
+    def _on_memory_fence(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        self._fence(group)
 
     def _on_barrier_sync(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
         match = step.instruction.match
@@ -388,7 +402,7 @@ class Machine(Groups):
     def _on_barrier_arrive(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
         if step.instruction.group == "cluster":
             group.cluster = self._meeting.generation
-            self._meeting.come(len(places), self._publish(group))
+            self._meeting.come(len(places), self._fence(group))
             self._meeting.settle(sum(self.alive.values()))
             return True
         return self._meet(group, step, places, wait=False)
@@ -420,7 +434,7 @@ class Machine(Groups):
         since = barrier.generation
         if count is None or isinstance(count, tuple):
             raise Unresolved(step.site, "the threads of the barrier are not known")
-        barrier.come(len(places), self._publish(group))
+        barrier.come(len(places), self._fence(group))
 
         def opened() -> bool:
             if barrier.generation == since:
@@ -467,44 +481,43 @@ class Machine(Groups):
                 yield (value & _DESCRIPTOR) * 16 | group.cta << 24
 
     def _copy(self, group: Group, step: Step, places: Sequence[int]) -> None:
-        match = step.instruction.match
-        assert match is not None
+        """A copy into shared memory, of one CTA or of several, that reports to the mbarrier at the same offset there."""
         address, destination = self._role(group, step, "mbarrier"), self._role(group, step, "destination")
-        size = self._role(group, step, "bytes", -1)
-        if step.instruction.event == "clc-request":
-            size = _RESPONSE
-        elif "tensormap" not in match.form.roles and "bytes" not in match.form.roles:
-            size = _bits(match) // 8 * int((match.binding.get("vec") or ".v1")[2:])  # st.async
-        mask = self._role(group, step, "mask", 0)
+        size, ctas = self._size(group, step), self._role(group, step, "mask", _ALL)
         tensor_map = self._role(group, step, "tensormap")
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
-        if size is None:
-            size = -1
-        if destination is None:
-            destination = -1
-        for (at, to, many, ctas), threads in self._each(
-            group, step, places, address, destination, size, mask
-        ).items():
-            own = [at >> 24]
-            if ".multicast" in step.instruction.opcode:
-                own = (
-                    [r for r in range(self.launch.ctas) if ctas >> r & 1]
-                    if step.instruction.role("mask") is not None
-                    else list(range(self.launch.ctas))
-                )
-            for rank in own:
-                cta = rank if len(own) > 1 or ".multicast" in step.instruction.opcode else to >> 24
+        several = ".multicast" in step.instruction.opcode
+        operands = address, _known(destination), _known(size), ctas
+        for (at, to, many, mask), threads in self._each(group, step, places, *operands).items():
+            bytes_ = many if many >= 0 else None
+            for rank in self._ranks(mask) if several else (at >> 24,):
                 actor: Actor = ("copy", step.site, rank, to & _OFFSET)
-                known = many if 0 <= many < 1 << 24 else None
                 mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
                 for _ in range(threads):
                     self.times[actor] = number = self.times.get(actor, 0) + 1
-                    mbarrier.flights.append(Flight(actor, number, known))
+                    mbarrier.flights.append(Flight(actor, number, bytes_))
                 if to >= 0:
-                    place = to & _OFFSET | cta << 24
-                    self._access(group, step.site, place, actor, number, True, known, mbarrier, box)
+                    place = to & _OFFSET | (rank if several else to >> 24) << 24
+                    self._access(group, step.site, place, actor, number, True, bytes_, mbarrier, box)
 
-    _on_clc_request = lambda self, group, step, places, where: self._copy(group, step, places)
+    def _size(self, group: Group, step: Step) -> Lanes:
+        """The bytes of a copy, as far as it says."""
+        match = step.instruction.match
+        assert match is not None
+        if step.instruction.event == "clc-request":
+            return _RESPONSE
+        if "tensormap" in match.form.roles:
+            return None
+        if "bytes" in match.form.roles:
+            return self._role(group, step, "bytes")
+        return _bits(match) // 8 * int((match.binding.get("vec") or ".v1")[2:])  # st.async
+
+    def _ranks(self, mask: int) -> list[int]:
+        """The CTAs of the cluster that a mask names."""
+        return [rank for rank in range(self.launch.ctas) if mask >> rank & 1]
+
+    def _on_clc_request(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        self._copy(group, step, places)
 
     def _on_clc_query(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         match = step.instruction.match
@@ -520,14 +533,9 @@ class Machine(Groups):
             group.wgmma.append(issued)
         elif kind == "tcgen05":
             clock = joined(self._publish(group), issued)
-            address, mask = self._role(group, step, "mbarrier"), self._role(group, step, "mask")
-            for (at,), threads in self._each(group, step, places, address).items():
-                ranks = (
-                    [at >> 24]
-                    if mask is None
-                    else [r for r in range(self.launch.ctas) if isinstance(mask, int) and mask >> r & 1]
-                )
-                for rank in ranks:
+            address, ctas = self._role(group, step, "mbarrier"), self._role(group, step, "mask", _OWN)
+            for (at, mask), threads in self._each(group, step, places, address, ctas).items():
+                for rank in self._ranks(mask) if mask >= 0 else (at >> 24,):
                     mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
                     mbarrier.arrive(threads, clock)
                     self._overrun(step, group, mbarrier, at)
@@ -558,6 +566,15 @@ class Machine(Groups):
             start = self._columns.get(group.cta, 0)
             self._put(address, start, 4)
             self._columns[group.cta] = start + (columns if isinstance(columns, int) else 0)
+
+
+def _relaxed(instruction: Instruction) -> bool:
+    return ".relaxed" in instruction.opcode
+
+
+def _known(value: Lanes) -> Lanes:
+    """*value*, or -1 where it is not known."""
+    return -1 if value is None else value
 
 
 def _at(group: Group, places: Sequence[int]) -> tuple[int, ...]:

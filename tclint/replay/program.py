@@ -24,14 +24,18 @@ __all__ = ["Program", "Step"]
 _ROLES = (
     "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap",
 )  # fmt: skip
-_SKIPPED = frozenset(
-    """register-fence proxy-fence memory-fence setmaxnreg pdl-wait pdl-launch tmem-dealloc tmem-relinquish
-    tcgen05-fence-before tcgen05-fence-after mbarrier-inval mbarrier-pending""".split()
+_GROUPS: dict[str, tuple[str, ...]] = {
+    "issue": ("mbarrier", "wgmma", "tcgen05"),
+    "commit": ("wgmma", "tcgen05"),
+    "wait": ("wgmma",),
+}
+"""Of these events, the groups that are followed."""
+_FOLLOWED = frozenset(
+    """issue commit wait clc-request tmem-alloc memory-fence barrier-sync barrier-arrive barrier-wait
+    mbarrier-init mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-wait""".split()
 )
-"""Events that let nobody wait and tell nothing that a replay follows."""
+"""Events by which threads synchronise. What lanes exchange is followed where something depends on it."""
 _FLOAT = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
-_READS = 2
-"""Reads with one base register that are looked at in a block: the least and the greatest offset."""
 
 
 class Step(NamedTuple):
@@ -78,13 +82,13 @@ class Program:
         model = self.model
         for event in model.events:
             instruction = self.instructions[event.site]
-            if event.kind not in _SKIPPED and not (
-                event.kind == "issue" and event.group in ("cp.async", "none")
-            ):
+            lanes = instruction.match is not None and instruction.match.form.scope == "lanes"
+            groups = _GROUPS.get(event.kind, (event.group,))
+            if event.kind in _FOLLOWED and event.group in groups and not lanes:
                 yield Step(event.site, event.kind, instruction)
 
     def _reads(self) -> Iterable[Step]:
-        """The plain reads of shared memory: who reads what copies fill."""
+        """The plain reads of shared memory: of those with one base in a block, the one least and the one farthest from it."""
         model = self.model
         found: dict[tuple[int, Operand], list[tuple[int, int]]] = {}
         for site, match in model.shared.sites.items():
