@@ -32,7 +32,7 @@ _SIZES = ((512, 8), (1280, 24), (330, 5))
 from which a kernel computes the rounds of its loops."""
 _SHAPES = ((128,), (256,), (384,), (512,), (192,), (160,), (64,), (32,))
 """Threads of a CTA that are tried where the kernel does not say."""
-_BUDGET = 3_000
+_BUDGET = 5_000
 """Steps of one replay."""
 
 
