@@ -110,6 +110,44 @@ def test_threads_that_the_kernel_does_not_say() -> None:
     assert "stuck" in what(replay(open_.replace(GIVE, "")).run)
 
 
+@pytest.mark.parametrize("directive", ["", ".maxntid 1024\n"])
+def test_fewer_threads_than_the_bound(directive: str) -> None:
+    """A bound is no size: 288 threads are one launch of many, and for this kernel the right one."""
+    wide = changed("], 128;", "], 256;").replace("setp.lt.u32 %p2, %r0, 128;", "setp.lt.u32 %p2, %r0, 256;")
+    wide = wide.replace("setp.ne.u32 %p3, %r0, 128;", "setp.ne.u32 %p3, %r0, 256;")
+    wide = wide.replace("%r30, %r0, 16, %r30", "%r30, %r0, 8, %r30").replace(".reqntid 160\n", directive)
+    assert replay(wide).run is None
+    assert "stuck" in what(replay(wide.replace(GIVE, "")).run)
+
+
+def test_threads_in_two_dimensions_that_the_kernel_does_not_say() -> None:
+    code = changed(".reqntid 160\n", "").replace(
+        "    mov.u32 %r0, %tid.x;\n",
+        "    mov.u32 %r0, %tid.x;\n    mov.u32 %r1, %tid.y;\n    mad.lo.u32 %r0, %r1, 32, %r0;\n",
+    )
+    asked = replay(code.replace(GIVE, ""))
+    assert asked.run is None
+    assert asked.reason == "the kernel does not say how its threads are arranged"
+
+
+def test_roles_that_a_parameter_decides() -> None:
+    code = changed(
+        "setp.lt.u32 %p2, %r0, 128;", "ld.param.u32 %r1, [rounds];\n    setp.lt.u32 %p2, %r0, %r1;"
+    )
+    asked = replay(code)
+    assert asked.run is None
+    assert asked.reason == "which threads go where depends on what comes with the launch"
+
+
+def test_arrivals_that_a_parameter_counts() -> None:
+    code = changed(
+        "mbarrier.init.shared::cta.b64 [empty], 128;", "mbarrier.init.shared::cta.b64 [empty], %r20;"
+    )
+    asked = replay(code)
+    assert asked.run is None
+    assert asked.reason == "the launch says how many arrivals there are"
+
+
 def test_what_depends_on_memory_is_not_told() -> None:
     code = changed(
         GIVE,

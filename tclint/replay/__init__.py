@@ -15,9 +15,12 @@ only proves nothing, so a verdict needs all of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
+from tclint.ir.nodes import MOST_THREADS
 from tclint.model import KernelModel
 from tclint.replay.groups import OutOfSteps, Stuck, Unresolved
 from tclint.replay.launch import Launch
@@ -30,8 +33,8 @@ __all__ = ["Access", "Race", "Replay", "Run", "Stuck"]
 _SIZES = ((512, 8), (1280, 24), (330, 5))
 """What 32-bit parameters and words of global memory are, and how many CTAs or clusters there are: sizes of matrices,
 from which a kernel computes the rounds of its loops."""
-_SHAPES = ((128,), (256,), (384,), (512,), (192,), (160,), (64,), (32,))
-"""Threads of a CTA that are tried where the kernel does not say."""
+_USUAL = ((128,), (256,), (384,), (512,))
+"""Threads of a CTA that are tried first where the kernel does not say."""
 _BUDGET = 5_000
 """Steps of one replay."""
 
@@ -69,24 +72,35 @@ class Replay:
         if program.clustered and ".reqnctapercluster" not in function.directives:
             self.reason = "the kernel does not say how many CTAs a cluster has"
             return None
-        given = function.directives.get(".reqntid") or function.directives.get(".maxntid")
+        if not program.counted:
+            self.reason = "the launch says how many arrivals there are"
+            return None
         wrong: list[Run] = []
-        for shape in (given,) if given else _SHAPES:
-            runs = self._with(program, shape)
-            if not runs:
-                return None
-            wrong += runs
-        return next((run for run in wrong if run.races), wrong[0])
+        for shape, sizes in self._shapes():
+            for size, grid in sizes:
+                run = self._replay(program, size, grid, shape)
+                if run is None or not run.wrong:
+                    return None
+                wrong.append(run)
+        return next((run for run in wrong if run.races), wrong[0] if wrong else None)
 
-    def _with(self, program: Program, shape: tuple[int, ...]) -> list[Run]:
-        """Replays with so many threads, which all go wrong; none if one goes right, or it cannot be told."""
-        runs: list[Run] = []
-        for size, grid in _SIZES:
-            run = self._replay(program, size, grid, shape)
-            if run is None or not run.wrong:
-                return []
-            runs.append(run)
-        return runs
+    def _shapes(self) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, int], ...]]]:
+        """The shapes of a CTA that are tried, each with the other numbers: whoever may launch it otherwise is asked once."""
+        function = self.model.function
+        required, bound = function.directives.get(".reqntid"), function.directives.get(".maxntid")
+        if required:
+            yield required, _SIZES
+            return
+        if bound:
+            yield bound, _SIZES
+        if not self.model.values.one_dimensional:
+            self.reason = self.reason or "the kernel does not say how its threads are arranged"
+            return
+        first = (bound,) if bound else _USUAL
+        yield from ((shape, _SIZES) for shape in first if not bound)
+        for threads in range(32, (prod(bound) if bound else MOST_THREADS) + 1, 32):
+            if (threads,) not in first:
+                yield (threads,), _SIZES[:1]
 
     def _replay(self, program: Program, size: int, grid: int, shape: tuple[int, ...]) -> Run | None:
         """One replay; None when it is cut short before anything goes wrong."""

@@ -236,6 +236,8 @@ class Groups:
     def _ways(self, group: Group, block: int) -> dict[int, list[int]]:
         """The blocks that threads go to, each with the places of those who do; -1 is the end."""
         site = self.cfg.blocks[block].end - 1
+        if block in self.program.dispatching:
+            raise Unresolved(site, "which threads go where depends on what comes with the launch")
         last, edges, size = self.program.instructions[site], self.cfg.successors[block], len(group.threads)
         guard: Lanes = 1 if last.guard < 0 else group.registers.get(last.guard)
         if guard is None:

@@ -74,6 +74,8 @@ class Program:
             self._follow(self._stores(), self._wanted)
         self.sampled = frozenset(self._sampled - self._wanted)
         """Registers of which it is enough to know what one thread of a group holds: addresses of reads."""
+        self.dispatching = self._dispatching()
+        """Blocks that send threads one way or another by what comes with the launch, and decide who synchronises."""
         self.blocks: list[list[Step]] = [[] for _ in model.cfg.blocks]
         for site in sorted(self._steps):
             self.blocks[model.cfg.block_of[site]].append(self._steps[site])
@@ -110,6 +112,41 @@ class Program:
         for site, match in self.model.shared.sites.items():
             if match.form.name.startswith("st") and match.form.memory:
                 yield Step(site, "store", self.instructions[site])
+
+    def _dispatching(self) -> frozenset[int]:
+        cfg, values = self.model.cfg, self.model.values
+        events = {cfg.block_of[step.site] for step in self._steps.values() if step.what in _FOLLOWED}
+        found = set()
+        for block in {edge.source for b in events for edge in cfg.controllers(b)}:
+            last = cfg.blocks[block].end - 1
+            guard = self.instructions[last].guard
+            if guard >= 0 and self._compares(values.before(guard, last)):
+                found.add(block)
+        return frozenset(found)
+
+    def _compares(self, predicate: int) -> bool:
+        """Whether a predicate compares where a thread stands with what comes with the launch."""
+        values = self.model.values
+        compared = (values.node(v) for v in values.made_of(predicate))
+        return any(
+            self._launched(*node[2:4])
+            and any(values.node(v)[1:2] in _PLACES for v in values.made_of(*node[2:4]))
+            for node in compared
+            if node[0] == "compare"
+        )
+
+    def _launched(self, *made: int) -> bool:
+        """Whether values are made of what comes with the launch: parameters, or what is in global memory."""
+        nodes = map(self.model.values.node, self.model.values.made_of(*made))
+        return any(n[0] == "parameter" or (n[0] == "load" and not n[2].startswith(".shared")) for n in nodes)
+
+    @property
+    def counted(self) -> bool:
+        """Whether no launch decides how many threads an mbarrier or a barrier waits for."""
+        model = self.model
+        sites = [i for kind in _COUNTING for i in model.sites(kind)]
+        counts = [value for i in sites if (value := model.value(i, "count")) is not None]
+        return not any(map(self._launched, counts))
 
     # ------------------------------------------------------------ slicing
 
@@ -216,6 +253,8 @@ class Program:
         return Step(site, "unknown", instruction)
 
 
+_PLACES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
+_COUNTING = ("mbarrier-init", "barrier-sync", "barrier-arrive")
 _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
