@@ -146,6 +146,12 @@ def test_arrivals_that_a_parameter_counts() -> None:
     asked = replay(code)
     assert asked.run is None
     assert asked.reason == "the launch says how many arrivals there are"
+    either = "selp.b32 %r1, 128, 96, %p1;\n    mbarrier.init.shared::cta.b64 [empty], %r1;"
+    chosen = code.replace(
+        "mbarrier.init.shared::cta.b64 [empty], %r20;", "setp.ne.u32 %p1, %r20, 0;\n    " + either
+    )
+    assert replay(chosen).run is None
+    assert "stuck" in what(replay(chosen.replace(GIVE, "")).run)
 
 
 def test_what_depends_on_memory_is_not_told() -> None:

@@ -136,8 +136,12 @@ class Program:
         )
 
     def _launched(self, *made: int) -> bool:
-        """Whether values are made of what comes with the launch: parameters, or what is in global memory."""
-        nodes = map(self.model.values.node, self.model.values.made_of(*made))
+        """Whether values are made of what comes with the launch: parameters, or what is in global memory.
+
+        What the launch only chooses by a condition is right for each choice.
+        """
+        values = self.model.values
+        nodes = map(values.node, values.made_of(*made, until=lambda v: values.node(v)[0] in _CONDITIONS))
         return any(n[0] == "parameter" or (n[0] == "load" and not n[2].startswith(".shared")) for n in nodes)
 
     @property
@@ -254,6 +258,7 @@ class Program:
 
 
 _PLACES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
+_CONDITIONS = ("compare", "not", "logic")
 _COUNTING = ("mbarrier-init", "barrier-sync", "barrier-arrive")
 _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 
