@@ -210,11 +210,25 @@ def test_what_is_said_of_one_arrival_more() -> None:
     ]
 
 
-def test_what_is_said_of_a_stage_that_is_filled_again() -> None:
-    code = changed(GIVE, GIVE, block("parity_not_flipped"))
-    ((_, hit),) = replayed(replay(code).model)
+def test_what_is_said_of_a_stage_that_is_read_too_early() -> None:
+    ((_, hit),) = replayed(replay(block("parity_not_flipped")).model)
     assert hit.message.startswith("reads shared memory that a bulk copy may still be writing")
-    assert [step.role for step in hit.steps] == ["lane 0 of warp 4", "warps 0-3"]
+    assert [(step.message, step.role) for step in hit.steps] == [
+        ("starts to fill it", "lane 0 of warp 4"),
+        ("waits for its mbarrier, and is not told of this copy", "warps 0-3"),
+        ("reads it", "warps 0-3"),
+    ]
+
+
+def test_what_is_said_of_a_stage_that_is_filled_too_early() -> None:
+    relaxed = changed(GIVE, GIVE.replace(".arrive.", ".arrive.relaxed.cta."))
+    ((_, hit),) = replayed(replay(relaxed).model)
+    assert [(step.message, step.role) for step in hit.steps] == [
+        ("reads what was copied there before", "warps 0-3"),
+        ("waits, and is not told of the read", "lane 0 of warp 4"),
+        ("fills it again", "lane 0 of warp 4"),
+    ]
+    assert hit.help.endswith("a .relaxed arrival or wait orders nothing without a fence")
 
 
 def test_what_another_rule_explains_is_not_told_again() -> None:
@@ -247,7 +261,7 @@ def test_clocks() -> None:
 
 
 def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
-    mbarrier = Mbarrier(0, 2, 2)
+    mbarrier = Mbarrier(0, 0, 2, 2)
     assert mbarrier.complete(1)  # the phase before the first
     assert not mbarrier.complete(0)
     mbarrier.expect(32)
@@ -265,7 +279,7 @@ def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
 
 
 def test_a_phase_that_expects_no_bytes_does_not_wait_for_a_copy() -> None:
-    mbarrier = Mbarrier(0, 1, 1)
+    mbarrier = Mbarrier(0, 0, 1, 1)
     mbarrier.flights.append(Flight("copy", 1, 16))
     mbarrier.arrive(1, {"a": 1})
     assert mbarrier.phase == 1

@@ -49,33 +49,43 @@ def _who(model: KernelModel, threads: tuple[int, ...]) -> str:
 
 def _raced(model: KernelModel, races: list[Race]) -> Hit:
     race = races[0]
+    copy, read = race.copy, race.read
     if race.early:
+        last = [*copy.waited.values()][-1] if copy.waited else None
         return Hit(
-            site=race.copy.site,
-            message=f"fills shared memory again that {model.name(race.read.site)} may still read: "
+            site=copy.site,
+            message=f"fills shared memory again that {model.name(read.site)} may still read: "
             "nothing that this thread has waited for says that the read is over",
             steps=(
-                _mark(model, race.read, "reads what was copied there before"),
-                _mark(model, race.copy, "fills it again, and has heard of nothing"),
+                _mark(model, read, "reads what was copied there before"),
+                *(_waited(model, copy, last, "waits, and is not told of the read")),
+                _mark(model, copy, "fills it again"),
             ),
             help="let the readers arrive at an mbarrier when they are done, and wait for that phase before the copy"
             + _orders(model),
             count=len(races),
             replayed=True,
         )
+    last = read.waited.get(copy.mbarrier.address) if copy.mbarrier is not None else None
     return Hit(
-        site=race.read.site,
+        site=read.site,
         message="reads shared memory that a bulk copy may still be writing: "
         "no wait on the way is for the phase that the copy completes",
         steps=(
-            _mark(model, race.copy, "starts to fill it"),
-            _mark(model, race.read, "reads it, and has heard of nothing"),
+            _mark(model, copy, "starts to fill it"),
+            *(_waited(model, read, last, "waits for its mbarrier, and is not told of this copy")),
+            _mark(model, read, "reads it"),
         ),
         help="wait for the phase of the mbarrier that the copy completes; its parity flips each time the stage is used "
         "again" + _orders(model),
         count=len(races),
         replayed=True,
     )
+
+
+def _waited(model: KernelModel, access: Access, wait: int | None, message: str) -> tuple[Mark, ...]:
+    """The wait before an access that does not help."""
+    return () if wait is None else (Mark(wait, message, role=_who(model, access.group.threads)),)
 
 
 def _overrun(model: KernelModel, at: Stuck) -> Hit:

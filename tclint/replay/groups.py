@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -132,6 +132,8 @@ class Group:
     """The generation of the cluster barrier that it arrived for."""
     wgmma: list[Clock] = field(default_factory=list)
     """What each committed group of wgmma completes."""
+    waited: Mapping[int, int] = field(default_factory=dict)
+    """Where it last waited for each mbarrier, by address, the latest last; never changed once made."""
     fenced: Clock = field(default_factory=dict)
     """What had been heard of and done before the last fence: what a relaxed arrival tells."""
     rumours: Clock = field(default_factory=dict)
@@ -298,6 +300,7 @@ class Groups:
             threads = tuple(group.threads[i] for i in places)
             child = Group(group.cta, threads, registers, group.clock, fork=fork, cluster=group.cluster)
             child.wgmma, child.fenced, child.rumours = list(group.wgmma), group.fenced, group.rumours
+            child.waited = group.waited
             self.groups.append(child)
             self._go(child, target)
 
@@ -324,6 +327,7 @@ class Groups:
         for part in parts:
             whole.fenced = joined(whole.fenced, part.fenced)
             whole.rumours = joined(whole.rumours, part.rumours)
+            whole.waited = {**whole.waited, **part.waited}
         self.groups.append(whole)
         self._go(whole, fork.join)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
@@ -53,6 +53,8 @@ class Access(NamedTuple):
     clock: Clock
     """What the issuing threads had heard of."""
     group: Group
+    waited: Mapping[int, int]
+    """Where these last waited for each mbarrier, by address, the latest last."""
     mbarrier: Mbarrier | None = None
     """Where a copy reports."""
     box: object = None
@@ -218,7 +220,20 @@ class Machine(Groups):
         cta, offset = address >> 24, address & _OFFSET
         if cta in self.alive:
             self.accesses.append(
-                Access(site, writes, cta, offset, size, actor, number, group.clock, group, mbarrier, box)
+                Access(
+                    site,
+                    writes,
+                    cta,
+                    offset,
+                    size,
+                    actor,
+                    number,
+                    group.clock,
+                    group,
+                    group.waited,
+                    mbarrier,
+                    box,
+                )
             )
 
     # ------------------------------------------------------------ lanes
@@ -311,7 +326,7 @@ class Machine(Groups):
     def _on_mbarrier_init(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         address, count = self._role(group, step, "mbarrier"), self._role(group, step, "count")
         for at, number in self._each(group, step, places, address, count):
-            self._mbarriers[at] = Mbarrier(step.site, number & 0xFFFFF, number & 0xFFFFF)
+            self._mbarriers[at] = Mbarrier(step.site, at, number & 0xFFFFF, number & 0xFFFFF)
 
     def _on_mbarrier_arrive(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         instruction = step.instruction
@@ -371,7 +386,7 @@ class Machine(Groups):
         group.asked = () if all(answers.values()) else question
         for (at, _), answer in answers.items():
             if answer:
-                self._hear(group, self._mbarrier(step, at).told, step.instruction)
+                self._hear(group, self._mbarrier(step, at), step)
         destination = step.instruction.role("destination")
         if isinstance(destination, int):
             size = len(group.threads)
@@ -380,12 +395,15 @@ class Machine(Groups):
             self._set(group, destination, collapse([int(row in complete_for) for row in rows]), where)
         return True
 
-    def _hear(self, group: Group, told: Clock, wait: Instruction) -> None:
+    def _hear(self, group: Group, mbarrier: Mbarrier, step: Step) -> None:
         """A relaxed wait orders nothing without a fence (9.7.13.15.16), but operations of a tensor core, as MB013 has it."""
-        if _relaxed(wait):
+        told = mbarrier.told
+        if _relaxed(step.instruction):
             group.rumours = joined(group.rumours, told)
             told = {actor: number for actor, number in told.items() if actor in self._engines}
         group.clock = joined(group.clock, told)
+        before = {at: site for at, site in group.waited.items() if at != mbarrier.address}
+        group.waited = {**before, mbarrier.address: step.site}
 
     # ------------------------------------------------------------ barriers
 

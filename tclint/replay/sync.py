@@ -42,6 +42,7 @@ class Mbarrier:
 
     site: int
     """Where it was initialised."""
+    address: int
     count: int
     pending: int
     phase: int = 0
