@@ -120,6 +120,13 @@ def test_fewer_threads_than_the_bound(directive: str) -> None:
     assert "stuck" in what(replay(wide.replace(GIVE, "")).run)
 
 
+def test_a_bound_below_which_the_kernel_cannot_be_launched() -> None:
+    """With fewer threads nobody makes the mbarriers, so these are no launches that could be right."""
+    last = changed("setp.ne.u32 %p0, %r0, 0;", "setp.ne.u32 %p0, %r0, 159;").replace(".reqntid", ".maxntid")
+    assert replay(last).run is None
+    assert "stuck" in what(replay(last.replace(GIVE, "")).run)
+
+
 def test_threads_in_two_dimensions_that_the_kernel_does_not_say() -> None:
     code = changed(".reqntid 160\n", "").replace(
         "    mov.u32 %r0, %tid.x;\n",

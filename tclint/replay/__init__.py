@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from tclint.ir.nodes import MOST_THREADS
 from tclint.model import KernelModel
-from tclint.replay.groups import OutOfSteps, Stuck, Unresolved
+from tclint.replay.groups import OutOfSteps, Stuck, Unmade, Unresolved
 from tclint.replay.launch import Launch
 from tclint.replay.machine import Access, Machine, Overrun
 from tclint.replay.program import Program
@@ -78,7 +78,13 @@ class Replay:
         wrong: list[Run] = []
         for shape, sizes in self._shapes():
             for size, grid in sizes:
-                run = self._replay(program, size, grid, shape)
+                try:
+                    run = self._replay(program, size, grid, shape)
+                except Unmade as error:
+                    if wrong:
+                        break  # so many threads are none of the launches that the kernel is made for
+                    self.reason = error.why
+                    return None
                 if run is None or not run.wrong:
                     return None
                 wrong.append(run)
@@ -103,7 +109,10 @@ class Replay:
                 yield (threads,), _SIZES[:1]
 
     def _replay(self, program: Program, size: int, grid: int, shape: tuple[int, ...]) -> Run | None:
-        """One replay; None when it is cut short before anything goes wrong."""
+        """One replay; None when it is cut short before anything goes wrong.
+
+        Raises Unmade when threads name an mbarrier that none of them made.
+        """
         cluster = self.model.function.directives.get(".reqnctapercluster") or (1,)
         machine = Machine(program, Launch(self.model, size, grid, shape, cluster), _BUDGET)
         stuck: list[Stuck] = []
@@ -112,6 +121,8 @@ class Replay:
         try:
             stuck = machine.run()
             whole = True
+        except Unmade:
+            raise
         except Unresolved as error:
             self.reason = error.why
         except Overrun as error:

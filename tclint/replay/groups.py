@@ -12,7 +12,7 @@ from tclint.replay.launch import Launch
 from tclint.replay.program import Program, Step
 from tclint.replay.sync import Actor, Barrier, Clock, Mbarrier, joined
 
-__all__ = ["Group", "Groups", "OutOfSteps", "Stuck", "Unresolved"]
+__all__ = ["Group", "Groups", "OutOfSteps", "Stuck", "Unmade", "Unresolved"]
 
 _EVERY = (1 << 64) - 1
 
@@ -24,6 +24,10 @@ class Unresolved(Exception):
         super().__init__(why)
         self.site = site
         self.why = why
+
+
+class Unmade(Unresolved):
+    """Threads name an mbarrier that none of them made: the launch is none of this kernel, or an address is not known."""
 
 
 class OutOfSteps(Exception):

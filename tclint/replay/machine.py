@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
-from tclint.replay.groups import Group, Groups, Stuck, Unresolved
+from tclint.replay.groups import Group, Groups, Stuck, Unmade, Unresolved
 from tclint.replay.lanes import Lanes, apply, collapse, pick, spread
 from tclint.replay.launch import Launch
 from tclint.replay.program import Program, Step
@@ -304,7 +304,7 @@ class Machine(Groups):
     def _mbarrier(self, step: Step, address: int) -> Mbarrier:
         found = self._mbarriers.get(address)
         if found is None:
-            raise Unresolved(step.site, "there is no mbarrier at this address")
+            raise Unmade(step.site, "there is no mbarrier at this address")
         return found
 
     def _each(
