@@ -302,6 +302,62 @@ def test_a_barrier_opens_for_all_that_it_counts() -> None:
     assert (barrier.arrived, barrier.generation, barrier.told) == (32, 1, {"a": 1, "b": 1})
 
 
+APART = """
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [first], 32;
+    mbarrier.init.shared::cta.b64 [second], 64;
+    mbarrier.init.shared::cta.b64 [third], 128;
+ready:
+    bar.sync 0;
+    setp.ge.u32 %p1, %r0, 64;
+    @%p1 bra other;
+    mov.u32 %r10, third;
+    setp.ge.u32 %p2, %r0, 32;
+    @%p2 bra inner;
+wait_second:
+    mbarrier.try_wait.parity.shared::cta.b64 %p3, [second], 0;
+    @!%p3 bra wait_second;
+inner:
+    @%p2 mbarrier.arrive.shared::cta.b64 _, [first];
+    bra.uni outer;
+other:
+    mov.u32 %r10, third;
+wait_first:
+    mbarrier.try_wait.parity.shared::cta.b64 %p3, [first], 0;
+    @!%p3 bra wait_first;
+    mbarrier.arrive.shared::cta.b64 _, [second];
+outer:
+    mbarrier.arrive.shared::cta.b64 _, [%r10];
+wait_third:
+    mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r10], 0;
+    @!%p3 bra wait_third;
+    ret;
+"""
+
+
+def test_threads_that_could_not_wait_for_each_other() -> None:
+    """Warp 1 goes on without warp 0, which waits for what follows from that; all meet behind both branches."""
+    made = model(APART, before=".shared .b64 first;\n.shared .b64 second;\n.shared .b64 third;")
+    asked = Replay(made)
+    assert asked.run is None
+    assert asked.reason == ""
+    short = model(
+        APART.replace("[third], 128", "[third], 129"),
+        before=".shared .b64 first;\n.shared .b64 second;\n.shared .b64 third;",
+    )
+    assert what(Replay(short).run) == {"stuck"}
+
+
+def test_each_event_that_is_followed_can_be_executed() -> None:
+    from tclint.replay.machine import Machine
+    from tclint.replay.program import _FOLLOWED
+
+    for event in (*_FOLLOWED, "shuffle", "vote", "elect", "clc-query"):
+        assert hasattr(Machine, "_on_" + event.replace("-", "_")), event
+
+
 def test_only_what_synchronisation_depends_on_is_executed() -> None:
     from tclint.replay.program import Program
 

@@ -25,8 +25,10 @@ from tclint.analyses.values import Level
 from tclint.analyses.warps import deciding, whole_program
 from tclint.model import KernelModel
 
-__all__ = ["Address", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring"]
+__all__ = ["RESPONSE", "Address", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring"]
 
+RESPONSE = 16
+"""Bytes of the response to a request to cancel a launch, which it completes at an mbarrier (9.7.13.17)."""
 _MOST = 64
 """Objects that one address may name; more are no pipeline."""
 _TOTALS = 256

@@ -39,7 +39,7 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.isa.semantics import COMPUTE, widen
-from tclint.isa.table import Match
+from tclint.isa.table import Match, floating
 
 __all__ = ["Facts", "Level", "Values"]
 
@@ -112,7 +112,6 @@ _RELATIONS = {
     ".lt": ("lt", False, False), ".ge": ("lt", False, True), ".gt": ("lt", True, False), ".le": ("lt", True, True),
     ".lo": ("lt", False, False), ".hs": ("lt", False, True), ".hi": ("lt", True, False), ".ls": ("lt", True, True),
 }  # fmt: skip
-_FLOAT = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
 _EVERY = (1 << 64) - 1
 _SHORT = (1 << 32) - 1
 _LEAST = -1 << 31
@@ -608,7 +607,7 @@ class Values:
         which = destination.items.index(register) if isinstance(destination, Vector) else 0
         value = self.operand(address, at)
         space = match.space
-        kind = next((m for m in reversed(match.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32")
+        kind = match.element
         size = int(kind[2:]) // 8
         if space.startswith(".const") or (space.startswith(".param") and self._is_kernel_parameter(address)):
             # The same bytes are the same value however they are loaded, unless the load extends them.
@@ -789,7 +788,7 @@ class Values:
     def _folded(self, name: str, match: Match, arguments: list[int], register: int) -> int | None:
         """The constant that an integer instruction over constants gives, by the semantics of the ISA table."""
         numbers = [self.known(a) for a in arguments]
-        if None in numbers or name in ("setp", "selp") or any(_FLOAT.match(m) for m in match.modifiers):
+        if None in numbers or name in ("setp", "selp") or floating(match.modifiers):
             return None
         compute = COMPUTE.get(name)
         if compute is None:
@@ -1673,7 +1672,7 @@ class Values:
         name, modifiers = node[1], (node[2],) if isinstance(node[2], str) else node[2]
         numbers = [n for n in map(self.known, arguments) if n is not None]
         compute = COMPUTE.get(name)
-        if compute is None or len(numbers) < len(arguments) or any(_FLOAT.match(m) for m in modifiers):
+        if compute is None or len(numbers) < len(arguments) or floating(modifiers):
             return self._node(*node[:3], *arguments)
         binding = {str(k): m for k, m in enumerate(modifiers)}
         try:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tclint.model import KernelModel
 
-__all__ = ["SIZE", "Place", "alike", "at_home", "differ", "places"]
+__all__ = ["SIZE", "Place", "alike", "at_home", "differ", "places", "times"]
 
 SIZE = 8
 """Bytes of an mbarrier object (9.7.13.15.1)."""
@@ -140,3 +140,8 @@ def alike(model: KernelModel, some: frozenset[Place] | None, others: frozenset[P
 def _size(model: KernelModel, name: str) -> int:
     variable = model.function.variables.get(name) or model.module.variables.get(name)
     return variable.size if variable is not None else 0
+
+
+def times(number: int | None) -> str:
+    """A number of arrivals in words."""
+    return "1 arrival" if number == 1 else f"{number} arrivals"

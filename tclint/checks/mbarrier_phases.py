@@ -8,16 +8,14 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tclint.analyses.bulk_rings import WIDEST, room, rows
-from tclint.analyses.mbarriers import Arrivals, Delivery, Mbarrier, Mbarriers, Ring
+from tclint.analyses.mbarriers import RESPONSE, Arrivals, Delivery, Mbarrier, Mbarriers, Ring
 from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
+from tclint.checks._mbarriers import times
 from tclint.finding import Confidence, Severity
 from tclint.model import KernelModel
 
 __all__ = ["first_parity"]
-
-_RESPONSE = 16
-"""Bytes of the response to a request to cancel a launch (9.7.13.17)."""
 
 
 def first_parity(model: KernelModel, wait: int) -> int | None:
@@ -108,9 +106,9 @@ def _unlike(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
     other = next(i for n, i in counts if n == usual)
     return Hit(
         site=site,
-        message=f"counts {_times(odd)}, and other stages of the same ring count {usual}: "
+        message=f"counts {times(odd)}, and other stages of the same ring count {usual}: "
         "the same threads arrive at each in turn",
-        steps=(Mark(other, f"counts {_times(usual)}"), Mark(site, f"counts {_times(odd)}")),
+        steps=(Mark(other, f"counts {times(usual)}"), Mark(site, f"counts {times(odd)}")),
         help="give all stages of the ring the same count in mbarrier.init",
         about=frozenset((site,)),
     )
@@ -125,7 +123,7 @@ def _miscounted(
         return None
     arriving = [i for i in mbarriers.arriving if stage in mbarriers.named(i)]
     steps = (
-        Mark(stage.inits[0], f"counts {_times(stage.count)} for each phase"),
+        Mark(stage.inits[0], f"counts {times(stage.count)} for each phase"),
         *(Mark(i, "arrives", role=model.who(mbarriers.named(i)[stage])) for i in arriving),
     )
     # Without .reqntid there may be fewer threads than are counted here, or more.
@@ -171,7 +169,7 @@ def _too_few(
     return "MB006", Hit(
         site=wait,
         message="waits for a phase that does not complete: "
-        f"the mbarrier counts {_times(count)}, and a phase gets {fewer or 'none'}",
+        f"the mbarrier counts {times(count)}, and a phase gets {fewer or 'none'}",
         steps=(*steps, Mark(wait, "waits for all of them")),
         help="make the count of mbarrier.init the number of arrivals in a phase",
         about=frozenset(stage.inits),
@@ -192,7 +190,7 @@ def _too_many(
     return ("MB006" if rest else "MB008"), Hit(
         site=last,
         message=(
-            f"the mbarrier counts {_times(count)}, and a phase gets {bounds.least}: "
+            f"the mbarrier counts {times(count)}, and a phase gets {bounds.least}: "
             "it completes too early, and the rest counts for the next"
             if rest
             else f"completes {phases} phases of the mbarrier at once, so that a wait for the first may miss it"
@@ -202,10 +200,6 @@ def _too_many(
         about=about,
         confidence=confidence,
     )
-
-
-def _times(number: int | None) -> str:
-    return "1 arrival" if number == 1 else f"{number} arrivals"
 
 
 # ---------------------------------------------------------------- bytes
@@ -375,7 +369,7 @@ def _total(model: KernelModel, group: Iterable[Delivery], role: str) -> int | No
 
 def _amount(model: KernelModel, site: int, role: str) -> int | None:
     if role == "bytes" and model.instruction(site).event == "clc-request":
-        return model.values.constant(_RESPONSE)
+        return model.values.constant(RESPONSE)
     return model.value(site, role)
 
 
@@ -420,7 +414,7 @@ def _broken(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
         odd = {i: number for i, number in expected.items() if number is not None and number % WIDEST}
         row, read = rows(model, ring) if odd and "mbarrier-complete" not in ring.uses else (1, -1)
         for site, number in odd.items():
-            if row > _RESPONSE and number % row:
+            if row > RESPONSE and number % row:
                 yield (
                     "MB004",
                     Hit(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tclint.analyses.warps import whole_program
 from tclint.checks import Hit, Mark, check
+from tclint.checks._mbarriers import times
 from tclint.model import KernelModel
 from tclint.replay import Access, Race, Replay, Stuck
 from tclint.replay.sync import Mbarrier
@@ -93,7 +94,7 @@ def _overrun(model: KernelModel, at: Stuck) -> Hit:
     assert isinstance(mbarrier, Mbarrier)
     return Hit(
         site=at.site,
-        message=f"arrives more often than the mbarrier counts: a phase of it takes {_times(mbarrier.count)}",
+        message=f"arrives more often than the mbarrier counts: a phase of it takes {times(mbarrier.count)}",
         steps=(
             *_made(mbarrier),
             Mark(at.site, f"arrives once more in phase {mbarrier.phase}", role=_who(model, at.threads)),
@@ -141,15 +142,11 @@ def _stood(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
 
 
 def _made(mbarrier: Mbarrier) -> tuple[Mark, ...]:
-    return (Mark(mbarrier.site, f"counts {_times(mbarrier.count)} for each phase"),)
+    return (Mark(mbarrier.site, f"counts {times(mbarrier.count)} for each phase"),)
 
 
 def _lacks(mbarrier: Mbarrier) -> str:
     """What a phase still needs."""
     if mbarrier.pending:
-        return f"gets {mbarrier.count - mbarrier.pending} of {_times(mbarrier.count)}"
+        return f"gets {mbarrier.count - mbarrier.pending} of {times(mbarrier.count)}"
     return f"expects {mbarrier.bytes} bytes more than copies bring"
-
-
-def _times(number: int) -> str:
-    return "1 arrival" if number == 1 else f"{number} arrivals"

@@ -18,7 +18,7 @@ from tclint.isa.notation import NotationError, Operand, Syntax, expand, parse_sy
 from tclint.isa.target import Availability, Target, Version
 
 __all__ = [
-    "EVENTS", "Form", "Match", "OperandSpec", "Table", "TableError", "read_toml", "split_opcode", "table",
+    "EVENTS", "Form", "Match", "OperandSpec", "Table", "TableError", "floating", "read_toml", "split_opcode", "table",
 ]  # fmt: skip
 
 EVENTS = frozenset(
@@ -176,6 +176,11 @@ class Match:
         return self.binding.get(space, "") if space and not space.startswith(".") else space
 
     @cached_property
+    def element(self) -> str:
+        """The type of an element of a vector, or of a scalar: the last one among the modifiers."""
+        return next((m for m in reversed(self.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32")
+
+    @cached_property
     def scope(self) -> str:
         """The convergence scope, with a conditional ``.aligned`` resolved."""
         form = self.form
@@ -196,6 +201,15 @@ class Match:
     def slower(self, target: Target) -> bool:
         """Whether the manual warns that *target*, which has it, executes it slowly."""
         return any(o.when <= set(self.modifiers) and not o.available.on(target) for o in self.form.optimized)
+
+
+_FLOATING = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
+
+
+@cache
+def floating(modifiers: tuple[str, ...]) -> bool:
+    """Whether one of the types among the *modifiers* is a floating-point type."""
+    return any(map(_FLOATING.match, modifiers))
 
 
 def split_opcode(opcode: str) -> tuple[str, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,11 +38,8 @@ class Stuck(NamedTuple):
     """Threads that wait for what does not come."""
 
     site: int
-    cta: int
     threads: tuple[int, ...]
     what: Mbarrier | Barrier
-    parity: int | None
-    offset: int
 
 
 class _Later:
@@ -55,13 +52,8 @@ class _Later:
         self._size = size
 
     def value(self, register: int) -> Lanes:
-        """What *register* holds. Where it was never written, nobody will read it."""
-        held = [
-            (places, part.get(register))
-            for places, part in self._parts
-            if register in part.own or part.outer is not None
-        ]
-        return merge(held, self._size)
+        """What *register* holds."""
+        return merge([(places, part.get(register)) for places, part in self._parts], self._size)
 
 
 class Registers:
@@ -85,6 +77,13 @@ class Registers:
         """Registers that hold what a thread has that went another way."""
         self._seen: dict[int, Lanes] = {}
 
+    def written(self, since: Registers) -> Iterator[int]:
+        """What was written since threads parted that held *since*, behind whatever branches."""
+        here: Registers | None = self
+        while here is not None and here is not since:
+            yield from here.own
+            here = here.outer
+
     def get(self, register: int) -> Lanes:
         """What *register* holds; None where it is not known."""
         own = self.own
@@ -106,11 +105,12 @@ class Fork:
     """Threads that parted at a branch, and where they meet again."""
 
     join: int
-    open: int
     outer: Fork | None
     before: Registers
     threads: tuple[int, ...]
     """All that parted."""
+    missing: int
+    """How many of them have neither come to the join nor ended."""
     parked: list[Group] = field(default_factory=list)
     apart: bool = False
     """They wait for each other no longer."""
@@ -196,10 +196,10 @@ class Groups:
         parked = [f for f in forks.values() if f.parked]
         for fork in parked:
             fork.apart = True
-            for group in fork.parked:
-                group.fork = fork.outer
+            groups, fork.parked = fork.parked, []
+            for group in groups:
                 self.groups.append(group)
-            fork.parked = []
+                self._go(group, fork.join)
         return bool(parked)
 
     def _run(self, group: Group) -> None:
@@ -269,34 +269,38 @@ class Groups:
         return None
 
     def _go(self, group: Group, target: int) -> bool:
+        """Moves a group to the start of a block; whether it goes on from there: it may have to wait for others, or to end."""
         if target < 0:
             self._end(group)
             return False
         group.block, group.at = target, 0
+        while group.fork is not None and group.fork.join == target and group.fork.apart:
+            group.fork = group.fork.outer
         fork = group.fork
-        if fork is not None and fork.join == target:
-            if fork.apart:
-                group.fork = fork.outer
-                return self._go(group, target)
-            self.groups.remove(group)
-            fork.parked.append(group)
-            fork.open -= 1
-            self._join(fork)
-            return False
-        return True
+        if fork is None or fork.join != target:
+            return True
+        self.groups.remove(group)
+        fork.parked.append(group)
+        fork.missing -= len(group.threads)
+        self._join(fork)
+        return False
 
     def _end(self, group: Group) -> None:
+        """Takes threads out that have ended: nobody waits for them any longer."""
         self.groups.remove(group)
         self.alive[group.cta] -= len(group.threads)
-        if group.fork is not None and not group.fork.apart:
-            group.fork.open -= 1
-            self._join(group.fork)
+        fork = group.fork
+        while fork is not None:
+            fork.missing -= len(group.threads)
+            outer = fork.outer
+            self._join(fork)
+            fork = outer
 
     def _fork(self, group: Group, ways: dict[int, list[int]]) -> None:
         """Threads part at the end of a block."""
         self._publish(group)
         join = self.cfg.ipdom.get(group.block, -1)
-        fork = Fork(join, len(ways), group.fork, group.registers, group.threads)
+        fork = Fork(join, group.fork, group.registers, group.threads, len(group.threads))
         self.groups.remove(group)
         for target, places in ways.items():
             sampled = self.program.sampled if places[0] else frozenset[int]()
@@ -310,7 +314,7 @@ class Groups:
 
     def _join(self, fork: Fork) -> None:
         """Those who parted meet again, as far as they have not ended."""
-        if fork.open or not fork.parked:
+        if fork.missing or not fork.parked or fork.apart:
             return
         parts, fork.parked = fork.parked, []
         first, clock = parts[0], parts[0].clock
@@ -319,13 +323,15 @@ class Groups:
         for part in parts if len(parts) > 1 else ():
             clock = joined(clock, self._publish(part))
         together = _Later([([at[t] for t in part.threads], part.registers) for part in parts], len(threads))
-        own: dict[int, Lanes | _Later] = {r: together for part in parts for r in part.registers.own}
-        registers = Registers(
-            {**fork.before.own, **own}, fork.before.outer, fork.before.places, fork.before.sampled
-        )
-        if threads != fork.threads:  # some have ended
+        own: dict[int, Lanes | _Later] = {
+            r: together for part in parts for r in part.registers.written(fork.before)
+        }
+        before = fork.before
+        if threads == fork.threads:
+            registers = Registers({**before.own, **own}, before.outer, before.places, before.sampled)
+        else:  # some have ended
             index = {t: i for i, t in enumerate(fork.threads)}
-            registers = Registers(own, fork.before, [index[t] for t in threads])
+            registers = Registers(own, before, [index[t] for t in threads])
         whole = Group(first.cta, threads, registers, clock, fork.join, 0, fork.outer, cluster=first.cluster)
         whole.wgmma = max((part.wgmma for part in parts), key=len)
         for part in parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from tclint.analyses.mbarriers import RESPONSE
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.groups import Group, Groups, Stuck, Unmade, Unresolved
@@ -27,8 +28,6 @@ _DATA = frozenset("compute constant unknown load store read".split())
 """Steps that neither wait nor tell anything."""
 _FEW = 32
 """Places that a store may go to at once, if it tells others something: more are data."""
-_RESPONSE = 16
-"""Bytes of the response to a request to cancel a launch (9.7.13.17)."""
 
 
 class Overrun(Exception):
@@ -165,7 +164,7 @@ class Machine(Groups):
             value: Lanes = None
             if own:
                 value = collapse([None if a is None else self._get(a + i * size, size) for a in address])
-            elif self.launch.gives(match.space, operand) and not _floats(match):
+            elif self.launch.gives(match.space, operand) and match.element[1] != "f":
                 value = self.launch.data(operand.offset + i * size, size)
             if isinstance(item, int):
                 self._set(group, item, value, where)
@@ -293,12 +292,6 @@ class Machine(Groups):
         for register in instruction.writes:
             self._set(group, register, value, where)
 
-    def _on_match(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
-        for register in step.instruction.writes:
-            self._set(group, register, None)
-
-    _on_redux = _on_match
-
     # ------------------------------------------------------------ mbarriers
 
     def _mbarrier(self, step: Step, address: int) -> Mbarrier:
@@ -341,16 +334,16 @@ class Machine(Groups):
             phases.add(mbarrier.phase)
             mbarrier.expect(bytes_ * threads)
             mbarrier.arrive(number * threads, clock)
-            self._overrun(step, group, mbarrier, at)
+            self._overrun(step, group, mbarrier)
             if "drop" in instruction.opcode:
                 mbarrier.count -= number * threads
         state = instruction.role("state")
         if isinstance(state, int):
             self._set(group, state, phases.pop() if len(phases) == 1 else None, where)
 
-    def _overrun(self, step: Step, group: Group, mbarrier: Mbarrier, at: int) -> None:
+    def _overrun(self, step: Step, group: Group, mbarrier: Mbarrier) -> None:
         if mbarrier.pending < 0:
-            raise Overrun(Stuck(step.site, group.cta, group.threads, mbarrier, None, at & _OFFSET))
+            raise Overrun(Stuck(step.site, group.threads, mbarrier))
 
     def _on_mbarrier_expect(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         address, tx = self._role(group, step, "mbarrier"), self._role(group, step, "tx")
@@ -378,9 +371,8 @@ class Machine(Groups):
         answers = {row: complete(row) for row in each}
         if not all(answers.values()) and group.asked == question:
             # Nothing was done since the same was asked: what comes is the same again until the phase is complete.
-            at, number = next(row for row, answer in answers.items() if not answer)
-            parity = None if token else number & 1
-            group.stuck = Stuck(step.site, group.cta, group.threads, self._mbarrier(step, at), parity, at)
+            at = next(row[0] for row, answer in answers.items() if not answer)
+            group.stuck = Stuck(step.site, group.threads, self._mbarrier(step, at))
             group.waits = lambda: all(map(complete, each))
             return False
         group.asked = () if all(answers.values()) else question
@@ -411,10 +403,6 @@ class Machine(Groups):
         self._fence(group)
 
     def _on_barrier_sync(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
-        match = step.instruction.match
-        assert match is not None
-        if match.form.scope == "lanes":
-            return True
         return self._meet(group, step, places, wait=True)
 
     def _on_barrier_arrive(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
@@ -434,7 +422,7 @@ class Machine(Groups):
             return meeting.generation > since
 
         if not opened():
-            group.stuck = Stuck(step.site, group.cta, group.threads, meeting, None, -1)
+            group.stuck = Stuck(step.site, group.threads, meeting)
             group.waits = opened
             return False
         group.clock = joined(group.clock, meeting.told)
@@ -445,7 +433,7 @@ class Machine(Groups):
         number = self._role(group, step, "id")
         if not isinstance(number, int):
             raise Unresolved(step.site, "the number of the barrier is not known")
-        if len({group.threads[i] >> 5 for i in places}) * 32 != len(places) and len(places) % 32:
+        if len(places) % 32:
             raise Unresolved(step.site, "some lanes of a warp come to a barrier without the others")
         count = self._role(group, step, "count", 0)
         barrier = self._barriers.setdefault((group.cta, number), Barrier())
@@ -472,7 +460,7 @@ class Machine(Groups):
         if opened():
             group.clock = joined(group.clock, barrier.told)
             return True
-        group.stuck = Stuck(step.site, group.cta, group.threads, barrier, None, number)
+        group.stuck = Stuck(step.site, group.threads, barrier)
         group.waits = passed
         return False
 
@@ -482,7 +470,7 @@ class Machine(Groups):
         kind = step.instruction.group
         if kind == "mbarrier":
             self._copy(group, step, places)
-        elif kind in ("wgmma", "tcgen05"):
+        else:
             actor = (kind, group.cta, _at(group, places))
             self._engines[actor] = number = self._engines.get(actor, 0) + 1
             for start in self._starts(group, step):
@@ -523,7 +511,7 @@ class Machine(Groups):
         match = step.instruction.match
         assert match is not None
         if step.instruction.event == "clc-request":
-            return _RESPONSE
+            return RESPONSE
         if "tensormap" in match.form.roles:
             return None
         if "bytes" in match.form.roles:
@@ -549,14 +537,14 @@ class Machine(Groups):
         issued = self._issued(kind, group, places)
         if kind == "wgmma":
             group.wgmma.append(issued)
-        elif kind == "tcgen05":
+        else:
             clock = joined(self._publish(group), issued)
             address, ctas = self._role(group, step, "mbarrier"), self._role(group, step, "mask", _OWN)
             for (at, mask), threads in self._each(group, step, places, address, ctas).items():
                 for rank in self._ranks(mask) if mask >= 0 else (at >> 24,):
                     mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
                     mbarrier.arrive(threads, clock)
-                    self._overrun(step, group, mbarrier, at)
+                    self._overrun(step, group, mbarrier)
 
     def _issued(self, kind: str, group: Group, places: Sequence[int]) -> Clock:
         """The operations that the threads at *places* have issued so far, alone or with others of their warp."""
@@ -568,8 +556,6 @@ class Machine(Groups):
         }
 
     def _on_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
-        if step.instruction.group != "wgmma":
-            return
         depth = self._role(group, step, "depth", 0)
         if isinstance(depth, int):
             done = len(group.wgmma) - depth
@@ -634,14 +620,6 @@ def _part(value: Lanes, index: int, width: int) -> Lanes:
     return apply(lambda a: a >> index * width & (1 << width) - 1, [value])
 
 
-def _kind(match: Match) -> str:
-    return next((m for m in reversed(match.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32")
-
-
 def _bits(match: Match) -> int:
     """The bits of an element of a vector, or of a scalar."""
-    return int(_kind(match)[2:])
-
-
-def _floats(match: Match) -> bool:
-    return _kind(match)[1] == "f"
+    return int(match.element[2:])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import NamedTuple
 
 from tclint.ir.nodes import (
@@ -16,7 +14,7 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.isa.semantics import COMPUTE, widen
-from tclint.isa.table import Match
+from tclint.isa.table import Match, floating
 from tclint.model import KernelModel
 
 __all__ = ["Program", "Step"]
@@ -35,7 +33,6 @@ _FOLLOWED = frozenset(
     mbarrier-init mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-wait""".split()
 )
 """Events by which threads synchronise. What lanes exchange is followed where something depends on it."""
-_FLOAT = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
 
 
 class Step(NamedTuple):
@@ -241,10 +238,10 @@ class Program:
         if match is None or match.problem:
             return Step(site, "unknown", instruction)
         form = match.form
-        if instruction.opcode.startswith("setp.") and _floats(match):
+        if instruction.opcode.startswith("setp.") and floating(match.modifiers):
             unordered = any((m[-1] == "u" and m[1:-1] in _ORDERED) or m == ".nan" for m in match.modifiers)
             return Step(site, "constant", instruction, lambda: int(unordered))
-        if form.compute and not _floats(match):
+        if form.compute and not floating(match.modifiers):
             if form.compute in ("cvta", "cvta.to", "mapa", "unpack"):
                 return Step(site, "compute", instruction, _SPECIAL[form.compute])
             if form.compute in COMPUTE:
@@ -277,15 +274,6 @@ def _of_shared(instruction: Instruction) -> bool:
 
 def _bits(type_name: str) -> int:
     return 1 if type_name == ".pred" else int(type_name[2:])
-
-
-@cache
-def _has_floats(modifiers: tuple[str, ...]) -> bool:
-    return any(_FLOAT.match(m) for m in modifiers)
-
-
-def _floats(match: Match) -> bool:
-    return _has_floats(match.modifiers)
 
 
 def _mapa(address: int, rank: int) -> int:
