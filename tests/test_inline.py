@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from support import built
+from support import HOPPER, built, kernel, module
 
 from tclint.ir.inline import inlinable, inline
+from tclint.ir.nodes import Memory, Symbol
 from tclint.model import KernelModel
 
 HELPERS = """
@@ -79,3 +80,50 @@ def test_two_calls_have_registers_of_their_own() -> None:
     first, second = (i for i in model.function.instructions if i.opcode == "setp.eq.s32")
     assert first.writes != second.writes
     assert first.start == second.start
+
+
+PASSING = """
+.func (.param .b32 result) inner(.param .b32 given)
+{
+    .reg .b32 %r<4>;
+    ld.param.b32 %r1, [given];
+    wgmma.fence.sync.aligned;
+    st.param.b32 [result], %r1;
+    ret;
+}
+.func (.param .b32 result) outer(.param .b32 given)
+{
+    .reg .b32 %r<4>;
+    .param .b32 passed, back;
+    ld.param.b32 %r1, [given];
+    st.param.b32 [passed], %r1;
+    call (back), inner, (passed);
+    ld.param.b32 %r2, [back];
+    st.param.b32 [result], %r2;
+    ret;
+}
+"""
+
+
+def test_parameters_of_a_callee_are_the_caller_s() -> None:
+    """So that what is passed can be followed; what the callee passes on is its own in each call (9.7.13.5)."""
+    call = "{ .param .b32 to, from; st.param.b32 [to], 7; call (from), outer, (to); ld.param.b32 %r1, [from]; }"
+    text = module(PASSING, kernel(f"{call}\n{call}\n    ret;"), header=HOPPER)
+    made = built(text)
+    function = inline(made.functions[-1], inlinable(made))
+    names = [
+        (i.opcode[:2], o.base.name)
+        for i in function.instructions
+        if ".param" in i.opcode
+        for o in i.operands
+        if isinstance(o, Memory) and isinstance(o.base, Symbol)
+    ]
+    first, second = names[: len(names) // 2], names[len(names) // 2 :]
+    own = [name for _, name in first if name not in ("to", "from")]
+    passed, back = dict.fromkeys(own)
+    assert first == [
+        ("st", "to"), ("ld", "to"), ("st", passed), ("ld", passed), ("st", back), ("ld", back), ("st", "from"),
+        ("ld", "from"),
+    ]  # fmt: skip
+    assert {passed, back} < function.variables.keys()
+    assert not {passed, back} & {name for _, name in second}

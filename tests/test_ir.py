@@ -409,3 +409,21 @@ def test_directives_stand_one_by_one_and_the_last_of_a_name_counts() -> None:
     first = found.stated[0]
     assert code[found.start + first.start : found.start + first.end].startswith(".reqntid 0x40, 2")
     assert (found.threads, found.most_threads) == (8, 8)
+
+
+def test_variables_say_how_they_begin() -> None:
+    made = built(
+        module(
+            ".global .align 4 .b8 table[4] = {1, 2, 0x3};",
+            ".const .f32 half = 0f3F000000, one = 1.0;",
+            ".global .u64 place = generic(table)+2;",
+            ".shared .b8 room[];",
+        )
+    )
+    assert {v.name: (v.type, v.initial) for v in made.variables.values()} == {
+        "table": (".b8", "{1, 2, 0x3}"),
+        "half": (".f32", "0f3F000000"),
+        "one": (".f32", "1.0"),
+        "place": (".u64", "generic(table)+2"),
+        "room": (".b8", ""),
+    }

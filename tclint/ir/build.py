@@ -584,8 +584,16 @@ def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
             type_name,
             name,
             integer(count or "0"),
-            Variable(name, "." + space, align, min(size, LARGEST)),
+            Variable(
+                name, "." + space, align, min(size, LARGEST), type_name, _initial(part, declarator.end())
+            ),
         )
+
+
+def _initial(declarator: str, at: int) -> str:
+    """What stands behind ``=``."""
+    rest = declarator[at:].lstrip()
+    return rest[1:].strip() if rest.startswith("=") else ""
 
 
 class _Header:

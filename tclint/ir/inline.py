@@ -27,6 +27,9 @@ __all__ = ["inlinable", "inline"]
 
 _LIMIT = 50_000
 """Instructions that a function may grow to; a call beyond that stays a call."""
+Names = dict[str, str]
+"""Parameters of a callee, and what it passes on, by what they are called where it is inlined."""
+
 _DEPTH = 64
 """Calls inside calls that are inlined; one beyond that stays a call."""
 
@@ -90,7 +93,7 @@ class _Inliner:
         self.branch = table().match("bra", ("s",))
 
     def run(self) -> Function:
-        self._body(self.function, 0, ())
+        self._body(self.function, 0, (), {})
         result = self.result
         uses: dict[tuple[str, int], Use] = {}
         for i, instruction in enumerate(result.instructions):
@@ -103,8 +106,8 @@ class _Inliner:
         result.uses = list(uses.values())
         return result
 
-    def _body(self, body: Function, shift: int, active: tuple[str, ...]) -> None:
-        """Append *body*, its registers renumbered by *shift*."""
+    def _body(self, body: Function, shift: int, active: tuple[str, ...], names: Names) -> None:
+        """Append *body*, its registers renumbered by *shift* and its parameters renamed."""
         out = self.result.instructions
         moved: dict[int, int] = {}  # index in body -> index in the result
         jumps: list[tuple[Instruction, tuple[int, ...]]] = []
@@ -126,9 +129,9 @@ class _Inliner:
                 and len(active) < _DEPTH
                 and len(out) + len(callee.instructions) < _LIMIT
             ):
-                self._call(instruction, callee, shift, offset, (*active, callee.name))
+                self._call(instruction, callee, shift, offset, (*active, callee.name), names)
                 continue
-            copy = self._copy(instruction, shift, offset)
+            copy = self._copy(instruction, shift, offset, names)
             out.append(copy)
             if body is not self.function and instruction.flow == "return":
                 copy.opcode, copy.match, copy.operands = "bra", self.branch, (Symbol("return"),)
@@ -142,7 +145,13 @@ class _Inliner:
             copy.targets = (len(out),)
 
     def _call(
-        self, call: Instruction, callee: Function, shift: int, offset: int, active: tuple[str, ...]
+        self,
+        call: Instruction,
+        callee: Function,
+        shift: int,
+        offset: int,
+        active: tuple[str, ...],
+        names: Names,
     ) -> None:
         result = self.result
         skip: Instruction | None = None
@@ -152,22 +161,25 @@ class _Inliner:
                 call.start + offset, call.end + offset,
             )  # fmt: skip
             result.instructions.append(skip)
-        for name, variable in callee.variables.items():
-            result.variables.setdefault(name, variable)
         inner = len(result.registers)
+        own = _arguments(call, callee, names)
+        for name, variable in callee.variables.items():
+            if variable.space == ".param":  # what it passes on, in each call of it anew
+                own.setdefault(name, f"{name}.{inner}")
+            result.variables.setdefault(own.get(name, name), variable._replace(name=own.get(name, name)))
         result.registers.extend(callee.registers)
-        self._body(callee, inner, active)
+        self._body(callee, inner, active, own)
         if skip is not None:
             skip.targets = (len(result.instructions),)
 
     @staticmethod
-    def _copy(instruction: Instruction, shift: int, offset: int) -> Instruction:
+    def _copy(instruction: Instruction, shift: int, offset: int, names: Names) -> Instruction:
         copy = Instruction(
             instruction.opcode,
             instruction.match,
             instruction.guard + shift if instruction.guard >= 0 else -1,
             instruction.negated,
-            tuple(_moved(o, shift) for o in instruction.operands),
+            tuple(_moved(o, shift, names) for o in instruction.operands),
             tuple(r + shift for r in instruction.reads),
             tuple(r + shift for r in instruction.writes),
             instruction.start + offset,
@@ -177,17 +189,33 @@ class _Inliner:
         return copy
 
 
-def _moved(operand: Operand, shift: int) -> Operand:
+def _arguments(call: Instruction, callee: Function, names: Names) -> dict[str, str]:
+    """What the caller calls the parameters of the callee, its results first (9.7.13.5)."""
+    given = [o for operand in call.operands if isinstance(operand, Vector) for o in operand.items]
+    if len(given) != len(callee.parameters):
+        return {}
+    return {
+        parameter.name: names.get(argument.name, argument.name)
+        for parameter, argument in zip(callee.parameters, given, strict=True)
+        if isinstance(argument, Symbol)
+    }
+
+
+def _moved(operand: Operand, shift: int, names: Names) -> Operand:
     if isinstance(operand, int):
         return operand + shift
+    if isinstance(operand, Symbol):
+        return operand._replace(name=names[operand.name]) if operand.name in names else operand
     if isinstance(operand, Vector):
-        return Vector(tuple(_moved(o, shift) for o in operand.items))
+        return Vector(tuple(_moved(o, shift, names) for o in operand.items))
     if isinstance(operand, Memory):
         return Memory(
-            _moved(operand.base, shift), operand.offset, tuple(_moved(o, shift) for o in operand.extras)
+            _moved(operand.base, shift, names),
+            operand.offset,
+            tuple(_moved(o, shift, names) for o in operand.extras),
         )
     if isinstance(operand, Pair):
-        return Pair(_moved(operand.first, shift), _moved(operand.second, shift))
+        return Pair(_moved(operand.first, shift, names), _moved(operand.second, shift, names))
     if isinstance(operand, Not):
         return Not(operand.register + shift)
     return operand

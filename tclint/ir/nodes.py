@@ -115,6 +115,10 @@ class Variable(NamedTuple):
     align: int
     size: int
     """Bytes; 0 when the declaration leaves it open (``[]``)."""
+    type: str = ""
+    """Of an element: ``.b8``, ``.f32``."""
+    initial: str = ""
+    """The initialiser as it is written, without ``=`` (5.4.4)."""
 
 
 class Location(NamedTuple):
