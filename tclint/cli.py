@@ -138,6 +138,11 @@ def _refuse_unused(stdin_filename: str | None, paths: Sequence[str]) -> None:
     help="Where findings point: to the PTX or to the line of CUDA or Python that it was made from. "
     "auto: to the PTX where git tracks it.",
 )
+@click.option(
+    "--launch",
+    metavar="FILE",
+    help="How --confirm launches the kernel; by default KERNEL.launch.toml beside it, or else a launch is assumed.",
+)
 @_color
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of showing them.")
 @click.option("--timings", is_flag=True, help="Say on standard error what the time was spent on.")
@@ -156,6 +161,7 @@ def check(
     output_format: str,
     outputs: tuple[str, ...],
     locate: Mode,
+    launch: str | None,
     color: str,
     statistics: bool,
     timings: bool,
@@ -192,13 +198,14 @@ def check(
         resolved = settings.resolve(_layers(configs, isolated, options))
     except settings.SettingsError as error:
         raise _usage(error) from None
-    config = resolved.config
+    config = replace(resolved.config, launch=launch)
     if show_settings:
         _write(settings.show(resolved))
         return CLEAN
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
     _refuse_unused(stdin_filename, paths)
+    _refuse_unconfirmable(config)
     try:
         files = parse(outputs)
     except OutputError as error:
@@ -413,6 +420,102 @@ def barriers(
     _write(render_json(shown) if output_format == "json" else render_text(shown, _use_color(color)))
     broken = any(one.problems or any(kernel.problems for kernel in one.kernels) for one in shown)
     return FAILURE if broken else CLEAN
+
+
+@cli.command("run")
+@click.argument("path", metavar="KERNEL")
+@click.option(
+    "--launch", metavar="FILE", help="How the kernel is launched; by default KERNEL.launch.toml beside it."
+)
+@click.option("--entry", metavar="NAME", help="The entry to launch, where no launch file says it.")
+@click.option(
+    "--schedule",
+    default="lazy",
+    show_default=True,
+    metavar="NAME",
+    help="When asynchronous operations complete: eager, lazy (as late as the ISA allows) or random:SEED.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    help="The longest a launch may take.",
+)
+@click.option(
+    "--number",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the run; random inputs depend on it.",
+)
+@click.option("--trace", metavar="FILE", help="Write what every warp did, for Perfetto or chrome://tracing.")
+@click.option(
+    "--output-format",
+    type=_Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="Lines, or an object.",
+)
+def run_(
+    path: str,
+    launch: str | None,
+    entry: str | None,
+    schedule: str,
+    seconds: float,
+    number: int,
+    trace: str | None,
+    output_format: str,
+) -> int:
+    """Execute a kernel on the CPU.
+
+    KERNEL is a PTX file. Asynchronous operations complete as late as the ISA allows, so that a missing wait, fence or
+    barrier shows; what a GPU would do without a word is reported.
+
+    Exit code: 0 it ended and nothing wrong was seen; 1 something was, or it stopped or hung; 2 usage error, or an
+    instruction that cannot be executed.
+    """
+    from pathlib import Path
+
+    from tclint.source import Source, SourceError
+
+    _need_numpy()
+    from tclint.executor.command import Options, RunError, render_json, render_text, run
+
+    try:
+        source = Source.read(path)
+        options = Options(
+            Path(launch) if launch else None, entry, schedule, seconds, number, Path(trace) if trace else None
+        )
+        result = run(source, options)
+    except SourceError as error:
+        raise click.ClickException(_at(path, error)) from None
+    except RunError as error:
+        raise click.ClickException(str(error)) from None
+    _write(render_json(result) if output_format == "json" else render_text(result))
+    return result.code
+
+
+def _need_numpy() -> None:
+    """The executor computes with numpy, which linting does without."""
+    from importlib.util import find_spec
+
+    if find_spec("numpy") is None:
+        raise click.ClickException("executing a kernel needs numpy: pip install 'tclint-ptx[run]'")
+
+
+def _refuse_unconfirmable(config: Config) -> None:
+    if config.launch and not config.confirm:
+        raise click.UsageError("--launch needs --confirm.")
+    if config.confirm:
+        _need_numpy()
+        from tclint.executor.launch import LaunchError, read
+
+        try:
+            if config.launch:
+                read(config.launch)
+        except (LaunchError, OSError) as error:
+            raise _usage(error) from None
 
 
 @cli.command()

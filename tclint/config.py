@@ -79,6 +79,11 @@ def _jobs(value: object) -> int:
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
+def _seconds(value: object) -> int:
+    _check(isinstance(value, int) and not isinstance(value, bool) and value >= 1)
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
 _STRINGS = {"type": "array", "items": {"type": "string", "minLength": 1}}
 _SEVERITIES = {step.label: step for step in sorted(Severity, reverse=True)}
 _CONFIDENCES = {step.label: step for step in sorted(Confidence, reverse=True) if step < Confidence.CONFIRMED}
@@ -110,6 +115,11 @@ JOBS = Kind(
     _jobs,
     lambda number: number or "auto",
     metavar="N",
+)
+
+
+SECONDS = Kind(
+    "a number of seconds, at least 1", {"type": "integer", "minimum": 1}, _seconds, int, metavar="N"
 )
 
 
@@ -189,6 +199,20 @@ class Config:
 
     jobs: int = field(default=0, metadata=_about(JOBS, "The number of processes; a few small files get one."))
     """0: one for each core."""
+
+    confirm: bool = field(
+        default=False,
+        metadata=_about(
+            FLAG, "Execute kernels with findings on the CPU, to confirm them (needs tclint-ptx[run])."
+        ),
+    )
+
+    confirm_seconds: int = field(
+        default=10, metadata=_about(SECONDS, "The seconds that --confirm spends on a finding, at most.")
+    )
+
+    launch: str | None = None
+    """The launch file for ``confirm``; None: the one beside the kernel, or an assumed launch."""
 
     rules: frozenset[str] | None = None
     """The ids of the rules to check, which the Selections made; None: all."""

@@ -110,6 +110,26 @@ class Fix:
     """It cannot change what a correct program computes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What came of executing the kernel to confirm a finding (:mod:`tclint.executor.confirm`)."""
+
+    status: Literal["confirmed", "not-reproduced", "unsupported"]
+    reason: str = ""
+    """Why it is not confirmed."""
+    schedule: str = ""
+    """When asynchronous operations completed in the execution that decided: ``lazy``, ``random:1``."""
+    observation: str = ""
+    """What happened, and to which threads, when it is confirmed."""
+    steps: tuple[Step, ...] = ()
+    """The same as further steps of the path."""
+
+    def __str__(self) -> str:
+        how = f" ({self.schedule})" if self.schedule else ""
+        said = self.observation or self.reason
+        return f"{self.status.replace('-', ' ')}{how}: {said}" if said else f"{self.status}{how}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One defect: one finding per (rule, asynchronous operation, cause)."""
@@ -135,8 +155,8 @@ class Finding:
     fixes: tuple[Fix, ...] = ()
     suppressed: str | None = None
     """The reason given where it was suppressed; None: it was not."""
-    confirmation: str | None = None
-    """What the executor saw; None: it was not asked, or saw nothing."""
+    confirmation: Confirmation | None = None
+    """What the executor says of it; None: it was not asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,8 @@ def check(item: Input, config: Config) -> Checked:
         from tclint.driver import check_source
 
         report = check_source(source, config, lambda stage, took: seconds.update({stage: took}))
+        if config.confirm and report.findings:
+            report = _confirmed(report, config, seconds)
     except SourceError as error:
         report = replace(FileReport.failed(path, str(error), error.line), member=source.member)
     except Exception as error:
@@ -86,6 +88,19 @@ def check(item: Input, config: Config) -> Checked:
     # Without findings nothing will be shown of the text: let it go before the next one is read.
     changes: dict[str, Any] = {"origin": origin(path)} if report.findings else {"source": None}
     return Checked(replace(report, **changes), seconds)
+
+
+def _confirmed(report: FileReport, config: Config, seconds: Counter[str]) -> FileReport:
+    from time import perf_counter
+
+    from tclint.executor.confirm import confirm
+    from tclint.executor.launch import beside, read
+
+    began = perf_counter()
+    path = config.launch or beside(report.path)
+    report = confirm(report, read(path) if path else None, config.confirm_seconds)
+    seconds.update({"confirm": perf_counter() - began})
+    return report
 
 
 def debug() -> bool:

@@ -107,7 +107,9 @@ PASSING = """
 
 def test_parameters_of_a_callee_are_the_caller_s() -> None:
     """So that what is passed can be followed; what the callee passes on is its own in each call (9.7.13.5)."""
-    call = "{ .param .b32 to, from; st.param.b32 [to], 7; call (from), outer, (to); ld.param.b32 %r1, [from]; }"
+    call = (
+        "{ .param .b32 to, from; st.param.b32 [to], 7; call (from), outer, (to); ld.param.b32 %r1, [from]; }"
+    )
     text = module(PASSING, kernel(f"{call}\n{call}\n    ret;"), header=HOPPER)
     made = built(text)
     function = inline(made.functions[-1], inlinable(made))

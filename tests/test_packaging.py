@@ -60,14 +60,25 @@ def test_data_folders_are_found_inside_the_package_or_beside_it() -> None:
         assert any(data(name).iterdir())
 
 
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^\w-]", text)[0].replace("-", "_") for text in requirements}
+
+
 def test_every_dependency_is_declared_and_used() -> None:
-    declared = {re.split(r"[^\w-]", text)[0].replace("-", "_") for text in PROJECT["project"]["dependencies"]}
+    declared = names(PROJECT["project"]["dependencies"])
+    extra = names(PROJECT["project"]["optional-dependencies"]["run"])
     used = (
         set().union(*map(imports, MODULES))
         - set(sys.stdlib_module_names)
         - {"tclint", "__future__", "tomllib", "compression"}  # in the standard library of newer versions
     )
-    assert used == declared
+    assert used == declared | extra
+
+
+def test_only_the_executor_needs_the_extra_run() -> None:
+    """So that linting starts fast, and does not install it."""
+    extra = names(PROJECT["project"]["optional-dependencies"]["run"])
+    assert {path.relative_to(PACKAGE).parts[0] for path in MODULES if imports(path) & extra} == {"executor"}
 
 
 def test_only_the_sarif_output_knows_sarif_om() -> None:

@@ -19,7 +19,17 @@ from conftest import ROOT, RULE, finding, report, span, step
 from support import lint
 
 from tclint.config import Config
-from tclint.finding import Confidence, Edit, FileReport, Fix, Problem, Severity, SourceLocation, Variant
+from tclint.finding import (
+    Confidence,
+    Confirmation,
+    Edit,
+    FileReport,
+    Fix,
+    Problem,
+    Severity,
+    SourceLocation,
+    Variant,
+)
 from tclint.locate import Locator
 from tclint.output import renderer
 from tclint.report import Context, present
@@ -35,7 +45,7 @@ FULL = finding(
     help="wait",
     count=3,
     confidence=Confidence.CONFIRMED,
-    confirmation="seen",
+    confirmation=Confirmation("confirmed", schedule="lazy", observation="seen"),
     steps=(
         step(KERNEL, "start;", "starts [a]\\", role="warp 0", source_location=SourceLocation("gemm.cu", 40)),
         step(KERNEL, "use {0} [a](1);", "uses it"),
@@ -114,7 +124,12 @@ def test_a_result_in_the_ptx() -> None:
         "tclint/confidence": "confirmed",
         "tclint/uses": 3,
         "tclint/variants": 150,
-        "tclint/confirmed": "seen",
+        "tclint/confirmation": {
+            "status": "confirmed",
+            "reason": "",
+            "schedule": "lazy",
+            "observation": "seen",
+        },
     }
 
 

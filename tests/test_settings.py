@@ -52,6 +52,8 @@ exclude = ["old", "build/", "out/*.ptx"]
 force-exclude = true
 toolkit = "12.8"
 jobs = 3
+confirm = true
+confirm-seconds = 5
 [per-file-ignores]
 "gen/*.ptx" = ["wgmma"]
 "b.ptx" = ["PX"]
@@ -79,6 +81,8 @@ def test_every_setting_can_be_said_in_a_file() -> None:
         per_file_ignores=(("/project/gen/*.ptx", ("wgmma",)), ("b.ptx", ("PX",)), ("**/cache/*", ("PX",))),
         per_entry_ignores=(("*_test", ("ALL",)),),
         jobs=3,
+        confirm=True,
+        confirm_seconds=5,
         rules=config.rules,
     )
 

@@ -34,6 +34,8 @@ def details(report: FileReport, finding: Finding, context: Context) -> Iterator[
     yield from (f"note: {text}" for text in variant_notes(report, finding))
     line, column = region(report, finding.span)[0]
     yield f"PTX: {place(report)}:{line}:{column}{f' in {finding.entry}' if finding.entry else ''}"
+    if finding.confirmation is not None:
+        yield f"executed: {finding.confirmation}"
     if finding.source_location is not None:
         yield f"source: {', '.join(chain(finding))}"
     elif context.locate.mode == "source":

@@ -25,6 +25,8 @@ def _lines(report: FileReport, context: Context) -> Iterator[str]:
         target = context.locate(report, finding)
         at = where(target if target.source else target._replace(path=path))
         more = f" (and {count(len(finding.variants), 'more place')})" if finding.variants else ""
+        if finding.confirmation is not None:
+            more += f" ({finding.confirmation.status})"
         rule = finding.rule
         yield _one_line(f"{at}: {finding.severity.label} {rule.id} {finding.message} [{rule.name}]{more}")
 

@@ -42,6 +42,7 @@ def _entries(report: FileReport, context: Context) -> Iterator[dict[str, Any]]:
     for finding in report.findings:
         target = context.locate(report, finding)
         advice = [f"help: {finding.help}"] if finding.help else []
+        advice += [f"executed: {finding.confirmation}"] if finding.confirmation is not None else []
         yield _entry(
             finding.rule.id,
             "; ".join([finding.message, *member, *advice, *variant_notes(report, finding)]),

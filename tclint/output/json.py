@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tclint.finding import FileReport, Finding, Fix, SourceLocation, Span
+from tclint.finding import Confirmation, FileReport, Finding, Fix, SourceLocation, Span
 from tclint.report import Context, Summary, region
 
 SCHEMA = 1
@@ -75,7 +75,18 @@ def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str
         "variants": [asdict(variant) for variant in finding.variants],
         "fixes": [_fix(report, fix) for fix in finding.fixes],
         "suppressed": finding.suppressed,
-        "confirmation": finding.confirmation,
+        "confirmation": _confirmation(finding.confirmation),
+    }
+
+
+def _confirmation(confirmation: Confirmation | None) -> dict[str, str | None] | None:
+    if confirmation is None:
+        return None
+    return {
+        "status": confirmation.status,
+        "reason": confirmation.reason or None,
+        "schedule": confirmation.schedule or None,
+        "observation": confirmation.observation or None,
     }
 
 

@@ -154,7 +154,12 @@ class _Run:
                 om.Suppression(kind="inSource", justification=clean(finding.suppressed) or None)
             ]
         if finding.confirmation is not None:
-            result.properties["tclint/confirmed"] = clean(finding.confirmation)
+            result.properties["tclint/confirmation"] = {
+                "status": finding.confirmation.status,
+                "reason": clean(finding.confirmation.reason),
+                "schedule": finding.confirmation.schedule,
+                "observation": clean(finding.confirmation.observation),
+            }
         return result
 
     def _location(self, report: FileReport, finding: Finding) -> Any:

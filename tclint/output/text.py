@@ -214,7 +214,7 @@ def _footers(report: FileReport, finding: Finding) -> Iterator[tuple[str, str]]:
         notes.append(f"confidence: {finding.confidence.label}")
     yield "note", "; ".join(notes)
     if finding.confirmation:
-        yield "note", f"confirmed: {finding.confirmation}"
+        yield "note", f"executed: {finding.confirmation}"
     if finding.source_location:
         first, *calls = chain(finding)
         if len(calls) > _MOST_CALLS:

@@ -1,0 +1,160 @@
+"""Shared-memory matrix descriptors of ``wgmma`` (9.7.15.5.1.2) and ``tcgen05`` (9.7.16.4.1, 9.7.16.10.6).
+
+A descriptor names a matrix of 8x16-byte cores: its start address, two strides (leading and stride dimension byte
+offset) and a swizzling mode. Rows run along M or N, columns along K; a matrix is K-major when consecutive elements
+of a row are neighbours in memory, MN-major when those of a column are. Every operand consists of whole chunks of 16
+bytes, and swizzling permutes these chunks (of 32 bytes in one mode) by the bits of the *absolute* address. That is
+why a descriptor may be advanced along K inside a swizzle atom by adding to its start address.
+
+Elements of 4 and 6 bits: ask for the bytes (``bits=8``) along K and :func:`unpack` them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tclint.executor.errors import Unsupported
+
+__all__ = ["Array", "Generation", "Major", "Read", "intervals", "load", "offsets", "unpack"]
+
+Array = npt.NDArray[Any]
+Major = Literal["K", "MN"]
+Generation = Literal["wgmma", "tcgen05"]
+
+Read = Callable[[Array], Array]
+"""Reads shared memory: int64 byte addresses in the CTA's shared window -> the uint8 at each, in the same shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Swizzle:
+    """A swizzling mode: an atom of *width* bytes by *depth*, whose address bits ``mask`` are xored with those above."""
+
+    width: int
+    """Bytes along the major dimension."""
+    depth: int = 8
+    """Rows (K-major) or columns (MN-major)."""
+    shift: int = 3
+    mask: int = 0
+
+
+_NONE = _Swizzle(16)
+_32B = _Swizzle(32, mask=0x10)
+_64B = _Swizzle(64, mask=0x30)
+_128B = _Swizzle(128, mask=0x70)
+_128B_32B_ATOMS = _Swizzle(128, depth=4, shift=2, mask=0x60)
+
+_MODES: dict[Generation, dict[int, _Swizzle]] = {
+    "wgmma": {0: _NONE, 1: _128B, 2: _64B, 3: _32B},
+    "tcgen05": {0: _NONE, 1: _128B_32B_ATOMS, 2: _128B, 4: _64B, 6: _32B},
+}
+
+
+def offsets(
+    descriptor: int, rows: int, columns: int, bits: int, major: Major, generation: Generation
+) -> Array:
+    """The byte address in the CTA's shared window of each element: int64 of shape (*rows*, *columns*), read-only.
+
+    *rows* is along M or N, *columns* along K; *bits* of an element: 8, 16 or 32 (see :func:`unpack` for fewer).
+    Raises :class:`Unsupported` for a descriptor whose meaning the manual leaves open.
+    """
+    return _bytes(descriptor, rows, columns, bits // 8, major, generation)[..., 0]
+
+
+def load(
+    read: Read,
+    descriptor: int,
+    rows: int,
+    columns: int,
+    bits: int,
+    major: Major,
+    generation: Generation,
+) -> Array:
+    """The elements themselves, through *read*: unsigned integers of *bits* bits, shape (*rows*, *columns*)."""
+    data = read(_bytes(descriptor, rows, columns, bits // 8, major, generation))
+    return data.view(f"<u{bits // 8}")[..., 0]
+
+
+@lru_cache(256)
+def intervals(
+    descriptor: int, rows: int, columns: int, bits: int, major: Major, generation: Generation
+) -> tuple[tuple[int, int], ...]:
+    """The bytes that :func:`load` reads: sorted, disjoint, maximal ``(start, end)`` of whole 16-byte chunks."""
+    chunks = np.unique(_bytes(descriptor, rows, columns, bits // 8, major, generation) >> 4)
+    breaks = np.flatnonzero(np.diff(chunks) != 1)
+    starts = chunks[np.append(0, breaks + 1)] << 4
+    ends = (chunks[np.append(breaks, -1)] + 1) << 4
+    return tuple(zip(starts.tolist(), ends.tolist(), strict=True))
+
+
+def unpack(data: Array, bits: int, padded: bool) -> Array:
+    """Elements of 4 or 6 bits out of the bytes along K: uint8 (rows, bytes) -> uint8 codes (rows, elements).
+
+    Not padded (``.kind::mxf4*``, 9.7.16.10.4.6): two 4-bit elements per byte, the first one low. Padded
+    (``.kind::f8f6f4``, ``.kind::mxf8f6f4``, 9.7.16.10.4.4): of every 16 bytes, the low 8 (4-bit) or 12 (6-bit)
+    hold 16 elements back to back from the lowest bit on, so that there are as many elements as bytes.
+    """
+    if padded:
+        data = data.reshape(len(data), -1, 16)[:, :, : 2 * bits].reshape(len(data), -1)
+    stream = np.unpackbits(data, axis=1, bitorder="little").reshape(len(data), -1, bits)
+    return np.packbits(stream, axis=2, bitorder="little")[..., 0]
+
+
+@lru_cache(256)
+def _bytes(
+    descriptor: int, rows: int, columns: int, size: int, major: Major, generation: Generation
+) -> Array:
+    """The address of every byte of every element: int64 of shape (rows, columns, size)."""
+    start, leading, stride = ((descriptor >> low & 0x3FFF) << 4 for low in (0, 16, 32))
+    base = descriptor >> 49 & 7
+    swizzle = _mode(descriptor, generation)
+    if major == "K" and swizzle is _128B_32B_ATOMS:
+        raise Unsupported("K-major matrix with 32-byte swizzle atoms")  # Table 55 has no such atom
+    leaves = start % swizzle.width + columns * size > swizzle.width and swizzle is not _NONE
+    if major == "K" and leaves and generation == "tcgen05":
+        raise Unsupported(f"K-major matrix that leaves its {swizzle.width}-byte swizzle atom")
+    address = start + _linear(leading, stride, swizzle, rows, columns, size, major)
+    # A pattern that starts off its natural boundary is moved by so many lines of 128 bytes (9.7.15.5.1.2.2).
+    address ^= ((address - 128 * base) >> swizzle.shift) & swizzle.mask
+    address.flags.writeable = False
+    return address
+
+
+def _mode(descriptor: int, generation: Generation) -> _Swizzle:
+    """The swizzling mode. Raises :class:`Unsupported` for what has none."""
+    if generation == "wgmma":
+        return _MODES["wgmma"][descriptor >> 62 & 3]
+    if descriptor >> 46 & 7 != 1:
+        raise Unsupported("tcgen05 matrix descriptor without 0b001 in its bits 46 to 48")
+    if descriptor >> 52 & 1:
+        raise Unsupported("matrix descriptor with an absolute leading dimension address")
+    swizzle = _MODES["tcgen05"].get(descriptor >> 61 & 7)
+    if swizzle is None:
+        raise Unsupported(f"swizzling mode {descriptor >> 61 & 7}")
+    return swizzle
+
+
+@cache
+def _linear(
+    leading: int, stride: int, swizzle: _Swizzle, rows: int, columns: int, size: int, major: Major
+) -> Array:
+    """The canonical layout before swizzling, in bytes from the start (9.7.15.5.1.2.1.3).
+
+    Along the major dimension stand *width* bytes in a row, *depth* of these one after another are an atom, and the
+    two strides lead from atom to atom: the leading one along the major dimension, the other one across it, except
+    for MN-major matrices without swizzling, where they change places. The manual has no use for the leading one where
+    a K-major matrix is swizzled: there it matters only when a row is wider than the atom, and so an H200 takes it.
+    """
+    row, column, byte = np.ogrid[:rows, :columns, :size]
+    along, across = (column, row) if major == "K" else (row, column)
+    if major == "MN" and swizzle is _NONE:
+        leading, stride = stride, leading
+    atom, inside = np.divmod(along * size + byte, swizzle.width)
+    group, line = np.divmod(across, swizzle.depth)
+    address: Array = atom * leading + inside + group * stride + line * swizzle.width
+    return address

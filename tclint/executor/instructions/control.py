@@ -1,0 +1,141 @@
+"""Control flow (PTX ISA 9.7.12), and what has no effect on results."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tclint.executor.decode import Decoder, Op, executes
+from tclint.executor.errors import Unsupported
+from tclint.executor.machine import ENDED
+from tclint.executor.memory import Array, Fault
+from tclint.executor.warp import LANES, Warp
+from tclint.ir.nodes import Immediate, Instruction
+
+__all__: list[str] = []
+
+
+def _meet(d: Decoder) -> int:
+    """The instruction where the ways of the branch at hand come together; -1: they do not."""
+    block = d.cfg.block_of[d.site]
+    follower = d.cfg.ipdom.get(block, -1)
+    return d.cfg.blocks[follower].start if follower >= 0 else -1
+
+
+@executes("bra")
+def _bra(d: Decoder, i: Instruction) -> Op:
+    target, site, guard, negated = i.targets[0], d.site, i.guard, i.negated
+    if target < 0:
+        target = len(d.function.instructions)
+    if guard < 0:
+        return lambda w: target
+    meet = _meet(d)
+
+    def op(w: Warp) -> int | None:
+        taken = w.regs[guard]
+        if negated:
+            taken = ~taken
+        if not w.full:
+            taken = taken & w.mask
+        count = np.count_nonzero(taken)
+        if not count:
+            return None
+        if count == (LANES if w.full else np.count_nonzero(w.mask)):
+            return target
+        w.machine.fork(w.split, [(target, taken), (site + 1, w.mask & ~taken)], meet)
+        return ENDED
+
+    return op
+
+
+@executes("brx.idx")
+def _brx(d: Decoder, i: Instruction) -> Op:
+    index, meet, targets = d.fetch(i.operands[0]), _meet(d), i.targets
+    site, guard, negated = d.site, i.guard, i.negated
+
+    def op(w: Warp) -> int | None:
+        values = index(w)
+        active = w.mask
+        if guard >= 0:
+            active = active & (~w.regs[guard] if negated else w.regs[guard])
+            if not active.any():
+                return None
+        ways: dict[int, Array] = {}
+        rest = w.mask & ~active
+        if rest.any():
+            ways[site + 1] = rest
+        for value in sorted(set(values[active].tolist())):
+            if not 0 <= value < len(targets) or targets[value] < 0:
+                raise Fault(f"brx.idx: index {value} is none of the {len(targets)} targets")
+            lanes = active & (values == value)
+            at = targets[value]
+            ways[at] = ways[at] | lanes if at in ways else lanes
+        if len(ways) == 1:
+            return next(iter(ways))
+        w.machine.fork(w.split, list(ways.items()), meet)
+        return ENDED
+
+    return op
+
+
+@executes("ret", "exit")
+def _leave(d: Decoder, i: Instruction) -> Op:
+    return lambda w: w.machine.leave(w.split, w.mask)
+
+
+@executes("trap")
+def _trap(d: Decoder, i: Instruction) -> Op:
+    place = d.code.place(d.site)
+
+    def op(w: Warp) -> None:
+        raise Fault(f"trap at {place}")
+
+    return op
+
+
+@executes("call")
+def _call(d: Decoder, i: Instruction) -> Op:
+    callee = i.callee or "a function whose name is not known"
+    if callee == "__assertfail":
+        place = d.code.place(d.site)
+
+        def fail(w: Warp) -> None:
+            raise Fault(f"an assertion failed at {place}")
+
+        return fail
+    if callee == "vprintf":
+        return _printed(d, i)
+    raise Unsupported(f"call of {callee}")
+
+
+def _printed(d: Decoder, i: Instruction) -> Op:
+    site = d.site
+
+    def op(w: Warp) -> None:
+        w.machine.note("what the kernel prints is not shown", site)
+
+    return op
+
+
+@executes(
+    "nanosleep", "setmaxnreg", "pmevent", "pmevent.mask", "brkpt", "prefetch", "prefetch.tensormap", "prefetchu",
+    "applypriority", "discard", "cp.async.bulk.prefetch", "cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch.tensor.im2col",
+)  # fmt: skip
+def _nothing(d: Decoder, i: Instruction) -> Op:
+    return lambda w: None
+
+
+@executes("griddepcontrol.wait", "griddepcontrol.launch_dependents")
+def _grid(d: Decoder, i: Instruction) -> Op:
+    site, text = d.site, f"{i.opcode} did nothing: no other grid runs"
+
+    def op(w: Warp) -> None:
+        w.machine.note(text, site)
+
+    return op
+
+
+@executes("createpolicy.range", "createpolicy.fractional", "createpolicy.cvt")
+def _policy(d: Decoder, i: Instruction) -> Op:
+    put = d.put(i.operands[0])
+    value = d.source(Immediate(0), 8)
+    return lambda w: put(w, w.regs[value])

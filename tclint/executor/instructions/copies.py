@@ -1,0 +1,672 @@
+"""Asynchronous copies: ``cp.async``, bulk and tensor copies, ``st.async``, and tensor maps (PTX ISA 9.7.9.25 to 28)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from itertools import takewhile
+
+import numpy as np
+
+from tclint.executor import tensor_maps
+from tclint.executor.decode import AGAIN, Decoder, Op, executes, parts
+from tclint.executor.errors import Unsupported
+from tclint.executor.flight import Flight, Range, stretch
+from tclint.executor.formats import types
+from tclint.executor.instructions.mbarriers import complete, mbarrier_at
+from tclint.executor.instructions.memory import OPERATIONS, Change, change_of, shared_of, single, writing
+from tclint.executor.memory import GLOBAL, RANK, UNSIGNED, WINDOW, Array, Fault, Memory, Shared
+from tclint.executor.sync import Mbarrier
+from tclint.executor.warp import LANES, Warp
+from tclint.ir.nodes import Instruction, Operand
+from tclint.ir.nodes import Memory as Address
+from tclint.isa.table import Match
+
+__all__: list[str] = []
+
+_LOW = (1 << RANK) - 1
+_EVERY = np.arange(LANES)
+
+
+def merged(starts: Array, size: int) -> list[tuple[int, int]]:
+    """The stretches that pieces of *size* bytes cover."""
+    order = np.sort(starts)
+    breaks = np.flatnonzero(np.diff(order) > size) + 1
+    return [(int(part[0]), int(part[-1]) + size) for part in np.split(order, breaks)]
+
+
+def _what(i: Instruction) -> str:
+    """The name of a copy: ``cp.async.bulk.tensor``."""
+    return ".".join(
+        takewhile(frozenset("cp reduce st red async bulk tensor".split()).__contains__, i.opcode.split("."))
+    )
+
+
+def join_group(w: Warp, kind: str, flight: Flight) -> None:
+    """*flight* belongs to the group that its threads commit next."""
+    w.groups.setdefault((kind, w.mask.tobytes()), [[]])[-1].append(flight)
+
+
+def _overlapping(w: Warp, kind: str) -> Iterable[list[list[Flight]]]:
+    """The groups of the threads that execute."""
+    mine = w.mask.tobytes()
+    for (name, mask), groups in w.groups.items():
+        if name == kind and (mask == mine or (np.frombuffer(mask, bool) & w.mask).any()):
+            yield groups
+
+
+# ---------------------------------------------------------------- cp.async
+
+
+@executes("cp.async.ca", "cp.async.cg")
+def _cp_async(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    to, source = d.address(i.operands[0]), d.address(i.operands[1])
+    size = d.uniform(d.needed(i, "cp-size"))
+    given, ignored = i.named("src-size"), i.named("ignore-src")
+    amount = d.fetch(given) if given is not None else None
+    skip = d.fetch(ignored, 0) if ignored is not None else None
+    site = d.site
+
+    def op(w: Warp) -> None:
+        lanes = w.lanes
+        count = size(w)
+        targets, sources = to(w)[lanes], source(w)[lanes] - GLOBAL
+        lengths = amount(w)[lanes].astype(np.int64) if amount is not None else np.full(len(lanes), count)
+        if skip is not None:
+            lengths = np.where(skip(w)[lanes], 0, lengths)
+        if (lengths > count).any():
+            raise Fault(f"cp.async: a source of {int(lengths.max())} bytes for a copy of {count}")
+        memory, _ = shared_of(w, int(targets[0]))
+        if (targets >> RANK != int(targets[0]) >> RANK).any():
+            raise Fault("cp.async into the shared memory of several CTAs")
+        offsets = targets & _LOW
+        if (offsets & (count - 1)).any() or (sources[lengths > 0] & (count - 1)).any():
+            raise Fault(f"misaligned address: cp.async of {count} bytes")
+        memory.check(offsets, count)
+        if (lengths > 0).any():
+            w.machine.memory.check(sources[lengths > 0], count)
+        data = np.zeros((len(lanes), count), np.uint8)
+        every = np.arange(count)
+
+        def capture() -> None:
+            inside = every < lengths[:, None]
+            at = np.where(inside, sources[:, None] + every, 0)
+            data[:] = np.where(inside, w.machine.memory.data[at], 0)
+
+        def finish() -> None:
+            memory.data[offsets[:, None] + every] = data
+
+        flight = Flight(
+            site, w, "cp.async", writes=[stretch(memory, s, e) for s, e in merged(offsets, count)], capture=capture,
+            finish=finish, note={"written": w.stamp},
+        )  # fmt: skip
+        join_group(w, "cp.async", flight)
+        w.machine.issue(flight)
+
+    return op
+
+
+@executes("cp.async.commit_group", "cp.async.bulk.commit_group", "wgmma.commit_group")
+def _commit(d: Decoder, i: Instruction) -> Op:
+    kind = i.group
+
+    def op(w: Warp) -> None:
+        groups = w.groups.setdefault((kind, w.mask.tobytes()), [[]])
+        for found in _overlapping(w, kind):
+            if found is groups or found[-1]:
+                found.append([])
+
+    return op
+
+
+def _wait(d: Decoder, i: Instruction, depth: Callable[[Warp], int] | None, sources: bool = False) -> Op:
+    """Waits until at most so many groups are pending; None: until nothing is, committed or not."""
+    kind = i.group
+
+    def op(w: Warp) -> int | None:
+        machine = w.machine
+        pending: list[Flight] = []
+        for groups in _overlapping(w, kind):
+            last = len(groups) if depth is None else max(0, len(groups) - 1 - depth(w))
+            for group in groups[:last]:
+                pending += group
+        for flight in pending:
+            if not machine.able(flight):
+                machine.park(w.split, flight)
+                return AGAIN
+        for flight in pending:
+            if "written" in flight.note:
+                flight.note["written"] = w.stamp
+                for memory, words in flight.writes if flight.done else ():
+                    memory.written[words] = w.stamp
+            if sources:
+                machine.capture(flight)
+            else:
+                machine.land(flight)
+                machine.unlock(w, flight)
+        if not sources:
+            for groups in _overlapping(w, kind):
+                keep = len(groups) if depth is None else max(0, len(groups) - 1 - depth(w))
+                if keep:
+                    del groups[:keep]
+                    if not groups:
+                        groups.append([])
+        return None
+
+    return op
+
+
+@executes("cp.async.wait_group", "cp.async.bulk.wait_group", "wgmma.wait_group")
+def _wait_group(d: Decoder, i: Instruction) -> Op:
+    return _wait(d, i, d.uniform(i.operands[0]))
+
+
+@executes("cp.async.bulk.wait_group.read")
+def _wait_read(d: Decoder, i: Instruction) -> Op:
+    return _wait(d, i, d.uniform(i.operands[0]), sources=True)
+
+
+@executes("cp.async.wait_all")
+def _wait_all(d: Decoder, i: Instruction) -> Op:
+    return _wait(d, i, None)
+
+
+# ---------------------------------------------------------------- destinations and mbarriers of bulk copies
+
+
+def _targets(w: Warp, address: int, mask: int | None) -> list[tuple[Shared, int]]:
+    """Where a copy goes: one place, or the same place in every CTA of a mask."""
+    memory, offset = shared_of(w, address)
+    if mask is None:
+        return [(memory, offset)]
+    ctas = w.cta.cluster.ctas
+    if mask >> len(ctas):
+        raise Fault(f"the mask {mask:#x} names CTAs that the cluster of {len(ctas)} does not have")
+    return [(ctas[rank].shared, offset) for rank in range(len(ctas)) if mask >> rank & 1]
+
+
+def _reports(
+    w: Warp, address: int, targets: Sequence[tuple[Shared, int]], multicast: bool, pair: bool
+) -> list[Mbarrier]:
+    """The mbarrier that each destination's bytes are told to: of a multicast, that of the same offset in each CTA."""
+    if not multicast:
+        return [mbarrier_at(w, address)]
+    memory, offset = shared_of(w, address)
+    ranks = [t.rank & ~1 | memory.rank & 1 if pair else t.rank for t, _ in targets]
+    return [mbarrier_at(w, rank << RANK | offset) for rank in ranks]
+
+
+def _check(address: int, align: int, what: str) -> None:
+    if address & (align - 1):
+        raise Fault(f"misaligned address: {what} at {address:#x} is not a multiple of {align}")
+
+
+def _load(
+    w: Warp, site: int, what: str, targets: Sequence[tuple[Shared, int]], mbarriers: Sequence[Mbarrier],
+    size: int, source: Callable[[], Array], write: Callable[[Shared, int, Array], None], reads: list[Range],
+    unknown: bool = False, adds: bool = False,
+) -> None:  # fmt: skip
+    """A copy into shared memory that reports its bytes to an mbarrier; how many these are may be *unknown*."""
+    clocks = w.clocks.copy() if reads else None
+    for (memory, offset), mbarrier in zip(targets, mbarriers, strict=True):
+        memory.check(np.array([offset]), size)
+        mbarrier.unknown += unknown
+        data: list[Array] = []
+
+        def capture(data: list[Array] = data) -> None:
+            data.append(source())
+
+        def finish(
+            memory: Shared = memory,
+            offset: int = offset,
+            mbarrier: Mbarrier = mbarrier,
+            data: list[Array] = data,
+        ) -> None:
+            write(memory, offset, data[0])
+            if clocks is not None:  # who waits for the copy knows that its source was read
+                mbarrier.clocks.join(clocks)
+            mbarrier.unknown -= unknown
+            mbarrier.elastic |= unknown
+            complete(w, mbarrier, 0 if unknown else size)
+
+        w.machine.issue(
+            Flight(
+                site, w, what, reads=list(reads), writes=[stretch(memory, offset, offset + size)], capture=capture,
+                finish=finish, mbarrier=mbarrier, adds=adds, note={"stamp": w.stamp},
+            )
+        )  # fmt: skip
+
+
+def _operands(d: Decoder, i: Instruction) -> tuple[Callable[[Warp], Array] | None, Callable[[Warp], Array]]:
+    mask = i.role("mask")
+    mbar = i.role("mbarrier")
+    if mbar is None:
+        raise Unsupported("a copy without an mbarrier")
+    return (d.fetch(mask, 2) if mask is not None else None), d.address(mbar)
+
+
+# ---------------------------------------------------------------- bulk copies
+
+
+@executes("cp.async.bulk.load", "cp.async.bulk.dsmem", "cp.reduce.async.bulk.dsmem")
+def _bulk_load(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    if ".ignore_oob" in match.modifiers:
+        raise Unsupported(".ignore_oob")
+    to, source = d.address(i.operands[0]), d.address(i.operands[1])
+    size = d.fetch(i.operands[2])
+    mask, mbar = _operands(d, i)
+    site, own = d.site, match.form.name != "cp.async.bulk.load"
+    change = _reduction(match)
+
+    def op(w: Warp) -> None:
+        addresses, sources, sizes, bars = to(w), source(w), size(w), mbar(w)
+        for lane in w.lanes.tolist():
+            count = int(sizes[lane])
+            _check(int(addresses[lane]), 16, "the destination of a bulk copy")
+            _check(int(sources[lane]), 16, "the source of a bulk copy")
+            if count & 15:
+                raise Fault(f"a bulk copy of {count} bytes, which is not a multiple of 16")
+            targets = _targets(w, int(addresses[lane]), int(mask(w)[lane]) if mask is not None else None)
+            mbarriers = _reports(w, int(bars[lane]), targets, mask is not None, False)
+            memory: Memory
+            if own:
+                memory, start = shared_of(w, int(sources[lane]))
+                reads: list[Range] = [stretch(memory, start, start + count)]
+            else:
+                (memory, start), reads = single(w, ".global", int(sources[lane]), lane, count), []
+            memory.check(np.array([start]), count)
+
+            def take(memory: Memory = memory, start: int = start, count: int = count) -> Array:
+                return memory.read(start, count)
+
+            def write(target: Shared, offset: int, data: Array) -> None:
+                if change is not None:
+                    data = change(target.read(offset, len(data)), data)
+                target.write(offset, data)
+
+            _load(w, site, _what(i), targets, mbarriers, count, take, write, reads, adds=change is not None)
+
+    return op
+
+
+def _reduction(match: Match) -> Change | None:
+    """What a reducing copy does with bytes that are there and bytes that come; None for a plain one."""
+    operation = next((m for m in match.modifiers if m in OPERATIONS), "")
+    return change_of(operation, types(match.modifiers)[-1].name) if operation else None
+
+
+def _store(
+    w: Warp,
+    site: int,
+    what: str,
+    reads: list[Range],
+    read: Callable[[], Array],
+    write: Callable[[Array], None],
+) -> None:
+    """A copy out of shared memory, complete by its bulk group."""
+    data: list[Array] = []
+    flight = Flight(
+        site, w, what, reads=reads, capture=lambda: data.append(read()), finish=lambda: write(data[0])
+    )
+    join_group(w, "bulk", flight)
+    w.machine.issue(flight)
+
+
+@executes("cp.async.bulk.store", "cp.reduce.async.bulk.store")
+def _bulk_store(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    to, source = d.address(i.operands[0]), d.address(i.operands[1])
+    size, masked = d.fetch(i.operands[2]), i.named("byteMask")
+    mask = d.fetch(masked, 2) if masked is not None else None
+    change, site = _reduction(match), d.site
+
+    def op(w: Warp) -> None:
+        addresses, sources, sizes = to(w), source(w), size(w)
+        for lane in w.lanes.tolist():
+            count = int(sizes[lane])
+            _check(int(addresses[lane]), 16, "the destination of a bulk copy")
+            _check(int(sources[lane]), 16, "the source of a bulk copy")
+            if count & 15:
+                raise Fault(f"a bulk copy of {count} bytes, which is not a multiple of 16")
+            shared, start = shared_of(w, int(sources[lane]))
+            shared.check(np.array([start]), count)
+            memory, at = single(w, ".global", int(addresses[lane]), lane, count)
+            memory.check(np.array([at]), count)
+            chosen = None
+            if mask is not None:
+                chosen = np.tile((int(mask(w)[lane]) >> np.arange(16) & 1).astype(bool), count // 16)
+
+            def write(
+                data: Array,
+                memory: Memory = memory,
+                at: int = at,
+                count: int = count,
+                chosen: Array | None = chosen,
+            ) -> None:
+                place = memory.data[at : at + count]
+                if change is not None:
+                    place[:] = change(place, data)
+                elif chosen is None:
+                    place[:] = data
+                else:
+                    place[chosen] = data[chosen]
+
+            def read(shared: Shared = shared, start: int = start, count: int = count) -> Array:
+                return shared.read(start, count)
+
+            _store(w, site, _what(i), [stretch(shared, start, start + count)], read, write)
+
+    return op
+
+
+# ---------------------------------------------------------------- tensor copies
+
+
+def _map(w: Warp, address: int) -> tensor_maps.TensorMap | None:
+    """The tensor map at a generic address; None for one that nobody knows. Raises :class:`Fault` for bytes that are none."""
+    _check(address, 64, "the tensor map")
+    memory, offset = single(w, "" if address >> WINDOW else ".param", address, 0, tensor_maps.SIZE)
+    data = memory.read(offset, tensor_maps.SIZE).tobytes()
+    if data == tensor_maps.UNKNOWN:
+        return None
+    try:
+        return tensor_maps.decode(data)
+    except ValueError as problem:
+        raise Fault(f"the tensor map at {address:#x}: {problem}") from None
+
+
+def _coordinates(
+    d: Decoder, operand: Operand
+) -> tuple[Callable[[Warp], Array], list[Callable[[Warp], Array]]]:
+    """The map and the coordinates of ``[tensorMap, {x, y}]``."""
+    assert isinstance(operand, Address)
+    where = d.address(Address(operand.base, operand.offset))
+    return where, [d.fetch(o) for extra in operand.extras for o in parts(extra)]
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 32) if value >> 31 else value
+
+
+def _mode(i: Instruction) -> str:
+    assert i.match is not None
+    return next((m[1:] for m in i.match.modifiers if m.startswith((".tile", ".im2col"))), "tile")
+
+
+def _box(
+    w: Warp, lane: int, i: Instruction, where: Callable[[Warp], Array], at: Sequence[Callable[[Warp], Array]],
+    moves: Sequence[Callable[[Warp], Array]],
+) -> tuple[tensor_maps.TensorMap | None, tensor_maps.Transfer]:  # fmt: skip
+    tensor = _map(w, int(where(w)[lane]))
+    if tensor is None:
+        return None, tensor_maps.unknown()
+    coordinates = [_signed(int(f(w)[lane])) for f in at]
+    try:
+        return tensor, tensor_maps.box(tensor, coordinates, _mode(i), [int(f(w)[lane]) for f in moves])
+    except ValueError as problem:
+        raise Fault(f"{i.name}: {problem}") from None
+
+
+@executes("cp.async.bulk.tensor.load.tile", "cp.async.bulk.tensor.load.gather4", "cp.async.bulk.tensor.load.im2col",
+          "cp.async.bulk.tensor.load.im2col_w")  # fmt: skip
+def _tensor_load(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    to = d.address(i.operands[0])
+    where, at = _coordinates(d, i.operands[1])
+    info = i.named("im2colInfo")
+    moves = [d.fetch(o, 2) for o in parts(info)]
+    mask, mbar = _operands(d, i)
+    site, pair = d.site, ".cta_group::2" in match.modifiers
+
+    def op(w: Warp) -> None:
+        addresses, bars = to(w), mbar(w)
+        for lane in w.lanes.tolist():
+            tensor, transfer = _box(w, lane, i, where, at, moves)
+            _check(int(addresses[lane]) & _LOW, 128, "the destination of a tensor copy")
+            targets = _targets(w, int(addresses[lane]), int(mask(w)[lane]) if mask is not None else None)
+            mbarriers = _reports(w, int(bars[lane]), targets, mask is not None, pair)
+
+            def take(transfer: tensor_maps.Transfer = transfer) -> Array:
+                return _gather(w, transfer)
+
+            def write(
+                memory: Shared, offset: int, data: Array, tensor: tensor_maps.TensorMap | None = tensor,
+                transfer: tensor_maps.Transfer = transfer,
+            ) -> None:  # fmt: skip
+                places = (
+                    tensor_maps.swizzle(tensor, transfer.offsets, offset)
+                    if tensor
+                    else transfer.offsets + offset
+                )
+                _units(memory.data, transfer.unit)[places // transfer.unit] = data
+
+            _load(
+                w, site, _what(i), targets, mbarriers, transfer.size, take, write, [], unknown=tensor is None
+            )
+
+    return op
+
+
+def _units(data: Array, unit: int) -> Array:
+    """Bytes as units of so many: one element each, so that one index moves all of it."""
+    kind = UNSIGNED.get(unit, np.complex128)
+    length = len(data) // unit * unit
+    return data[:length].view(kind)
+
+
+def _gather(w: Warp, transfer: tensor_maps.Transfer) -> Array:
+    memory = w.machine.memory
+    offsets = transfer.addresses - GLOBAL
+    inside = transfer.inside
+    fill = np.ascontiguousarray(transfer.fill).view(UNSIGNED.get(transfer.unit, np.complex128))[0]
+    if inside.all():
+        memory.check(offsets, transfer.unit)
+        found: Array = _units(memory.data, transfer.unit)[offsets // transfer.unit]
+        return found
+    data = np.full(len(offsets), fill)
+    if inside.any():
+        memory.check(offsets[inside], transfer.unit)
+        data[inside] = _units(memory.data, transfer.unit)[offsets[inside] // transfer.unit]
+    return data
+
+
+@executes("cp.async.bulk.tensor.store", "cp.async.bulk.tensor.store.scatter4", "cp.reduce.async.bulk.tensor",
+          "cp.reduce.async.bulk.tensor.scatter4")  # fmt: skip
+def _tensor_store(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    where, at = _coordinates(d, i.operands[0])
+    source = d.address(i.operands[1])
+    operation = next((m for m in match.modifiers if m in OPERATIONS), "")
+    site = d.site
+
+    def op(w: Warp) -> None:
+        sources = source(w)
+        for lane in w.lanes.tolist():
+            tensor, transfer = _box(w, lane, i, where, at, ())
+            shared, start = shared_of(w, int(sources[lane]))
+            _check(start, 128, "the source of a tensor copy")
+            shared.check(np.array([start]), transfer.size)
+            unit, inside = transfer.unit, transfer.inside
+            places = (
+                tensor_maps.swizzle(tensor, transfer.offsets, start) if tensor else transfer.offsets + start
+            )
+            places = (places // unit)[inside]
+            offsets = (transfer.addresses - GLOBAL)[inside]
+            if len(offsets):
+                w.machine.memory.check(offsets, unit)
+
+            def read(shared: Shared = shared, places: Array = places, unit: int = unit) -> Array:
+                return _units(shared.data, unit)[places]
+
+            def write(
+                data: Array,
+                offsets: Array = offsets,
+                unit: int = unit,
+                tensor: tensor_maps.TensorMap | None = tensor,
+            ) -> None:
+                target = _units(w.machine.memory.data, unit)
+                if operation and tensor is not None:
+                    old = target[offsets // unit]
+                    new = tensor_maps.reduce(
+                        operation, tensor.type, old.view(np.uint8).ravel(), data.view(np.uint8).ravel()
+                    )
+                    data = np.ascontiguousarray(new).view(target.dtype)
+                target[offsets // unit] = data
+
+            _store(w, site, _what(i), [stretch(shared, start, start + transfer.size)], read, write)
+
+    return op
+
+
+# ---------------------------------------------------------------- st.async, st.bulk
+
+
+@executes("st.async.mbarrier", "red.async.mbarrier")
+def _st_async(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    to, mbar = d.address(i.operands[0]), d.address(i.operands[2])
+    size = int(match.element[2:]) // 8
+    sources = [d.fetch(o, size) for o in parts(i.operands[1])]
+    kind, site, change = UNSIGNED[size], d.site, _reduction(match)
+
+    def op(w: Warp) -> None:
+        addresses, bars = to(w), mbar(w)
+        values = [f(w).astype(kind, copy=False) for f in sources]
+        for lane in w.lanes.tolist():
+            memory, offset = shared_of(w, int(addresses[lane]))
+            data = np.array([v[lane] for v in values], kind).view(np.uint8)
+            _check(offset, len(data), "the destination of st.async")
+            mbarrier = mbarrier_at(w, int(bars[lane]))
+
+            def write(target: Shared, start: int, new: Array) -> None:
+                if change is not None:
+                    new = change(target.read(start, len(new)), new)
+                target.write(start, new)
+
+            taken = partial(np.copy, data)
+            _load(
+                w,
+                site,
+                _what(i),
+                [(memory, offset)],
+                [mbarrier],
+                len(data),
+                taken,
+                write,
+                [],
+                adds=change is not None,
+            )
+
+    return op
+
+
+@executes("st.bulk")
+def _st_bulk(d: Decoder, i: Instruction) -> Op:
+    to, size = d.address(i.operands[0]), d.fetch(i.operands[1], 8)
+
+    def op(w: Warp) -> None:
+        addresses, sizes = to(w), size(w)
+        for lane in w.lanes.tolist():
+            memory, offset = shared_of(w, int(addresses[lane]))
+            count = int(sizes[lane])
+            _check(offset | count, 8, "the destination, or the size, of st.bulk")
+            if count:
+                writing(w, memory, np.arange(offset, offset + count, 8), 8, 1, True)
+                memory.write(offset, np.zeros(count, np.uint8))
+
+    return op
+
+
+# ---------------------------------------------------------------- clusters that are taken over
+
+
+@executes("clusterlaunchcontrol.try_cancel")
+def _try_cancel(d: Decoder, i: Instruction) -> Op:
+    """The next cluster that has not started does not start any more; who asked may do its work (9.7.13.17)."""
+    to, mbar = d.address(i.operands[0]), d.address(i.operands[1])
+    all_of_them, site = ".multicast::cluster::all" in i.opcode, d.site
+
+    def op(w: Warp) -> None:
+        addresses, bars = to(w), mbar(w)
+        for lane in w.lanes.tolist():
+            mask = (1 << len(w.cta.cluster.ctas)) - 1 if all_of_them else None
+            targets = _targets(w, int(addresses[lane]), mask)
+            _check(targets[0][1], 16, "the response of try_cancel")
+            mbarriers = _reports(w, int(bars[lane]), targets, all_of_them, False)
+            response = cache(partial(_respond, w))  # one cluster, however many CTAs are told
+            _load(w, site, _what(i), targets, mbarriers, 16, response, _write, [])
+
+    return op
+
+
+def _respond(w: Warp) -> Array:
+    """The response: three coordinates of a CTA, and whether they are any."""
+    ctaid = w.machine.cancel()
+    return np.array([0, 0, 0, 0] if ctaid is None else [*ctaid, 1], np.uint32).view(np.uint8)
+
+
+def _write(memory: Shared, offset: int, data: Array) -> None:
+    memory.write(offset, data)
+
+
+@executes("clusterlaunchcontrol.query_cancel")
+def _query_cancel(d: Decoder, i: Instruction) -> Op:
+    source = d.fetch(d.needed(i, "response"), 16)
+    if ".is_canceled" in i.opcode:
+        told = d.put(i.operands[0])
+        return lambda w: told(w, (source(w) >> 96 & 1).astype(bool))
+    axis = "xyz".find(i.opcode.partition("get_first_ctaid::")[2][:1] or " ")
+    puts = [d.put(o) for o in parts(i.operands[0])]
+    shifts = [32 * n for n in range(len(puts))] if axis < 0 else [32 * axis]
+
+    def op(w: Warp) -> None:
+        for put, shift in zip(puts, shifts, strict=True):
+            put(w, (source(w) >> shift & 0xFFFFFFFF).astype(np.uint32))
+
+    return op
+
+
+# ---------------------------------------------------------------- tensor maps
+
+
+@executes("tensormap.replace")
+def _replace(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    field = next(m for m in match.modifiers if m in tensor_maps._FIELDS)
+    where, space = d.address(i.operands[0]), match.space
+    ordinal = d.uniform(i.operands[1]) if len(i.operands) > 2 else None
+    value = d.uniform(i.operands[-1], 8)
+
+    def op(w: Warp) -> None:
+        lane = int(w.mask.argmax())
+        memory, at = single(w, space, int(where(w)[lane]), lane, tensor_maps.SIZE)
+        old = memory.read(at, tensor_maps.SIZE).tobytes()
+        try:
+            new = tensor_maps.replace(old, field, ordinal(w) if ordinal is not None else None, value(w))
+        except ValueError as problem:
+            raise Fault(f"tensormap.replace: {problem}") from None
+        memory.write(at, np.frombuffer(new, np.uint8))
+
+    return op
+
+
+@executes("tensormap.cp_fenceproxy")
+def _cp_fenceproxy(d: Decoder, i: Instruction) -> Op:
+    to, source = d.address(i.operands[0]), d.address(i.operands[1])
+
+    def op(w: Warp) -> None:
+        lane = int(w.mask.argmax())
+        shared, start = shared_of(w, int(source(w)[lane]))
+        memory, at = single(w, ".global", int(to(w)[lane]), lane, tensor_maps.SIZE)
+        memory.write(at, shared.read(start, tensor_maps.SIZE))
+
+    return op

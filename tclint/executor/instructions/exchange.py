@@ -1,0 +1,246 @@
+"""Lanes of a warp that exchange values: shuffles, votes, matches, reductions, elections (PTX ISA 9.7.9.6, 9.7.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, reduce
+
+import numpy as np
+
+from tclint.executor.decode import Decoder, Op, executes, pair
+from tclint.executor.machine import AGAIN, ENDED
+from tclint.executor.memory import Array
+from tclint.executor.warp import LANES, Arrival, Warp
+from tclint.ir.nodes import Instruction, Operand
+from tclint.isa.table import Match
+
+__all__ = ["together"]
+
+_NUMBERS = np.arange(LANES)
+_BITS = np.uint64(1) << _NUMBERS.astype(np.uint64)
+_NAN = np.uint32(0x7FFFFFFF)
+
+Compute = Callable[..., tuple[Array, ...]]
+"""The results of a collective instruction: from the warp, the lanes that take part, and what each lane brings."""
+
+
+def bits(mask: Array) -> int:
+    """The lanes of *mask* as an integer."""
+    return int(_BITS[mask].sum())
+
+
+@cache
+def lanes_of(mask: int) -> Array:
+    """The lanes that a membermask names."""
+    named: Array = (mask >> _NUMBERS & 1).astype(bool)
+    named.flags.writeable = False
+    return named
+
+
+def together(
+    d: Decoder, i: Instruction, mask: Operand | None, sources: Sequence[Operand], size: int,
+    puts: Sequence[Callable[[Warp, Array], None]], compute: Compute,
+) -> Op:  # fmt: skip
+    """*compute* once all lanes that the membermask names, and that have not left, have come.
+
+    Lanes that diverged may come one after the other, and to different instructions with the same qualifiers: who is
+    first waits. Lanes that bring different masks are different groups. A lane that executes the instruction with a mask
+    that does not name it is observed. Immediate *sources* are of *size* bytes; a *mask* of None names who is there.
+    """
+    site, member = d.site, d.fetch(mask) if mask is not None else None
+    name, opcode = i.name, i.opcode
+    fetches = [d.fetch(o, size) for o in sources]
+
+    def execute(w: Warp, lanes: Array) -> None:
+        for put, value in zip(puts, compute(w, lanes, *[f(w) for f in fetches]), strict=True):
+            put(w, value)
+
+    def op(w: Warp) -> int | None:
+        if member is None:
+            execute(w, w.mask)
+            return None
+        masks = member(w)
+        first = int(masks[int(w.mask.argmax())])
+        if (masks[w.mask] != first).any():
+            return _part(w, masks, site)
+        named = lanes_of(first)
+        if (w.mask & ~named).any():
+            lane = int((w.mask & ~named).argmax())
+            w.machine.observe(
+                "membermask", w, f"lane {lane} executes {name} with a mask that does not name it"
+            )
+        missing = named & w.alive & ~w.mask
+        if not missing.any():
+            execute(w, w.mask)
+            return None
+        return _meet(
+            w,
+            (opcode, first),
+            missing,
+            Arrival(w.split, w.mask, site, [f(w) for f in fetches], puts),
+            compute,
+        )
+
+    return op
+
+
+def _part(w: Warp, masks: Array, site: int) -> int:
+    """Let lanes that bring different masks execute the instruction one group after the other."""
+    ways = [(site, w.mask & (masks == value)) for value in np.unique(masks[w.mask])]
+    rest = w.split.mask & ~w.mask
+    w.machine.fork(w.split, [*ways, (site + 1, rest)] if rest.any() else ways, site + 1)
+    return ENDED
+
+
+def _meet(w: Warp, key: tuple[str, int], missing: Array, mine: Arrival, compute: Compute) -> int | None:
+    others = [a for a in w.meeting.get(key, ()) if a.split is not w.split]
+    union = reduce(np.logical_or, [a.mask for a in others], w.mask)
+    if (missing & ~union).any():
+        w.meeting[key] = [*others, mine]
+        w.machine.park(w.split, f"lanes {np.flatnonzero(missing & ~union).tolist()} of its warp")
+        return AGAIN
+    w.meeting.pop(key, None)
+    brought = list(mine.sources)
+    for other in others:
+        brought = [np.where(other.mask, a, b) for a, b in zip(other.sources, brought, strict=True)]
+    results = compute(w, union, *brought)
+    mask, full = w.mask, w.full
+    for arrival in (*others, mine):
+        w.mask, w.full = arrival.mask, False
+        for put, value in zip(arrival.puts, results, strict=True):
+            put(w, value)
+    w.mask, w.full = mask, full
+    for other in others:
+        other.split.pc = other.site + 1
+        w.machine.resume(other.split)
+    return None
+
+
+# ---------------------------------------------------------------- shuffles
+
+
+@executes("shfl.sync", "shfl")
+def _shfl(d: Decoder, i: Instruction) -> Op:
+    assert i.match is not None
+    mode = i.match.binding["shuffle"]
+    puts = [d.put(o) for o in pair(i.operands[0])]
+
+    def shuffle(w: Warp, mask: Array, source: Array, b: Array, c: Array) -> tuple[Array, ...]:
+        lane, control = b.astype(np.int64) & 31, c.astype(np.int64)
+        clamp, segment = control & 31, control >> 8 & 31
+        low = _NUMBERS & segment
+        last = low | (clamp & ~segment)
+        if mode == ".up":
+            at = _NUMBERS - lane
+            inside = at >= last
+        else:
+            at = {".down": _NUMBERS + lane, ".bfly": _NUMBERS ^ lane, ".idx": low | (lane & ~segment)}[mode]
+            inside = at <= last
+        at = np.where(inside, at, _NUMBERS)
+        strangers = mask & ~mask[at]
+        if strangers.any():
+            reader = int(strangers.argmax())
+            w.machine.observe(
+                "shuffle", w, f"lane {reader} reads from lane {int(at[reader])}, which does not take part"
+            )
+        return source[at], inside
+
+    return together(d, i, i.named("membermask"), i.operands[1:4], 4, puts, shuffle)
+
+
+# ---------------------------------------------------------------- votes and matches
+
+
+@executes("vote.sync", "vote")
+def _vote(d: Decoder, i: Instruction) -> Op:
+    assert i.match is not None
+    mode = next(m for m in i.match.modifiers if m in (".all", ".any", ".uni", ".ballot"))
+
+    def vote(w: Warp, mask: Array, source: Array) -> tuple[Array, ...]:
+        if mode == ".ballot":
+            return (np.full(LANES, bits(source & mask), np.uint32),)
+        votes = source[mask]
+        every, some = bool(votes.all()), bool(votes.any())
+        return (np.full(LANES, {".all": every, ".any": some, ".uni": every or not some}[mode]),)
+
+    return together(d, i, i.named("membermask"), i.operands[1:2], 0, [d.put(i.operands[0])], vote)
+
+
+@executes("match.any", "match.all")
+def _match(d: Decoder, i: Instruction) -> Op:
+    assert i.match is not None
+    size = 8 if i.match.element.endswith("64") else 4
+
+    def match_any(w: Warp, mask: Array, values: Array) -> tuple[Array, ...]:
+        same = (values[:, None] == values) & mask
+        return ((same * _BITS).sum(axis=1).astype(np.uint32),)
+
+    def match_all(w: Warp, mask: Array, values: Array) -> tuple[Array, ...]:
+        alike = bool((values[mask] == values[mask][0]).all())
+        return np.full(LANES, bits(mask) if alike else 0, np.uint32), np.full(LANES, alike)
+
+    every = i.match.form.name == "match.all"
+    puts = [d.put(o) for o in (pair(i.operands[0]) if every else i.operands[:1])]
+    return together(
+        d, i, i.named("membermask"), i.operands[1:2], size, puts, match_all if every else match_any
+    )
+
+
+@executes("activemask")
+def _activemask(d: Decoder, i: Instruction) -> Op:
+    put = d.put(i.operands[0])
+    return lambda w: put(w, np.full(LANES, bits(w.mask), np.uint32))
+
+
+# ---------------------------------------------------------------- reductions and elections
+
+_INTEGERS = {
+    ".add": np.add, ".min": np.minimum, ".max": np.maximum, ".and": np.bitwise_and, ".or": np.bitwise_or,
+    ".xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+@executes("redux.sync", "redux.sync.f32")
+def _redux(d: Decoder, i: Instruction) -> Op:
+    assert i.match is not None
+    combine = (_floats if i.match.form.name == "redux.sync.f32" else _integers)(i.match)
+
+    def redux(w: Warp, mask: Array, values: Array) -> tuple[Array, ...]:
+        return (np.full(LANES, combine(values[mask])),)
+
+    return together(d, i, i.named("membermask"), i.operands[1:2], 4, [d.put(i.operands[0])], redux)
+
+
+def _integers(match: Match) -> Callable[[Array], np.uint32]:
+    kind = np.int32 if match.element == ".s32" else np.uint32
+    function = next(_INTEGERS[m] for m in match.modifiers if m in _INTEGERS)
+    return lambda values: np.uint32(int(function.reduce(values.view(kind), dtype=kind)) & 0xFFFFFFFF)
+
+
+def _floats(match: Match) -> Callable[[Array], np.uint32]:
+    """The smallest or largest number; -0 is below +0, and the only NaN that it gives is the canonical one."""
+    absolute, strict = ".abs" in match.modifiers, ".NaN" in match.modifiers
+    largest = ".max" in match.modifiers
+
+    def extreme(values: Array) -> np.uint32:
+        numbers = values & np.uint32(0x7FFFFFFF) if absolute else values
+        nan = numbers & np.uint32(0x7FFFFFFF) > 0x7F800000
+        if nan.all() or (strict and nan.any()):
+            return _NAN
+        numbers = numbers[~nan].view(np.int32)
+        ordered = numbers ^ (numbers >> 31 & 0x7FFFFFFF)  # as integers in the order of the numbers
+        found: np.uint32 = numbers[int(ordered.argmax() if largest else ordered.argmin())].view(np.uint32)
+        return found
+
+    return extreme
+
+
+@executes("elect.sync")
+def _elect(d: Decoder, i: Instruction) -> Op:
+    """The lowest lane is elected; the same set of lanes always elects the same one (9.7.13.14)."""
+
+    def elect(w: Warp, mask: Array) -> tuple[Array, ...]:
+        leader = int(mask.argmax())
+        return np.full(LANES, leader, np.uint32), np.asarray(leader == _NUMBERS)
+
+    return together(d, i, i.named("membermask"), (), 4, [d.put(o) for o in pair(i.operands[0])], elect)

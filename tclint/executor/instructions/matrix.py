@@ -1,0 +1,91 @@
+"""Matrix instructions of one warp: ``mma``, ``ldmatrix``, ``stmatrix``, ``movmatrix`` (PTX ISA 9.7.14)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tclint.executor import matrices
+from tclint.executor.decode import Decoder, Op, executes, parts
+from tclint.executor.instructions.memory import reading, shared_of, writing
+from tclint.executor.memory import Fault
+from tclint.executor.warp import Warp
+from tclint.ir.nodes import Instruction
+
+__all__: list[str] = []
+
+_ROW = np.arange(matrices.ROW)
+
+
+@executes(*matrices.MMA)
+def _mma(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    run = matrices.MMA[match.form.name](match)
+    puts = [d.put(o) for o in parts(i.operands[0])]
+    sources = [[d.fetch(o) for o in parts(operand)] for operand in i.operands[1:]]
+    stacked = [len(s) > 1 or n < 3 for n, s in enumerate(sources)]
+
+    def op(w: Warp) -> None:
+        values = [
+            np.stack([f(w) for f in group]) if together else group[0](w)
+            for group, together in zip(sources, stacked, strict=True)
+        ]
+        for put, value in zip(puts, run(*values), strict=True):
+            put(w, value)
+
+    return op
+
+
+@executes("ldmatrix", "ldmatrix.8bit")
+def _ldmatrix(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    count, run = matrices.rows(match), matrices.load(match)
+    puts = [d.put(o) for o in parts(i.operands[0])]
+    where = d.address(i.operands[1])
+
+    def op(w: Warp) -> None:
+        addresses = where(w)
+        memory, _ = shared_of(w, int(addresses[0]))
+        offsets = addresses[:count] & 0xFFFFFF
+        reading(w, memory, offsets, 16, 1, True)
+        rows = memory.data[offsets[:, None] + _ROW]
+        if (offsets & 15).any():
+            raise Fault(f"misaligned address: a row of ldmatrix at {int(offsets[(offsets & 15) != 0][0]):#x}")
+        for put, value in zip(puts, run(rows), strict=True):
+            put(w, value)
+
+    return op
+
+
+@executes("stmatrix")
+def _stmatrix(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    count, run = matrices.rows(match), matrices.store(match)
+    where = d.address(i.operands[0])
+    sources = [d.fetch(o) for o in parts(i.operands[1])]
+
+    def op(w: Warp) -> None:
+        addresses = where(w)
+        memory, _ = shared_of(w, int(addresses[0]))
+        offsets = addresses[:count] & 0xFFFFFF
+        if (offsets & 15).any():
+            raise Fault(f"misaligned address: a row of stmatrix at {int(offsets[(offsets & 15) != 0][0]):#x}")
+        writing(w, memory, offsets, 16, 1, True)
+        memory.data[offsets[:, None] + _ROW] = run(np.stack([f(w) for f in sources]))
+
+    return op
+
+
+@executes("movmatrix")
+def _movmatrix(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    run = matrices.movmatrix(match)
+    put, source = d.put(i.operands[0]), d.fetch(i.operands[1])
+
+    def op(w: Warp) -> None:
+        put(w, run(source(w)))
+
+    return op

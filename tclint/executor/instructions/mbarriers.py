@@ -1,0 +1,265 @@
+"""mbarrier objects (PTX ISA 9.7.13.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tclint.executor.decode import Decoder, Op, executes
+from tclint.executor.flight import Flight
+from tclint.executor.instructions.memory import shared_of
+from tclint.executor.machine import AGAIN
+from tclint.executor.memory import RANK, Array, Fault
+from tclint.executor.sync import Clocks, Mbarrier
+from tclint.executor.warp import LANES, Warp
+from tclint.ir.nodes import SINK, Immediate, Instruction
+
+__all__ = ["arrive_on", "complete", "mbarrier_at"]
+
+_MOST = (1 << 20) - 1
+"""The largest count of arrivals and of bytes (9.7.13.15.2)."""
+
+
+def _key(w: Warp, address: int) -> int:
+    shared, offset = shared_of(w, address)
+    return shared.rank << RANK | offset
+
+
+def mbarrier_at(w: Warp, address: int) -> Mbarrier:
+    """The object at an address; Raises :class:`Fault` when none was initialised there."""
+    key = _key(w, address)
+    cta = w.cta.cluster.ctas[key >> RANK]
+    if cta.shared.exited:
+        w.machine.observe("exited-cta", w, "uses an mbarrier of a CTA that has ended")
+    found = cta.mbarriers.get(key)
+    if found is None:
+        raise Fault(
+            f"no mbarrier is initialised at {key & (1 << RANK) - 1:#x} of CTA {key >> RANK} of the cluster"
+        )
+    found.users.add(w.site)
+    return found
+
+
+def arrive_on(w: Warp, mbarrier: Mbarrier, count: int, drop: bool = False) -> None:
+    """*count* arrivals; the phase may complete."""
+    if count > mbarrier.pending:
+        w.machine.observe(
+            "mbarrier-overrun", w,
+            f"{count} arrivals at an mbarrier whose phase has {mbarrier.pending} pending", mbarrier.site,
+        )  # fmt: skip
+        count = mbarrier.pending
+    mbarrier.pending -= count
+    if drop:
+        mbarrier.count -= count
+    w.machine.turn(mbarrier)
+
+
+def expect(w: Warp, mbarrier: Mbarrier, size: int) -> None:
+    mbarrier.tx += size
+    if abs(mbarrier.tx) > _MOST:
+        w.machine.observe(
+            "mbarrier-overrun", w, f"{mbarrier.tx} bytes are more than an mbarrier counts", mbarrier.site
+        )
+
+
+def complete(w: Warp, mbarrier: Mbarrier, size: int) -> None:
+    """*size* bytes have come."""
+    mbarrier.tx -= size
+    w.machine.turn(mbarrier)
+
+
+def _address(d: Decoder, i: Instruction) -> Callable[[Warp], Array]:
+    assert i.match is not None
+    return d.address(d.needed(i, i.match.form.roles["mbarrier"]))
+
+
+@executes("mbarrier.init")
+def _init(d: Decoder, i: Instruction) -> Op:
+    where, count, site = _address(d, i), d.fetch(i.operands[1]), d.site
+
+    def op(w: Warp) -> None:
+        addresses, counts = where(w), count(w)
+        for lane in w.lanes.tolist():
+            key, number = _key(w, int(addresses[lane])), int(counts[lane])
+            if key & 7:
+                raise Fault(f"misaligned mbarrier at {key:#x}")
+            if not 0 < number <= _MOST:
+                w.machine.observe("mbarrier-count", w, f"initialises an mbarrier with a count of {number}")
+            mbarriers = w.cta.cluster.ctas[key >> RANK].mbarriers
+            if key in mbarriers:
+                w.machine.observe(
+                    "mbarrier-init", w, "initialises an mbarrier that is valid", mbarriers[key].site
+                )
+            mbarriers[key] = Mbarrier(key, number, Clocks.new(w.cta.cluster.warps), site=site)
+
+    return op
+
+
+@executes("mbarrier.inval")
+def _inval(d: Decoder, i: Instruction) -> Op:
+    where = _address(d, i)
+
+    def op(w: Warp) -> None:
+        for address in set(where(w)[w.mask].tolist()):
+            mbarrier = mbarrier_at(w, address)
+            busy = [f for f in w.machine.flights if f.mbarrier is mbarrier]
+            if busy:
+                w.machine.observe(
+                    "mbarrier-inval",
+                    w,
+                    f"invalidates an mbarrier that a {busy[0].what} still reports to",
+                    busy[0].site,
+                )
+            del w.cta.cluster.ctas[mbarrier.address >> RANK].mbarriers[mbarrier.address]
+
+    return op
+
+
+@executes("mbarrier.expect_tx", "mbarrier.complete_tx")
+def _tx(d: Decoder, i: Instruction) -> Op:
+    where, size = _address(d, i), d.fetch(d.needed(i, "txCount"))
+    adds = i.event == "mbarrier-expect"
+
+    def op(w: Warp) -> None:
+        addresses, sizes = where(w), size(w)
+        for lane in w.lanes.tolist():
+            mbarrier = mbarrier_at(w, int(addresses[lane]))
+            if adds:
+                expect(w, mbarrier, int(sizes[lane]))
+            else:
+                complete(w, mbarrier, int(sizes[lane]))
+
+    return op
+
+
+@executes(
+    "mbarrier.arrive", "mbarrier.arrive.remote", "mbarrier.arrive.noComplete", "mbarrier.arrive.expect_tx",
+    "mbarrier.arrive.expect_tx.remote",
+)  # fmt: skip
+def _arrive(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    where = _address(d, i)
+    counted, told = i.named("count"), i.named("txCount")
+    count = d.fetch(counted if counted is not None else Immediate(1))
+    size = d.fetch(told) if told is not None else None
+    state = i.operands[0]
+    put = d.put(state) if state is not SINK and match.writes else None
+    drop, releases = ".arrive_drop" in i.opcode, ".relaxed" not in match.modifiers
+    incomplete = ".noComplete" in match.modifiers
+
+    def op(w: Warp) -> None:
+        addresses, counts = where(w), count(w)
+        sizes = size(w) if size is not None else None
+        tokens = np.zeros(LANES, np.uint64)
+        met: set[int] = set()
+        for lane in w.lanes.tolist():
+            mbarrier = mbarrier_at(w, int(addresses[lane]))
+            if releases and mbarrier.address not in met:
+                met.add(mbarrier.address)
+                mbarrier.clocks.join(w.clocks)
+            tokens[lane] = mbarrier.phase << 20 | mbarrier.pending
+            if sizes is not None:
+                expect(w, mbarrier, int(sizes[lane]))
+            before = mbarrier.phase
+            arrive_on(w, mbarrier, int(counts[lane]), drop)
+            if incomplete and mbarrier.phase != before:
+                w.machine.observe(
+                    "mbarrier-overrun", w, "completes a phase, which .noComplete must not", mbarrier.site
+                )
+        if releases:
+            w.tick()
+        if put is not None:
+            put(w, tokens)
+
+    return op
+
+
+@executes("mbarrier.wait", "mbarrier.wait.parity")
+def _wait(d: Decoder, i: Instruction) -> Op:
+    """A wait for a phase that is not complete says no, at any time (9.7.13.15.16): under a late schedule at once.
+
+    Whoever asks again for the same phase is blocked until it is complete, or until nobody else can go on.
+    """
+    match = i.match
+    assert match is not None
+    where = _address(d, i)
+    parity = match.form.name == "mbarrier.wait.parity"
+    phase = d.fetch(i.operands[2], 4 if parity else 8)
+    put = d.put(i.operands[0])
+    acquires = ".relaxed" not in match.modifiers
+
+    def op(w: Warp) -> int | None:
+        addresses, values = where(w), phase(w)
+        lanes = w.lanes
+        first = int(addresses[lanes[0]])
+        same = bool((addresses[lanes] == first).all() and (values[lanes] == values[lanes[0]]).all())
+        results = np.zeros(LANES, bool)
+        late: Mbarrier | None = None
+        for lane in lanes[:1].tolist() if same else lanes.tolist():
+            mbarrier = mbarrier_at(w, int(addresses[lane]))
+            value = int(values[lane])
+            done = (mbarrier.phase & 1) != (value & 1) if parity else mbarrier.phase > value >> 20
+            results[lane] = done
+            if not done:
+                late = mbarrier
+            elif acquires and mbarrier.released is not None:
+                w.clocks.join(mbarrier.released)
+        if same:
+            results[:] = results[lanes[0]]
+        if late is not None and not results.any() and not w.split.timeout:
+            asked = (late.address, late.phase)
+            if w.machine.schedule.kind == "eager" or w.split.asked == asked:
+                w.machine.park(w.split, late)
+                return AGAIN
+            w.split.asked = asked
+        w.split.timeout = False
+        put(w, results)
+        return None
+
+    return op
+
+
+@executes("mbarrier.pending_count")
+def _pending(d: Decoder, i: Instruction) -> Op:
+    put, state = d.put(i.operands[0]), d.fetch(i.operands[1], 8)
+    return lambda w: put(w, (state(w) & np.uint64(_MOST)).astype(np.uint32))
+
+
+@executes("cp.async.mbarrier.arrive")
+def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
+    """An arrival when all ``cp.async`` that the thread has issued are complete (9.7.9.25.3.3)."""
+    where, site = _address(d, i), d.site
+    keeps = ".noinc" in i.opcode
+
+    def op(w: Warp) -> None:
+        addresses = where(w)
+        flights = [
+            f for (kind, mask), groups in w.groups.items()
+            if kind == "cp.async" and (np.frombuffer(mask, bool) & w.mask).any() for g in groups for f in g
+        ]  # fmt: skip
+        for address in sorted(set(addresses[w.mask].tolist())):
+            mbarrier = mbarrier_at(w, address)
+            count = int(np.count_nonzero(w.mask & (addresses == address)))
+            if not keeps:
+                mbarrier.pending += count
+            clocks = w.clocks.copy()
+            stamped = w.stamp
+
+            def finish(mbarrier: Mbarrier = mbarrier, count: int = count, clocks: Clocks = clocks) -> None:
+                mbarrier.clocks.join(clocks)
+                arrive_on(w, mbarrier, count)
+
+            w.machine.issue(
+                Flight(
+                    site, w, "cp.async.mbarrier.arrive", finish=finish, mbarrier=mbarrier,
+                    before=[f for f in flights if not f.done], note={"stamp": stamped},
+                )
+            )  # fmt: skip
+        for flight in flights:
+            if not flight.note.get("told"):
+                flight.note |= {"written": w.stamp, "told": True}
+        w.tick()
+
+    return op

@@ -1,0 +1,504 @@
+"""Loads, stores, atomic operations and addresses (PTX ISA 9.7.9, 9.7.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from tclint.executor.decode import Decoder, Op, executes, parts, windows
+from tclint.executor.errors import Unsupported
+from tclint.executor.formats import types
+from tclint.executor.memory import (
+    GLOBAL,
+    LOCAL,
+    PARAM,
+    RANK,
+    SHARED,
+    UNSIGNED,
+    WINDOW,
+    Array,
+    Fault,
+    Memory,
+    Shared,
+)
+from tclint.executor.tensor_maps import reduce
+from tclint.executor.warp import LANES, Warp
+from tclint.ir.nodes import Instruction, Operand, Symbol
+from tclint.ir.nodes import Memory as Address
+
+__all__ = ["OPERATIONS", "Change", "change_of", "locate", "reading", "shared_of", "single", "writing"]
+
+_LOW = (1 << RANK) - 1
+_OFFSET = (1 << WINDOW) - 1
+_EVERY = np.arange(LANES)
+
+
+def shared_of(w: Warp, address: int) -> tuple[Shared, int]:
+    """The shared memory and the offset in it that an address of the shared window names (5.1.7)."""
+    if address >> WINDOW:
+        if address >> WINDOW != SHARED >> WINDOW:
+            raise Fault(f"{address:#x} is no address of shared memory")
+        address &= _OFFSET
+    rank = address >> RANK
+    ctas = w.cta.cluster.ctas
+    if rank >= len(ctas):
+        raise Fault(f"{address:#x} is in no CTA of the cluster, which has {len(ctas)}")
+    return ctas[rank].shared, address & _LOW
+
+
+def locate(
+    w: Warp, space: str, addresses: Array, lanes: Array, size: int
+) -> list[tuple[Memory, Array, Array]]:
+    """Where *size* bytes at *addresses* of *lanes* are: for each memory the offsets, and whose of the lanes they are."""
+    if space == "":
+        window = addresses >> WINDOW
+        first = int(window[0])
+        if (window != first).any():
+            found = []
+            for one in np.unique(window).tolist():
+                mine = window == one
+                for memory, offsets, at in locate(w, "", addresses[mine], lanes[mine], size):
+                    found.append((memory, offsets, np.flatnonzero(mine)[at]))
+            return found
+        space = _WINDOWS.get(first << WINDOW, "")
+        if not space:
+            raise Fault(f"generic address {int(addresses[0]):#x} is in no state space")
+        if space != ".global":
+            addresses = addresses & _OFFSET
+    every = np.arange(len(addresses))
+    if space in (".global", ".const"):
+        return [(w.machine.memory, addresses - GLOBAL, every)]
+    if space.startswith(".shared"):
+        ranks = addresses >> RANK
+        first = int(ranks[0])
+        if (ranks == first).all():
+            return [(shared_of(w, first << RANK)[0], addresses & _LOW, every)]
+        return [
+            (shared_of(w, rank << RANK)[0], addresses[ranks == rank] & _LOW, np.flatnonzero(ranks == rank))
+            for rank in np.unique(ranks).tolist()
+        ]
+    if space == ".local":
+        room = w.machine.code.local_size
+        low, high = int(addresses.min()), int(addresses.max()) + size
+        if low < 0 or high > room:
+            raise Fault(f"local memory: offset {low if low < 0 else high - size} is out of {room} bytes")
+        if w.local is None:
+            w.local = Memory(room * LANES)
+        return [(w.local, addresses + lanes * room, every)]
+    if space.startswith(".param"):
+        memory = Memory(len(w.machine.parameters))
+        memory.data[: memory.size] = w.machine.parameters
+        return [(memory, addresses, every)]
+    raise Unsupported(f"state space {space}")
+
+
+def single(w: Warp, space: str, address: int, lane: int, size: int) -> tuple[Memory, int]:
+    """Where *size* bytes at the address of one lane are: the memory, and the offset in it."""
+    ((memory, offsets, _),) = locate(w, space, np.array([address], np.int64), np.array([lane]), size)
+    return memory, int(offsets[0])
+
+
+_WINDOWS = {GLOBAL: ".global", SHARED: ".shared", LOCAL: ".local", PARAM: ".param"}
+
+
+def _words(offsets: Array, size: int, count: int) -> Array:
+    """The words of shared memory that an access touches."""
+    total = size * count
+    if total <= 4:
+        return offsets >> 2
+    return (offsets >> 2)[:, None] + np.arange(total >> 2)
+
+
+def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plain: bool) -> None:
+    """What a read of shared memory must not meet, and that it happened."""
+    memory.check(offsets, size * count)
+    words = _words(offsets, size, count)
+    if memory.flights and memory.filling[words].any():
+        flight = memory.user(words, writes=True)
+        if flight is not None:
+            w.machine.observe(
+                "read-too-early",
+                w,
+                f"reads shared memory that the {flight.what} is still to write",
+                flight.site,
+            )
+    if memory.exited:
+        w.machine.observe("exited-cta", w, "reads shared memory of a CTA that has ended")
+    if not plain:
+        return
+    stamps = memory.written[words]
+    late = (stamps >> 10) > w.clocks.seen[stamps & 1023]
+    if late.any():
+        at = int(late.argmax())
+        stamp, site = int(stamps.flat[at]), int(memory.writer[words].flat[at])
+        w.machine.observe(
+            "unordered", w, f"reads shared memory that {w.machine.who(w, stamp)} wrote without a barrier between them",
+            site,
+        )  # fmt: skip
+    memory.read_by[words] = w.stamp
+    memory.reader[words] = w.site
+
+
+def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plain: bool) -> None:
+    """The same for a write."""
+    memory.check(offsets, size * count)
+    words = _words(offsets, size, count)
+    if memory.flights:
+        for counts, writes, kind, text in (
+            (
+                memory.draining,
+                False,
+                "source-overwritten",
+                "overwrites shared memory that the {} still reads",
+            ),
+            (memory.filling, True, "filled-twice", "writes shared memory that the {} is still to write"),
+        ):
+            if counts[words].any() and (flight := memory.user(words, writes)) is not None:
+                w.machine.observe(kind, w, text.format(flight.what), flight.site)
+    if memory.exited:
+        w.machine.observe("exited-cta", w, "writes shared memory of a CTA that has ended")
+    if plain:
+        stamps = memory.read_by[words]
+        late = (stamps >> 10) > w.clocks.seen[stamps & 1023]
+        if late.any():
+            at = int(late.argmax())
+            stamp, site = int(stamps.flat[at]), int(memory.reader[words].flat[at])
+            w.machine.observe(
+                "unordered", w,
+                f"writes shared memory that {w.machine.who(w, stamp)} read without a barrier between them", site,
+            )  # fmt: skip
+    memory.written[words] = w.stamp if plain else 0
+    memory.writer[words] = w.site
+
+
+def fetch(w: Warp, space: str, addresses: Array, size: int, count: int, plain: bool = True) -> list[Array]:
+    """*count* integers of *size* bytes from the address of each lane; lanes that do not execute get 0."""
+    kind = UNSIGNED[size]
+    lanes = None if w.full else w.lanes
+    active = addresses if lanes is None else addresses[lanes]
+    results = [np.zeros(LANES, kind) for _ in range(count)]
+    for memory, offsets, at in locate(w, space, active, _EVERY if lanes is None else lanes, size * count):
+        if isinstance(memory, Shared):
+            reading(w, memory, offsets, size, count, plain)
+        place = at if lanes is None else lanes[at]
+        if count == 1:
+            results[0][place] = memory.load(offsets, size)
+        else:
+            if (offsets & (size * count - 1)).any():
+                raise Fault(f"misaligned address: a vector of {size * count} bytes at {int(offsets[0]):#x}")
+            memory.check(offsets, size * count)
+            units = (offsets >> size.bit_length() - 1)[:, None] + np.arange(count)
+            block = memory.views[size][units]
+            for n in range(count):
+                results[n][place] = block[:, n]
+    return results
+
+
+def place(w: Warp, space: str, addresses: Array, size: int, values: list[Array], plain: bool = True) -> None:
+    """Store a vector of integers of *size* bytes at the address of each lane."""
+    lanes = w.lanes
+    count = len(values)
+    for memory, offsets, at in locate(w, space, addresses[lanes], lanes, size * count):
+        if isinstance(memory, Shared):
+            writing(w, memory, offsets, size, count, plain)
+        chosen = lanes[at]
+        if (offsets & (size * count - 1)).any():
+            raise Fault(f"misaligned address: {size * count} bytes at {int(offsets[0]):#x}")
+        memory.check(offsets, size * count)
+        units = offsets >> size.bit_length() - 1
+        for n, value in enumerate(values):
+            memory.views[size][units + n] = value[chosen]
+
+
+def _space(d: Decoder, i: Instruction, address: Operand) -> str:
+    """The state space; parameters that are no kernel's are in each thread's local memory."""
+    assert i.match is not None
+    space = i.match.space.partition("::entry")[0]
+    if space.startswith(".param") and isinstance(address, Address) and isinstance(address.base, Symbol):
+        return ".param" if address.base.name in d.entry_parameters else ".local"
+    return space
+
+
+def _width(i: Instruction) -> int:
+    assert i.match is not None
+    return int("".join(c for c in i.match.element if c.isdigit())) // 8
+
+
+_SYNCHRONISING = (".acquire", ".release", ".relaxed", ".volatile", ".mmio", ".acq_rel")
+
+
+def _plain(i: Instruction) -> bool:
+    assert i.match is not None
+    return not any(m in _SYNCHRONISING for m in i.match.modifiers)
+
+
+@executes("ld", "ld.volatile", "ld.sync", "ld.mmio", "ld.nc", "ldu")
+def _ld(d: Decoder, i: Instruction) -> Op:
+    address = i.operands[1]
+    space, size, plain = _space(d, i, address), _width(i), _plain(i)
+    targets = parts(i.operands[0])
+    signed = i.match is not None and i.match.element.startswith(".s")
+    if space == ".param" and isinstance(address, Address) and isinstance(address.base, Symbol):
+        return _parameter(d, i, address.base.name, address.base.offset + address.offset, size)
+    wide = size == 16
+    size, count = (8, 2) if wide else (size, len(targets))
+    where = d.address(address)
+    puts = [d.put(t, signed) for t in targets]
+    acquires = not plain
+
+    def op(w: Warp) -> None:
+        addresses = where(w)
+        values = fetch(w, space, addresses, size, count, plain)
+        if acquires:
+            acquire(w, addresses)
+            w.machine.polls += 1
+        if wide:
+            values = [values[0].astype(object) | values[1].astype(object) << 64]
+        for put, value in zip(puts, values, strict=True):
+            put(w, value)
+
+    return op
+
+
+def _parameter(d: Decoder, i: Instruction, name: str, offset: int, size: int) -> Op:
+    """A kernel parameter is the same for all threads: a constant (5.1.6.1)."""
+    at = d.code.symbols[name] + offset
+    data = d.code.parameters.tobytes()
+    sources = []
+    for n in range(len(parts(i.operands[0]))):
+        piece = data[at + n * size : at + (n + 1) * size]
+        if len(piece) < size:
+            raise Unsupported(f"the parameter {name} is not given that far")
+        sources.append(d.constant(int.from_bytes(piece, "little"), size))
+    signed = i.match is not None and i.match.element.startswith(".s")
+    puts = [d.put(t, signed) for t in parts(i.operands[0])]
+
+    def op(w: Warp) -> None:
+        for put, source in zip(puts, sources, strict=True):
+            put(w, w.regs[source])
+
+    return op
+
+
+@executes("st", "st.volatile", "st.sync", "st.mmio", "st.async.release")
+def _st(d: Decoder, i: Instruction) -> Op:
+    """``st.async`` to global memory may be complete at once, and nothing tells when it is (9.7.9.12)."""
+    space, size, plain = _space(d, i, i.operands[0]), _width(i), _plain(i)
+    where = d.address(i.operands[0])
+    sources = [d.fetch(o, size) for o in parts(i.operands[1])]
+    wide = size == 16
+    releases = not plain
+
+    def op(w: Warp) -> None:
+        addresses = where(w)
+        if releases:
+            release(w, addresses)
+        if wide:
+            halves = _bytes(sources[0](w), 16).view(np.uint64).T
+            place(w, space, addresses, 8, list(halves), plain)
+        else:
+            place(
+                w, space, addresses, size, [f(w).astype(UNSIGNED[size], copy=False) for f in sources], plain
+            )
+
+    return op
+
+
+# ---------------------------------------------------------------- order through memory
+
+
+def release(w: Warp, addresses: Array) -> None:
+    """What the warp knows goes with what it publishes (8.8)."""
+    for address in set(addresses[w.mask].tolist()):
+        known = w.machine.clocks.get(address)
+        if known is None or known[0] is not w.cta.cluster:
+            w.machine.clocks[address] = (w.cta.cluster, w.clocks.copy())
+        else:
+            known[1].join(w.clocks)
+    w.tick()
+
+
+def acquire(w: Warp, addresses: Array) -> None:
+    """Take up what was published at the addresses."""
+    clocks = w.machine.clocks
+    if clocks:
+        for address in set(addresses[w.mask].tolist()):
+            known = clocks.get(address)
+            if known is not None and known[0] is w.cta.cluster:
+                w.clocks.join(known[1])
+
+
+# ---------------------------------------------------------------- atomic operations
+
+Change = Callable[..., Array]
+"""What an atomic operation leaves in memory, from what was there and its operands: all as bytes, of lanes in rows."""
+
+
+def change_of(operation: str, element: str) -> Change:
+    """*operation* with its dot, the type *element* without."""
+    if operation == ".exch":
+        return lambda old, new: new
+    if operation == ".cas":
+        return _swapped
+    if operation == ".add" and element == "s64":
+        element = "u64"
+    return lambda old, new: reduce(operation, element, old.ravel(), new.ravel()).reshape(old.shape)
+
+
+def _swapped(old: Array, expected: Array, new: Array) -> Array:
+    return np.where((old == expected).all(axis=-1, keepdims=True), new, old)
+
+
+def _apart(offsets: Array) -> Iterator[Array]:
+    """Which of the offsets to work on together, so that no two are the same: lanes at one place take turns."""
+    left = np.arange(len(offsets))
+    while len(left):
+        _, first = np.unique(offsets[left], return_index=True)
+        yield left[first]
+        left = np.delete(left, first)
+
+
+def _bytes(value: Array, size: int) -> Array:
+    """The low *size* bytes of a register in each lane."""
+    if size == 16:
+        data = b"".join((int(v) & (1 << 128) - 1).to_bytes(16, "little") for v in value.tolist())
+        return np.frombuffer(data, np.uint8).reshape(LANES, 16)
+    return np.ascontiguousarray(value.astype(UNSIGNED[size], copy=False)).view(np.uint8).reshape(LANES, size)
+
+
+def _register(data: Array, size: int) -> Array:
+    """The register that *size* bytes in each lane are."""
+    if size == 16:
+        low, high = np.ascontiguousarray(data).view(np.uint64).T.astype(object)
+        wide: Array = low | high << 64
+        return wide
+    return np.ascontiguousarray(data).view(UNSIGNED[size]).reshape(LANES)
+
+
+@executes(
+    "atom", "atom.cas", "atom.noftz", "atom.vector", "red", "red.noftz", "red.vector", "red.async.release"
+)  # fmt: skip
+def _atom(d: Decoder, i: Instruction) -> Op:
+    """Lanes one after the other; of a vector each element is an operation of its own (9.7.13.5, 9.7.13.6).
+
+    ``red.async`` may be complete at once, and nothing tells when it is (9.7.13.7).
+    """
+    match = i.match
+    assert match is not None
+    operation = next(m for m in match.modifiers if m in OPERATIONS)
+    kind = types(match.modifiers)[-1]
+    size, space = kind.width * kind.count // 8, match.space
+    where = d.address(d.needed(i, "a"))
+    sources = [[d.fetch(o, size) for o in parts(i.named(name))] for name in ("b", "c") if name in match.named]
+    puts = [d.put(o) for o in parts(i.named("d"))]
+    length = size * len(sources[0])
+    change = change_of(operation, kind.name)
+    flushed = (
+        change_of(operation, "f32.ftz") if kind.name == "f32" and ".noftz" not in match.modifiers else change
+    )
+
+    def op(w: Warp) -> None:
+        addresses = where(w)
+        acquire(w, addresses)
+        release(w, addresses)
+        brought = [np.concatenate([_bytes(f(w), size) for f in group], axis=1) for group in sources]
+        results = np.zeros((LANES, length), np.uint8)
+        lanes = w.lanes
+        for memory, offsets, at in locate(w, space, addresses[lanes], lanes, length):
+            memory.check(offsets, length)
+            if (offsets & (length - 1)).any():
+                raise Fault(f"misaligned address: {length} bytes at {int(offsets[0]):#x}")
+            if isinstance(memory, Shared):
+                reading(w, memory, offsets, length, 1, False)
+                writing(w, memory, offsets, length, 1, False)
+            now = flushed if memory is w.machine.memory else change
+            for batch in _apart(offsets):
+                cells, who = offsets[batch, None] + np.arange(length), lanes[at[batch]]
+                old = results[who] = memory.data[cells]
+                new = now(old, *(b[who] for b in brought))
+                memory.data[cells] = new
+                w.machine.polls += bool((old == new).all())  # as a lock that is taken, asked for in vain
+        w.machine.progress()
+        for n, put in enumerate(puts):
+            put(w, _register(results[:, n * size : (n + 1) * size], size))
+
+    return op
+
+
+OPERATIONS = frozenset(".add .min .max .inc .dec .and .or .xor .exch .cas".split())
+
+
+# ---------------------------------------------------------------- addresses
+
+
+@executes("cvta", "cvta.to")
+def _cvta(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    space = next((m for m in match.modifiers if m.split("::")[0] in windows()), ".global").split("::")[0]
+    window = windows()[space]
+    source, put = d.fetch(i.operands[1], 8), d.put(i.operands[0])
+    size = np.uint64 if match.element.endswith("64") else np.uint32
+    if match.form.name == "cvta.to":
+        if not window:
+            return lambda w: put(w, source(w))
+        mask = np.uint64(_OFFSET)
+        return lambda w: put(w, (source(w).astype(np.uint64) & mask).astype(size))
+    base = np.uint64(window)
+    return lambda w: put(w, (source(w).astype(np.uint64) | base).astype(size))
+
+
+@executes("isspacep")
+def _isspacep(d: Decoder, i: Instruction) -> Op:
+    assert i.match is not None
+    space = i.match.modifiers[0]
+    source, put = d.fetch(i.operands[1], 8), d.put(i.operands[0])
+    window = windows()[space.split("::")[0]] or GLOBAL
+    constants = [
+        (d.memory.address(v.name), v.size) for v in d.module.variables.values()
+        if v.space == ".const" and v.name in d.memory.places
+    ]  # fmt: skip
+
+    def op(w: Warp) -> None:
+        addresses = source(w).astype(np.int64)
+        inside = addresses >> WINDOW == window >> WINDOW
+        if window == GLOBAL and constants:
+            constant = np.any([(a <= addresses) & (addresses < a + size) for a, size in constants], axis=0)
+            inside = inside & (constant == (space == ".const"))
+        elif space == ".const":
+            inside = np.zeros(LANES, bool)
+        if space in (".shared", ".shared::cta"):
+            inside = inside & ((addresses & _OFFSET) >> RANK == w.cta.rank)
+        put(w, inside)
+
+    return op
+
+
+@executes("mapa")
+def _mapa(d: Decoder, i: Instruction) -> Op:
+    """The same variable in the shared memory of another CTA (9.7.9.24)."""
+    source, rank, put = d.fetch(i.operands[1], 8), d.fetch(i.operands[2]), d.put(i.operands[0])
+
+    def op(w: Warp) -> None:
+        addresses = source(w)
+        ranks = rank(w).astype(addresses.dtype)
+        if (ranks[w.mask] >= len(w.cta.cluster.ctas)).any():
+            raise Fault(f"mapa: the cluster has no CTA {int(ranks[w.mask].max())}")
+        low = addresses & addresses.dtype.type(_LOW)
+        if addresses.dtype.itemsize == 8 and int(addresses[w.mask][0]) >> WINDOW:
+            low = low | addresses.dtype.type(SHARED)
+        put(w, low | ranks << addresses.dtype.type(RANK))
+
+    return op
+
+
+@executes("getctarank")
+def _getctarank(d: Decoder, i: Instruction) -> Op:
+    source, put = d.fetch(i.operands[1], 8), d.put(i.operands[0])
+
+    def op(w: Warp) -> None:
+        addresses = source(w).astype(np.uint64)
+        put(w, (addresses >> np.uint64(RANK) & np.uint64(0xFFFF)).astype(np.uint32))
+
+    return op

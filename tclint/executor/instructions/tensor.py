@@ -1,0 +1,462 @@
+"""``tcgen05``: tensor memory and the matrix instructions that work on it (PTX ISA 9.7.16)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from tclint.executor import tcgen05, tensor_memory
+from tclint.executor.decode import Decoder, Op, executes, parts
+from tclint.executor.errors import Unsupported
+from tclint.executor.flight import Flight, stretches
+from tclint.executor.instructions.copies import join_group
+from tclint.executor.instructions.mbarriers import arrive_on, mbarrier_at
+from tclint.executor.instructions.memory import shared_of, writing
+from tclint.executor.instructions.wgmma import reader
+from tclint.executor.machine import AGAIN, Cta
+from tclint.executor.memory import RANK, Array, Fault, Tensor
+from tclint.executor.sync import Mbarrier
+from tclint.executor.warp import Warp
+from tclint.ir.nodes import Immediate, Instruction, Operand
+
+__all__: list[str] = []
+
+Cells = tuple[Tensor, "Array | slice", "Array | slice"]
+"""Lanes and columns of tensor memory."""
+
+
+def _rectangle(tensor: Tensor, box: tcgen05.Rectangle, what: str) -> Cells:
+    if not (0 <= box.lane < box.lane_end <= 128 and 0 <= box.column < box.column_end <= 512):
+        raise Fault(
+            f"{what}: lanes {box.lane} to {box.lane_end - 1}, columns {box.column} to {box.column_end - 1} are not in"
+            " tensor memory"
+        )
+    return tensor, slice(box.lane, box.lane_end), slice(box.column, box.column_end)
+
+
+def _begin(w: Warp, flight: Flight, reads: Sequence[Cells], writes: Sequence[Cells]) -> None:
+    """What an operation on tensor memory must not meet; and from here on it is on its way."""
+    machine = w.machine
+    for cells, written in [(c, False) for c in reads] + [(c, True) for c in writes]:
+        tensor, lanes, columns = cells
+        if not tensor.allocated[columns].all():
+            machine.observe(
+                "tensor-memory", w, f"the {flight.what} uses columns of tensor memory that are not allocated"
+            )
+        for counts, kind in ((tensor.filling, "writes"), (tensor.draining, "reads")):
+            if kind == "reads" and not written:
+                continue
+            busy = counts[lanes, columns]
+            if busy.any():
+                _tell(w, flight, cells, kind, written)
+    flight.note["cells"] = (tuple(reads), tuple(writes))
+    for tensor, lanes, columns in writes:
+        tensor.filling[lanes, columns] += 1
+    for tensor, lanes, columns in reads:
+        tensor.draining[lanes, columns] += 1
+    for tensor in {id(c[0]): c[0] for c in (*reads, *writes)}.values():
+        tensor.flights.append(flight)
+
+
+def _tell(w: Warp, flight: Flight, cells: Cells, kind: str, written: bool) -> None:
+    tensor, lanes, columns = cells
+    mine = np.zeros(tensor.filling.shape, bool)
+    mine[lanes, columns] = True
+    for other in tensor.flights:
+        if other in flight.before or _pipelined(flight, other):
+            continue
+        for place, where, along in other.note["cells"][kind == "writes"]:
+            if place is tensor and mine[where, along].any():
+                how = "overwrites" if written else "reads"
+                still = "is still to write" if kind == "writes" else "still reads"
+                w.machine.observe(
+                    "tensor-memory",
+                    w,
+                    f"the {flight.what} {how} tensor memory that the {other.what} {still}",
+                    other.site,
+                )
+                return
+
+
+def _pipelined(one: Flight, other: Flight) -> bool:
+    """Operations that one thread's tensor core completes in the order of their issue (9.7.16.6.2.1)."""
+    return "engine" in one.note and one.note["engine"] is other.note.get("engine")
+
+
+def _end(flight: Flight) -> None:
+    reads, writes = flight.note.get("cells", ((), ()))
+    for tensor, lanes, columns in writes:
+        tensor.filling[lanes, columns] -= 1
+    for tensor, lanes, columns in reads:
+        tensor.draining[lanes, columns] -= 1
+    for tensor, _, _ in (*reads, *writes):
+        if flight in tensor.flights:
+            tensor.flights.remove(flight)
+
+
+def _tensor(cta: Cta) -> Tensor:
+    if cta.tensor is None:
+        cta.tensor = Tensor()
+    return cta.tensor
+
+
+def _group(w: Warp, pair: bool) -> list[Cta]:
+    """The CTA, or the CTA and its peer, the even one first."""
+    ctas = w.cta.cluster.ctas
+    if not pair:
+        return [w.cta]
+    if len(ctas) < 2:
+        raise Fault("cta_group::2 in a cluster of one CTA")
+    first = w.cta.rank & ~1
+    return ctas[first : first + 2]
+
+
+# ---------------------------------------------------------------- allocation
+
+
+@executes("tcgen05.alloc")
+def _alloc(d: Decoder, i: Instruction) -> Op:
+    where, count = d.address(i.operands[0]), d.uniform(i.operands[1])
+
+    def op(w: Warp) -> int | None:
+        tensor, wanted = _tensor(w.cta), count(w)
+        if wanted not in (32, 64, 128, 256, 512):
+            raise Fault(f"tcgen05.alloc of {wanted} columns: 32, 64, 128, 256 or 512 can be had")
+        if not tensor.permitted:
+            w.machine.observe("tensor-memory", w, "allocates tensor memory after giving up the right to")
+        start = next(
+            (at for at in range(0, 513 - wanted, 32) if not tensor.allocated[at : at + wanted].any()), None
+        )
+        if start is None:
+            w.machine.park(w.split, f"{wanted} columns of tensor memory")
+            return AGAIN
+        tensor.allocated[start : start + wanted] = True
+        w.cta.columns[start] = wanted
+        memory, offset = shared_of(w, int(where(w)[int(w.mask.argmax())]))
+        writing(w, memory, np.array([offset]), 4, 1, True)
+        memory.store(np.array([offset]), 4, np.array([start], np.uint32))
+        w.machine.progress()
+        return None
+
+    return op
+
+
+@executes("tcgen05.dealloc")
+def _dealloc(d: Decoder, i: Instruction) -> Op:
+    address, count = d.uniform(i.operands[0]), d.uniform(i.operands[1])
+
+    def op(w: Warp) -> None:
+        tensor, start, number = _tensor(w.cta), address(w) & 0xFFFF, count(w)
+        if w.cta.columns.get(start) != number:
+            w.machine.observe(
+                "tensor-memory",
+                w,
+                f"deallocates {number} columns at {start}, which were not allocated like that",
+            )
+            return
+        busy = [
+            f
+            for f in tensor.flights
+            if any(
+                _within(c, start, number)
+                for c in (*f.note["cells"][0], *f.note["cells"][1])
+                if c[0] is tensor
+            )
+        ]
+        if busy:
+            w.machine.observe(
+                "tensor-memory",
+                w,
+                f"deallocates tensor memory that the {busy[0].what} still uses",
+                busy[0].site,
+            )
+        tensor.allocated[start : start + number] = False
+        del w.cta.columns[start]
+        for split in [
+            s for s in w.machine.parked if isinstance(s.waits, str) and s.waits.endswith("tensor memory")
+        ]:
+            w.machine.wake(split.waits)
+        w.machine.progress()
+
+    return op
+
+
+def _within(cells: Cells, start: int, number: int) -> bool:
+    mine = np.zeros(512, bool)
+    mine[cells[2]] = True
+    return bool(mine[start : start + number].any())
+
+
+@executes("tcgen05.relinquish_alloc_permit")
+def _relinquish(d: Decoder, i: Instruction) -> Op:
+    def op(w: Warp) -> None:
+        _tensor(w.cta).permitted = False
+
+    return op
+
+
+# ---------------------------------------------------------------- loads and stores
+
+
+def _address(d: Decoder, operand: Operand | None) -> Callable[[Warp], int]:
+    """What gives an address of tensor memory, the same in all lanes; that of an absent operand is 0."""
+    if operand is None:
+        return lambda w: 0
+    where = d.address(operand)
+    return lambda w: int(where(w)[int(w.mask.argmax())]) & 0xFFFFFFFF
+
+
+def _cells(w: Warp, what: str, address: int, lanes: Array, columns: Array) -> Cells:
+    """The cells of a warp's access. Raises :class:`Fault` for those that it may not use."""
+    lane, column = address >> 16, address & 0xFFFF
+    mine = tensor_memory.allowed(w.index)
+    if lane + int(lanes.min()) < mine.start or lane + int(lanes.max()) >= mine.stop:
+        raise Fault(
+            f"{what}: warp {w.index} has lanes {mine.start} to {mine.stop - 1}, the address names lane {lane}"
+        )
+    if column + int(columns.max()) >= 512:
+        raise Fault(f"{what}: column {column + int(columns.max())} is not in tensor memory")
+    return _tensor(w.cta), lanes + lane, columns + column
+
+
+@executes("tcgen05.ld", "tcgen05.ld.16x32bx2", "tcgen05.ld.red", "tcgen05.ld.red.16x32bx2")
+def _ld(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    split = i.named("immHalfSplitoff")
+    lanes, columns = tensor_memory.fragment(match, int(split.value) if isinstance(split, Immediate) else 0)
+    take = tensor_memory.registers(match)
+    targets = [r for r in parts(i.named("r")) if isinstance(r, int)]
+    places = [n for n, r in enumerate(parts(i.named("r"))) if isinstance(r, int)]
+    address = _address(d, i.named("taddr"))
+    reduced = i.named("redval")
+    reduce = tensor_memory.reduction(match) if reduced is not None else None
+    extra = (reduced,) if isinstance(reduced, int) else ()
+    site = d.site
+
+    def op(w: Warp) -> None:
+        cells = _cells(w, i.name, address(w), lanes, columns)
+        found: list[Array] = []
+
+        def capture() -> None:
+            found.append(take(cells[0].data[cells[1], cells[2]]))
+
+        def finish() -> None:
+            for place, register in zip(places, targets, strict=True):
+                w.regs[register] = found[0][place]
+            if reduce is not None and extra:
+                w.regs[extra[0]] = reduce(found[0])
+            _end(flight)
+
+        flight = Flight(
+            site, w, i.name, capture=capture, finish=finish, filling={w: (*targets, *extra)}, dependent=True
+        )
+        _begin(w, flight, [cells], [])
+        join_group(w, "tcgen05.ld", flight)
+        w.machine.issue(flight)
+
+    return op
+
+
+@executes("tcgen05.st", "tcgen05.st.16x32bx2")
+def _st(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    split = i.named("immHalfSplitoff")
+    lanes, columns = tensor_memory.fragment(match, int(split.value) if isinstance(split, Immediate) else 0)
+    give = tensor_memory.cells(match)
+    operands = parts(i.named("r"))
+    sources = [d.fetch(o) for o in operands]
+    registers = tuple(o for o in operands if isinstance(o, int))
+    address = _address(d, i.named("taddr"))
+    site = d.site
+
+    def op(w: Warp) -> None:
+        cells = _cells(w, i.name, address(w), lanes, columns)
+        found: list[Array] = []
+
+        def capture() -> None:
+            found.append(give(np.stack([f(w).astype(np.uint32, copy=False) for f in sources])))
+
+        def finish() -> None:
+            cells[0].data[cells[1], cells[2]] = found[0]
+            _end(flight)
+
+        flight = Flight(
+            site, w, i.name, capture=capture, finish=finish, draining={w: registers}, dependent=True
+        )
+        _begin(w, flight, [], [cells])
+        join_group(w, "tcgen05.st", flight)
+        w.machine.issue(flight)
+
+    return op
+
+
+@executes("tcgen05.wait::ld", "tcgen05.wait::st")
+def _wait(d: Decoder, i: Instruction) -> Op:
+    kind = i.group
+
+    def op(w: Warp) -> None:
+        for (name, _), groups in w.groups.items():
+            if name == kind:
+                for flight in groups[-1]:
+                    w.machine.land(flight)
+                groups[:] = [[]]
+
+    return op
+
+
+# ---------------------------------------------------------------- the tensor core
+
+
+class _Pair:
+    """The CTAs of a multiplication, as :class:`tclint.executor.tcgen05.Context` wants them."""
+
+    def __init__(self, ctas: Sequence[Cta]) -> None:
+        self.ctas = ctas
+
+    @cached_property
+    def _readers(self) -> list[Callable[[Array], Array]]:
+        return [reader(cta.shared) for cta in self.ctas]
+
+    def read(self, rank: int, addresses: Array) -> Array:
+        return self._readers[rank](addresses)
+
+    def tmem(self, rank: int) -> Array:
+        return _tensor(self.ctas[rank]).data
+
+
+def _enqueue(w: Warp, flight: Flight) -> None:
+    """The tensor core of the CTA does what it is given in order (9.7.16.6.2)."""
+    engine = w.cta.engine
+    engine[:] = [f for f in engine if not f.done]
+    flight.before = engine[-1:]
+    flight.note["engine"] = engine
+    engine.append(flight)
+
+
+@executes(*tcgen05.MMA)
+def _mma(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    run = tcgen05.MMA[match.form.name](match)
+    pair, site = ".cta_group::2" in match.modifiers, d.site
+
+    def number(name: str, size: int = 4) -> Callable[[Warp], int]:
+        operand = i.named(name)
+        return d.uniform(operand, size) if operand is not None else lambda w: 0
+
+    to, descriptor = _address(d, i.named("d-tmem")), number("b-desc", 8)
+    a = _address(d, i.named("a-tmem")) if run.a_in_tmem else number("a-desc", 8)
+    idesc, enable = number("idesc"), d.fetch(d.needed(i, "enable-input-d"), 0)
+    scale, scale_a, scale_b = (
+        number("scale-input-d"),
+        _address(d, i.named("scale-A-tmem")),
+        _address(d, i.named("scale-B-tmem")),
+    )
+    meta, zero = _address(d, i.named("sp-meta-tmem")), number("zero-column-mask-desc", 8)
+    disabled = [d.uniform(o) for o in parts(i.named("disable-output-lane"))]
+
+    def op(w: Warp) -> None:
+        ctas = _group(w, pair)
+        operands = tcgen05.Operands(
+            to(w), a(w), descriptor(w), idesc(w), bool(enable(w)[int(w.mask.argmax())]), tuple(f(w) for f in disabled),
+            scale(w), scale_a(w), scale_b(w), meta(w), zero(w),
+        )  # fmt: skip
+        ranges = run.ranges(operands)
+        context = _Pair(ctas)
+
+        def finish() -> None:
+            run(context, operands)
+            _end(flight)
+
+        flight = Flight(
+            site, w, "tcgen05.mma", reads=[stretches(c.shared, ranges.shared) for c in ctas], finish=finish,
+            note={"stamp": w.stamp},
+        )  # fmt: skip
+        _enqueue(w, flight)
+        reads = [_rectangle(_tensor(c), box, i.name) for c in ctas for box in ranges.reads]
+        writes = [_rectangle(_tensor(c), box, i.name) for c in ctas for box in ranges.writes]
+        _begin(w, flight, reads, writes)
+        w.machine.issue(flight)
+
+    return op
+
+
+@executes("tcgen05.cp")
+def _cp(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    run = tensor_memory.copy(match)
+    pair, site = ".cta_group::2" in match.modifiers, d.site
+    where, source = d.address(i.operands[0]), d.uniform(i.operands[1], 8)
+
+    def op(w: Warp) -> None:
+        ctas = _group(w, pair)
+        address, descriptor = int(where(w)[int(w.mask.argmax())]), source(w)
+        lane, column = address >> 16 & 0xFFFF, address & 0xFFFF
+        lanes, columns = run.lanes + lane, run.columns + column
+        if int(lanes.max()) >= 128 or int(columns.max()) >= 512:
+            raise Fault(
+                f"{i.name}: lane {int(lanes.max())}, column {int(columns.max())} is not in tensor memory"
+            )
+        data: list[Array] = []
+
+        def capture() -> None:
+            data.extend(run(reader(c.shared), descriptor) for c in ctas)
+
+        def finish() -> None:
+            for cta, values in zip(ctas, data, strict=True):
+                _tensor(cta).data[lanes, columns] = values
+            _end(flight)
+
+        flight = Flight(
+            site, w, "tcgen05.cp", reads=[stretches(c.shared, run.intervals(descriptor)) for c in ctas],
+            capture=capture, finish=finish, note={"stamp": w.stamp},
+        )  # fmt: skip
+        _enqueue(w, flight)
+        _begin(w, flight, [], [(_tensor(c), lanes, columns) for c in ctas])
+        w.machine.issue(flight)
+
+    return op
+
+
+@executes("tcgen05.shift")
+def _shift(d: Decoder, i: Instruction) -> Op:
+    raise Unsupported("tcgen05.shift")
+
+
+@executes("tcgen05.commit")
+def _commit(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    where, mask = d.address(i.operands[0]), i.named("ctaMask")
+    chosen, site = (d.uniform(mask, 2) if mask is not None else None), d.site
+
+    def op(w: Warp) -> None:
+        address = int(where(w)[int(w.mask.argmax())])
+        addresses = [address]
+        if chosen is not None:
+            _, offset = shared_of(w, address)
+            addresses = [rank << RANK | offset for rank in range(16) if chosen(w) >> rank & 1]
+        clocks = w.clocks.copy()
+        for one in addresses:
+            mbarrier = mbarrier_at(w, one)
+
+            def finish(mbarrier: Mbarrier = mbarrier) -> None:
+                mbarrier.clocks.join(clocks)
+                arrive_on(w, mbarrier, 1)
+
+            flight = Flight(site, w, "tcgen05.commit", finish=finish, mbarrier=mbarrier)
+            _enqueue(w, flight)  # commits signal in their order, too
+            w.machine.issue(flight)
+        w.tick()
+
+    return op
+
+
+@executes("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
+def _fence(d: Decoder, i: Instruction) -> Op:
+    return lambda w: None

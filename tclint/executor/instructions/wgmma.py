@@ -1,0 +1,182 @@
+"""``wgmma``: the four warps of a warpgroup issue one multiplication together (PTX ISA 9.7.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tclint.executor.decode import Decoder, Op, executes, parts
+from tclint.executor.errors import Unsupported
+from tclint.executor.flight import Flight, stretches
+from tclint.executor.instructions.copies import join_group
+from tclint.executor.memory import Array, Shared
+from tclint.executor.warp import LANES, Warp
+from tclint.executor.warpgroup import WGMMA
+from tclint.ir.nodes import Immediate, Instruction, Operand
+
+__all__: list[str] = []
+
+_WARPS = 4
+_POISON: Array = np.full(LANES, 0xFBFBFBFB, np.uint32)
+_POISON.flags.writeable = False
+
+
+class _Part(NamedTuple):
+    """What one warp brings: where it issues, its accumulators and A, and what is the same in all four."""
+
+    site: int
+    d: tuple[int, ...]
+    a: tuple[int, ...] | int
+    b: int
+    scale_d: bool
+    metadata: Array | None
+
+
+def reader(memory: Shared) -> Callable[[Array], Array]:
+    """Reads bytes at addresses in the shared window of a CTA."""
+
+    def read(addresses: Array) -> Array:
+        memory.check(addresses, 1)
+        return memory.data[addresses]
+
+    return read
+
+
+def _number(operand: Operand | None, default: int) -> int:
+    return int(operand.value) if isinstance(operand, Immediate) else default
+
+
+def _registers(operand: Operand) -> tuple[int, ...]:
+    """The registers of a vector. Raises :class:`Unsupported` for anything else in it."""
+    found = tuple(r for r in parts(operand) if isinstance(r, int))
+    if len(found) != len(parts(operand)):
+        raise Unsupported(f"the operand {operand}")
+    return found
+
+
+@executes(*WGMMA)
+def _mma_async(d: Decoder, i: Instruction) -> Op:
+    match = i.match
+    assert match is not None
+    run = WGMMA[match.form.name](match)
+    accumulators = _registers(d.needed(i, "d"))
+    given = i.named("a")
+    registers = _registers(given) if given is not None else None
+    left = d.uniform(d.needed(i, "a-desc"), 8) if registers is None else None
+    right = d.uniform(d.needed(i, "b-desc"), 8)
+    scale = d.fetch(d.needed(i, "scale-d"), 0)
+    meta = i.named("sp-meta")
+    metadata = d.fetch(meta) if meta is not None else None
+    selector = _number(i.named("sp-sel"), 0)
+    scale_a, scale_b = _number(i.named("imm-scale-a"), 1), _number(i.named("imm-scale-b"), 1)
+    trans_a, trans_b = _number(i.named("imm-trans-a"), 0), _number(i.named("imm-trans-b"), 0)
+    site = d.site
+    operands = frozenset(accumulators) | frozenset(registers or ())
+
+    def op(w: Warp) -> None:
+        stale = operands.intersection(w.unfenced)
+        if stale:
+            register = min(stale)
+            w.machine.observe(
+                "wgmma-fence", w,
+                f"uses {d.function.registers[register].name}, which was written without a wgmma.fence behind it",
+                w.unfenced[register],
+            )  # fmt: skip
+        for register in registers or ():
+            flight = w.filling.get(register)
+            if flight is not None:
+                w.machine.observe(
+                    "register-in-flight", w,
+                    f"reads {d.function.registers[register].name} before the {flight.what} that writes it is complete",
+                    flight.site,
+                )  # fmt: skip
+        a: Any = registers if left is None else left(w)
+        part = _Part(
+            site, accumulators, a, right(w), bool(scale(w)[int(w.mask.argmax())]),
+            metadata(w) if metadata is not None else None,
+        )  # fmt: skip
+        _join(w, part, run, (scale_a, scale_b, trans_a, trans_b, selector), registers or ())
+
+    return op
+
+
+def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[int, ...]) -> None:
+    """The warp's part in the multiplication; the last of the four completes it."""
+    cta, machine = w.cta, w.machine
+    group = w.index // _WARPS
+    flights = cta.warpgroups.setdefault(group, [])
+    number = w.issued
+    w.issued += 1
+    memory = cta.shared
+    left, right = run.reads(part.a if isinstance(part.a, int) else np.zeros(0), part.b, rest[2], rest[3])
+    reads = [stretches(memory, (*left, *right))]
+    if number == len(flights):
+        flight = Flight(
+            part.site, w, "wgmma", reads=reads, before=[f for f in flights[-1:] if not f.done],
+            note={"parts": {}, "saved": {}},
+        )  # fmt: skip
+        flight.ready = lambda: len(flight.note["parts"]) == _WARPS
+        flight.finish = lambda: _multiply(flight, run, rest)
+        flight.capture = lambda: _capture(flight)
+        flights.append(flight)
+        machine.issue(flight)
+    else:
+        flight = flights[number]
+        first = next(iter(flight.note["parts"].values()))
+        if first.site != part.site or (first.b, first.scale_d) != (part.b, part.scale_d):
+            machine.observe(
+                "divergent", w, "the warps of the warpgroup do not issue the same wgmma with the same descriptors",
+                first.site,
+            )  # fmt: skip
+        machine.check_drain(w, reads, "wgmma")
+    flight.note["parts"][w] = part
+    join_group(w, "wgmma", flight)
+    saved = flight.note["saved"]
+    for register in part.d:
+        if register not in w.filling and w.regs[register] is not _POISON:
+            saved[w, register] = w.regs[register]
+            w.regs[register] = _POISON
+        w.filling[register] = flight
+    for register in sources:
+        w.draining[register] = flight
+    if len(flight.note["parts"]) == _WARPS:
+        if machine.schedule.at_once(flight) and machine.able(flight):
+            machine.land(flight)
+            for other in flight.note["parts"]:
+                machine.unlock(other, flight)
+        machine.wake(flight)
+
+
+def _capture(flight: Flight) -> None:
+    """Take the operands that are in registers: as they are now, not as they were at the issue."""
+    parts = sorted(flight.note["parts"].items(), key=lambda item: item[0].index)
+    saved = flight.note["saved"]
+
+    def held(w: Warp, register: int) -> Array:
+        value = w.regs[register]
+        return saved[w, register] if value is _POISON and (w, register) in saved else value
+
+    first = parts[0][1]
+    flight.note["d"] = np.concatenate([np.stack([held(w, r) for r in p.d]) for w, p in parts], axis=1)
+    if isinstance(first.a, int):
+        flight.note["a"] = first.a
+    else:
+        flight.note["a"] = np.concatenate([np.stack([w.regs[r] for r in p.a]) for w, p in parts], axis=1)
+    flight.note["m"] = None if first.metadata is None else np.concatenate([p.metadata for _, p in parts])
+    flight.note["parts"] = dict(parts)
+
+
+def _multiply(flight: Flight, run: Any, rest: tuple[int, ...]) -> None:
+    parts = flight.note["parts"]
+    first = next(iter(parts.values()))
+    result = run.execute(
+        reader(flight.warp.cta.shared), flight.note["a"], first.b, flight.note["d"], first.scale_d, *rest[:4],
+        metadata=flight.note["m"], selector=rest[4],
+    )  # fmt: skip
+    for n, (w, part) in enumerate(parts.items()):
+        block = result[:, n * LANES : (n + 1) * LANES]
+        for row, register in enumerate(part.d):
+            w.regs[register] = block[row]
+    flight.note = {"parts": parts}

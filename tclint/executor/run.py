@@ -1,0 +1,205 @@
+"""Execute an entry of a module: allocate, decode, run, and say how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Literal
+
+import numpy as np
+
+import tclint.executor.instructions  # noqa: F401  registers the factories
+from tclint.executor.decode import Decoder
+from tclint.executor.errors import Unsupported
+from tclint.executor.flight import Schedule, schedule
+from tclint.executor.launch import LaunchFile, fits, geometry
+from tclint.executor.machine import Deadlock, Geometry, Machine, Observation, OutOfBudget
+from tclint.executor.memory import Array, Fault, Global
+from tclint.executor.variables import initial
+from tclint.ir.inline import inline
+from tclint.ir.nodes import Function, Module
+
+__all__ = ["End", "Execution", "Memories", "execute", "execute_file", "layout", "prepared"]
+
+End = Literal["done", "fault", "deadlock", "budget", "unsupported"]
+
+
+@dataclass
+class Execution:
+    """How an execution ended, and what was seen on the way."""
+
+    end: End
+    reason: str = ""
+    """Why it did not come to its end."""
+    observations: list[Observation] = field(default_factory=list)
+    site: int = -1
+    """The instruction at which it stopped."""
+    sites: tuple[int, ...] = ()
+    """Of a deadlock, the instructions that threads wait at."""
+    involved: frozenset[int] = frozenset()
+    """Of a deadlock, the instructions that named the mbarriers which are waited for."""
+    reports: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """For asynchronous instructions, all that named an mbarrier that they report to."""
+    steps: int = 0
+    """Instructions that warps executed."""
+    seconds: float = 0.0
+    schedule: str = ""
+    notes: Mapping[str, int] = field(default_factory=dict)
+    reached: frozenset[int] = frozenset()
+    """Of the instructions that were watched, those that some thread executed."""
+
+    @property
+    def right(self) -> bool:
+        """Whether it came to its end with nothing to tell."""
+        return self.end == "done" and not self.observations
+
+
+class Memories:
+    """Global memory with buffers and the variables of a module, for one or more launches."""
+
+    def __init__(
+        self, module: Module, buffers: Mapping[str, Array], more: Mapping[str, int] | None = None
+    ) -> None:
+        """*more* names further allocations, with their bytes."""
+        self._variables = [v for v in module.variables.values() if v.space in (".global", ".const")]
+        sizes = {name: array.nbytes for name, array in buffers.items()} | dict(more or {})
+        for variable in self._variables:
+            sizes.setdefault(variable.name, max(variable.size, 8))
+        self.memory = Global(sizes)
+        for name, array in buffers.items():
+            if array.any():  # memory is zero, and a large buffer of zeros stays unmapped
+                self.put(name, np.ascontiguousarray(array).tobytes())
+        for variable in self._variables:
+            if variable.name not in buffers and variable.initial:
+                self.put(variable.name, initial(variable, self.find))
+
+    def find(self, name: str) -> int | None:
+        """The address of a buffer or variable."""
+        return self.memory.address(name) if name in self.memory.places else None
+
+    def put(self, name: str, data: bytes) -> None:
+        at = self.memory.places[name]
+        self.memory.data[at : at + len(data)] = np.frombuffer(data, np.uint8)
+
+    def get(self, name: str, like: Array) -> Array:
+        """What a buffer holds, in the shape of *like*."""
+        at = self.memory.places[name]
+        return self.memory.data[at : at + like.nbytes].view(like.dtype).reshape(like.shape).copy()
+
+
+def prepared(module: Module, entry: str) -> Function:
+    """The entry with the bodies of the functions that it calls inside. Raises :class:`Unsupported` without one."""
+    function = module.function(entry)
+    if function is None or not function.entry or function.declared_only:
+        known = [f.name for f in module.functions if f.entry and not f.declared_only]
+        raise Unsupported(f"no entry is called {entry}; there are {', '.join(known) or 'none'}")
+    bodies = {f.name: f for f in module.functions if f.instructions and not f.damaged and not f.entry}
+    return inline(function, bodies)
+
+
+def execute(
+    module: Module,
+    function: Function,
+    geometry: Geometry,
+    memories: Memories,
+    parameters: bytes,
+    how: str | Schedule = "lazy",
+    *,
+    steps: int = 50_000_000,
+    seconds: float = float("inf"),
+    place: Callable[[int], str] = str,
+    watched: frozenset[int] = frozenset(),
+    tracer: Callable[[Machine], None] | None = None,
+) -> Execution:
+    """Execute *function* (see :func:`prepared`) once; *parameters* are the bytes of its parameters.
+
+    *place* names the place of an instruction in messages. Never raises for what the kernel does: :attr:`Execution.end`
+    says how it ended.
+    """
+    began = perf_counter()
+    chosen = schedule(how)
+    result = Execution("done", schedule=chosen.name)
+    machine: Machine | None = None
+    try:
+        code = Decoder(function, module, geometry, memories.memory, parameters, place, watched).decode()
+        machine = Machine(code, geometry, memories.memory, chosen, steps=steps, seconds=seconds)
+        if tracer is not None:
+            tracer(machine)
+        machine.run()
+    except Deadlock as deadlock:
+        result.end, result.reason = "deadlock", str(deadlock)
+        result.sites, result.involved = deadlock.sites, deadlock.involved
+    except Fault as fault:
+        result.end, result.reason = "fault", str(fault)
+    except OutOfBudget as problem:
+        result.end, result.reason = "budget", str(problem)
+    except Unsupported as problem:
+        result.end, result.reason = "unsupported", str(problem)
+    if machine is not None:
+        result.observations = machine.observations
+        result.steps, result.notes, result.reached = (
+            machine.steps,
+            machine.notes,
+            frozenset(machine.code.reached),
+        )
+        result.reports = {
+            site: frozenset(user for mbarrier in told.values() for user in mbarrier.users)
+            for site, told in machine.reports.items()
+        }
+        if result.end in ("fault", "unsupported"):
+            result.site = machine.at
+    result.seconds = perf_counter() - began
+    return result
+
+
+def execute_file(
+    module: Module,
+    file: LaunchFile,
+    how: str | Schedule = "lazy",
+    *,
+    number: int = 0,
+    steps: int = 50_000_000,
+    seconds: float = float("inf"),
+    place: Callable[[Function, int], str] | None = None,
+    watched: Mapping[str, frozenset[int]] | None = None,
+    tracer: Callable[[Machine], None] | None = None,
+) -> tuple[list[Execution], dict[str, Array]]:
+    """Execute all launches of a launch file one after another; what the buffers hold afterwards.
+
+    A launch that does not come to its end is the last one. Raises :class:`LaunchError` when a launch does not fit its
+    kernel, and :class:`Unsupported` for variables that cannot be initialised.
+    """
+    arrays = file.arrays(number)
+    memories = Memories(module, arrays, {n: size for n, size in file.sizes.items() if n not in arrays})
+    addresses = {name: memories.memory.address(name) for name in file.sizes}
+    for name in file.sizes:
+        if name in file.maps:
+            memories.put(name, file.map_bytes(name, addresses))
+    executions: list[Execution] = []
+    for launch in file.launches:
+        function = prepared(module, launch.entry)
+        fits(launch, function)
+        grid, cluster = geometry(launch, function)
+        explicit = launch.cluster is not None or ".reqnctapercluster" in function.directives
+        how_many = Geometry(grid, launch.block, cluster, launch.shared, explicit)
+        values = layout(function, file.parameters(launch, addresses))
+        result = execute(
+            module, function, how_many, memories, values, how, steps=steps, seconds=seconds,
+            place=partial(place, function) if place is not None else str,
+            watched=(watched or {}).get(launch.entry, frozenset()), tracer=tracer,
+        )  # fmt: skip
+        executions.append(result)
+        if result.end != "done":
+            break
+    return executions, {name: memories.get(name, array) for name, array in arrays.items()}
+
+
+def layout(function: Function, values: Sequence[bytes]) -> bytes:
+    """Parameters as the kernel finds them: each at its alignment (5.1.6.1)."""
+    data = bytearray()
+    for parameter, value in zip(function.parameters, values, strict=True):
+        data += bytes(-len(data) % max(parameter.align, 1))
+        data += value[: parameter.size].ljust(parameter.size, b"\0")
+    return bytes(data)
