@@ -139,18 +139,39 @@ def in_turn(places: Mapping[str, list[Record]], rng: random.Random) -> Iterator[
         left = [records for records in left if records]
 
 
-def prepare(folder: Path, tool: ptxas.Ptxas, each: int, seed: int) -> Record:
-    """Compile originals and mutants into *folder*, with the list of jobs."""
+def for_hopper() -> dict[str, launch.Spec]:
+    """The launches of kernels that an H100 or H200 can run."""
+    return {name: spec for name, spec in launches().items() if target(spec["ptx"]) <= 90}
+
+
+@cache
+def target(ptx: str) -> int:
+    """The number of the architecture that a file of ``fixtures/kernels`` is for."""
+    found = re.search(r"^\.target sm_(\d+)", (KERNELS / ptx).read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
+
+
+def originals(folder: Path, tool: ptxas.Ptxas) -> dict[str, Record]:
+    """Compile the kernels that are launched into *folder*: a job for each launch file."""
     folder.mkdir(parents=True, exist_ok=True)
-    specs = launches()
-    codes: dict[str, bytes] = {}
+    specs = for_hopper()
     for ptx in sorted({spec["ptx"] for spec in specs.values()}):
-        codes[ptx], said = assemble(tool, (KERNELS / ptx).read_bytes())
-        assert codes[ptx], f"{ptx}: {said}"
-        (folder / ptx).with_suffix(".cubin").write_bytes(codes[ptx])
-    jobs: dict[str, Record] = {
+        code, said = assemble(tool, (KERNELS / ptx).read_bytes())
+        assert code, f"{ptx}: {said}"
+        (folder / ptx).with_suffix(".cubin").write_bytes(code)
+    return {
         name: {"launch": name, "cubins": {"original": Path(spec["ptx"]).with_suffix(".cubin").name}}
         for name, spec in specs.items()
+    }
+
+
+def prepare(folder: Path, tool: ptxas.Ptxas, each: int, seed: int) -> Record:
+    """Compile originals and mutants into *folder*, with the list of jobs."""
+    specs = for_hopper()
+    jobs = originals(folder, tool)
+    codes = {
+        spec["ptx"]: (folder / spec["ptx"]).with_suffix(".cubin").read_bytes() for spec in specs.values()
     }
     refused: list[Record] = []
     absent: list[str] = []

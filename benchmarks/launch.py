@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import hashlib
 import importlib
 import importlib.metadata
 import json
@@ -29,7 +30,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TYPES", "Spec", "expected", "inputs", "main", "mistakes"]
+__all__ = ["TYPES", "Spec", "digests", "expected", "inputs", "main", "mistakes"]
 
 Spec = Mapping[str, Any]
 """What ``benchmarks/launches/KERNEL.launch.toml`` says."""
@@ -40,10 +41,11 @@ TYPES = {
     "u32": "uint32",
     "u64": "uint64",
     "f16": "float16",
+    "bf16": "uint16",
     "f32": "float32",
     "f64": "float64",
 }
-"""Types of buffers and scalars, and what numpy calls them."""
+"""Types of buffers and scalars, and what numpy calls them; of a ``bf16`` it has the bits."""
 SWIZZLES = (0, 32, 64, 128)
 POISON = 0xFF
 """Fills what a kernel must write: NaN where it is read as a floating-point number."""
@@ -69,7 +71,8 @@ def inputs(spec: Spec, number: int) -> dict[str, Any]:
         values = buffer.get("values")
         if isinstance(values, list):
             generator = np.random.default_rng([number, index])
-            found[name] = generator.integers(values[0], values[1] + 1, buffer["shape"]).astype(kind)
+            numbers = generator.integers(values[0], values[1] + 1, buffer["shape"])
+            found[name] = _bits(numbers) if buffer["type"] == "bf16" else numbers.astype(kind)
         elif values is not None:
             found[name] = np.full(buffer["shape"], values, kind)
         else:
@@ -78,9 +81,20 @@ def inputs(spec: Spec, number: int) -> dict[str, Any]:
     return found
 
 
+def _bits(numbers: Any) -> Any:
+    """Whole numbers up to 256 as ``bf16``: the upper half of an ``f32``."""
+    return (numbers.astype("float32").view("uint32") >> 16).astype("uint16")
+
+
+def _bf16(bits: Any) -> Any:
+    """The numbers that ``bf16`` stand for."""
+    return (bits.astype("uint32") << 16).view("float32")
+
+
 def _evaluate(text: str, names: Mapping[str, Any]) -> Any:
     np = _numpy()
-    return eval(f"({text}\n)", {"np": np, "reduce": reduce, **names})  # written by us, beside the kernels
+    known = {"np": np, "reduce": reduce, "bf16": _bf16}
+    return eval(f"({text}\n)", {**known, **names})  # written by us, beside the kernels
 
 
 def expected(spec: Spec, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,6 +117,17 @@ def mistakes(spec: Spec, right: Mapping[str, Any], found: Mapping[str, Any]) -> 
         wrong += int(bad.sum())
         worst = max(worst, float(difference[bad].max(initial=0)))
     return wrong, worst
+
+
+def digests(spec: Spec, found: Mapping[str, Any]) -> dict[str, str]:
+    """The SHA-256 of the bytes of every result in *found*."""
+    np = _numpy()
+    observed = spec.get("observed", {})
+    values = {name: _evaluate(observed.get(name, name), found) for name in spec["expected"]}
+    return {
+        name: hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        for name, value in values.items()
+    }
 
 
 # ---------------------------------------------------------------- on the GPU
@@ -251,7 +276,8 @@ def work(
     """Launch an original and its mutant, telling of each launch before and after it."""
     gpu = Gpu()
     places = gpu.allocate(spec)
-    for role, first, count in (("original", 0, ORIGINALS), ("mutant", FIRST_MUTANT, launches)):
+    originals = ORIGINALS if "mutant" in cubins else launches
+    for role, first, count in (("original", 0, originals), ("mutant", FIRST_MUTANT, launches)):
         if role not in cubins:
             continue
         try:
@@ -263,17 +289,21 @@ def work(
                 tell({"role": role, "doing": number - first})
                 found = gpu.run(functions, spec, places, given)
                 wrong, worst = mistakes(spec, right, found)
-                tell({"role": role, "done": number - first, "wrong": wrong, "error": worst})
+                said = {"role": role, "done": number - first, "wrong": wrong, "error": worst}
+                tell(said | {"digests": digests(spec, found)})
         except Fault as fault:
             tell({"role": role, "fault": str(fault)})
             return
 
 
-def summary(events: Sequence[Mapping[str, Any]], hung: bool, status: int) -> dict[str, Any]:
+def summary(
+    events: Sequence[Mapping[str, Any]], hung: bool, status: int, outputs: bool = False
+) -> dict[str, Any]:
     """The outcome of the original and of the mutant: ``right``, ``wrong``, ``hang`` or ``fault``.
 
     With it: launches that ended, those of them that were wrong, how many values were wrong in the worst one, the
-    largest error, and the driver's name for a fault.
+    largest error, and the driver's name for a fault; with *outputs* also which launches were wrong, and the digests of
+    the results of each.
     """
     found: dict[str, Any] = {}
     for role in ("original", "mutant"):
@@ -287,6 +317,12 @@ def summary(events: Sequence[Mapping[str, Any]], hung: bool, status: int) -> dic
             said["values"] = max(event["wrong"] for event in bad)
             errors = [event["error"] for event in bad]
             said["error"] = "not a number" if max(errors) == float("inf") else max(errors)
+        if outputs:
+            said["mistaken"] = [event["done"] for event in bad]
+            said["digests"] = {
+                name: [event["digests"][name] for event in done]
+                for name in (done[0]["digests"] if done else {})
+            }
         last = own[-1]
         if "fault" in last:
             said |= {"outcome": "fault", "fault": last["fault"]}
@@ -298,7 +334,7 @@ def summary(events: Sequence[Mapping[str, Any]], hung: bool, status: int) -> dic
     return found
 
 
-def attend(folder: Path, name: str, launches: int, limit: float) -> dict[str, Any]:
+def attend(folder: Path, name: str, launches: int, limit: float, outputs: bool = False) -> dict[str, Any]:
     """Run a job in a process, and end the process when it stands still."""
     command = [sys.executable, __file__, str(folder), "--job", name, "--launches", str(launches)]
     alone = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -329,7 +365,7 @@ def attend(folder: Path, name: str, launches: int, limit: float) -> dict[str, An
         status = child.wait()
         for listener in listeners:
             listener.join()
-    said = summary(events, hung, status)
+    said = summary(events, hung, status, outputs)
     if not said:
         said = {"trouble": "".join(noises)[-500:] or f"exit status {status}"}
     return {"job": name, **said}
@@ -357,6 +393,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=4, help="processes at a time (4)")
     parser.add_argument("--launches", type=int, default=20, help="of each mutant (20)")
     parser.add_argument("--limit", type=float, default=10, help="seconds after which a launch hangs (10)")
+    parser.add_argument("--digests", action="store_true", help="keep the digests of all results")
     parser.add_argument("--only", default="", help="names of jobs, with commas between them")
     parser.add_argument("--output", type=Path, help="FOLDER/results.jsonl")
     options = parser.parse_args()
@@ -376,7 +413,8 @@ def main() -> None:
     def results() -> Iterator[dict[str, Any]]:
         yield machine() | {"launches": options.launches, "limit": options.limit}
         with ThreadPoolExecutor(options.jobs) as pool:
-            running = [pool.submit(attend, options.folder, n, options.launches, options.limit) for n in names]
+            how = (options.launches, options.limit, options.digests)
+            running = [pool.submit(attend, options.folder, name, *how) for name in names]
             yield from (done.result() for done in as_completed(running))
 
     with (options.output or options.folder / "results.jsonl").open("w", encoding="utf-8") as stream:

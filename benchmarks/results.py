@@ -40,6 +40,7 @@ PARTS: dict[str, str] = {
     "scoreboards": "benchmarks.scoreboards",
     "lost_waits": "benchmarks.lost_waits",
     "hardware": "benchmarks.hardware",
+    "executor": "benchmarks.executor",
     "peers": "benchmarks.peers",
     "speed": "benchmarks.speed",
     "fuzz": "benchmarks.fuzz.__main__",

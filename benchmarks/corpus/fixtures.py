@@ -25,7 +25,12 @@ KERNELS = {
         "plain-lineinfo.sm_90", "stream.sm_80", "stream.sm_90a", "stream-lineinfo.sm_120a",
         "tcgen05_gemm.sm_100a", "tcgen05_gemm.sm_103a", "twice.sm_90a", "wgmma_gemm.sm_90a",
     ),
-    "triton": ("histogram.sm_80", "softmax.sm_90", "vector-add.sm_120"),
+    "triton": (
+        "attention-descriptors-f16-128x64x64.sm_90", "attention-descriptors-f16-128x64x64.sm_100",
+        "descriptors-f16-128x128x64.sm_90", "descriptors-f16-128x128x64.sm_100", "histogram.sm_80", "layernorm.sm_90",
+        "layernorm.sm_100", "matmul-bf16-128x128x64-w4s3.sm_90", "matmul-bf16-128x128x64-w4s3.sm_100", "softmax.sm_90",
+        "vector-add.sm_120",
+    ),
     "gluon": (
         "scaled-copy-1024-s2.sm_80", "tile-copy-f16-64x64-s3.sm_90", "wgmma-f16-64x64x64-s3.sm_90",
     ),
@@ -36,7 +41,7 @@ KERNELS = {
 _COMMON = ("cuda/ptx.cuh",)
 _FROM = {
     "nvcc": ("cuda/{stem}.cu",),
-    "triton": ("triton/rows.py",),
+    "triton": ("triton/attention.py", "triton/matmul.py", "triton/rows.py"),
     "gluon": ("gluon/ampere.py", "gluon/hopper.py"),
     "numba": ("numba_kernels.py",),
 }

@@ -49,6 +49,8 @@ FORMS: dict[str, Factory] = {}
 _ASYNC_GROUPS = frozenset(("wgmma",))
 _WHOLE = frozenset(("warp", "warpgroup", "cta", "cluster"))
 """Convergence scopes that whole warps execute together."""
+_NONE_MAY_HAVE_LEFT = ("mma.", "wmma.", "ldmatrix", "stmatrix", "tcgen05.ld", "tcgen05.st", "tcgen05.alloc")
+"""Forms that are undefined once a thread of the warp has exited."""
 
 
 def executes(*names: str) -> Callable[[Factory], Factory]:
@@ -301,7 +303,9 @@ class Decoder:
             )
         try:
             op = factory(self, instruction)
-            return _together(op, instruction.name) if match.scope in _WHOLE else op
+            if match.scope not in _WHOLE:
+                return op
+            return _together(op, instruction.name, match.form.name.startswith(_NONE_MAY_HAVE_LEFT))
         except Unsupported as problem:
             return _refuse(f"{where}: {instruction.opcode}: {problem}")
 
@@ -365,15 +369,19 @@ def _noticed(op: Op, site: int, reached: set[int]) -> Op:
     return noticed
 
 
-def _together(op: Op, name: str) -> Op:
-    """*op*, observing when not all lanes of the warp execute what all of them must (``.aligned``, 9.7.13.1)."""
+def _together(op: Op, name: str, whole: bool) -> Op:
+    """*op*, observing when not all lanes of the warp execute what all of them must (``.aligned``, 9.7.13.1).
+
+    Lanes that have left do not count, unless the *whole* warp must be there (9.7.14.5.14, 9.7.16.8.2).
+    """
 
     def checked(w: Warp) -> int | None:
-        if not w.full and not w.loose and (w.alive & ~w.mask).any():
-            missing = int(np.count_nonzero(w.alive & ~w.mask))
-            w.machine.observe(
-                "divergent", w, f"{missing} lanes of the warp do not execute {name}, which all must"
-            )
+        if not w.full and not w.loose:
+            missing = int(np.count_nonzero((w.started if whole else w.alive) & ~w.mask))
+            if missing:
+                w.machine.observe(
+                    "divergent", w, f"{missing} lanes of the warp do not execute {name}, which all must"
+                )
         return op(w)
 
     return checked

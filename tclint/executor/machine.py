@@ -555,10 +555,11 @@ class Machine:
         """A CTA has come to its end: nobody may use its shared memory any more."""
         cta = w.cta
         for flight in list(cta.shared.flights):
-            if not flight.done and any(memory is cta.shared for memory, _ in flight.writes):
+            into = any(memory is cta.shared for memory, _ in flight.writes)
+            if not flight.done and (into or not flight.captured):
+                does = "into its shared memory is complete" if into else "has read its shared memory"
                 self.observe(
-                    "left-in-flight", w, f"the CTA ends before the {flight.what} into its shared memory is complete",
-                    flight.site,
+                    "left-in-flight", w, f"the CTA ends before the {flight.what} {does}", flight.site
                 )  # fmt: skip
                 if self._able(flight):
                     self.land(flight)

@@ -89,6 +89,8 @@ class Global(Memory):
     what = "global memory"
 
     def __init__(self, sizes: dict[str, int]) -> None:
+        self.earlier: Array | None = None
+        """The bytes that the grid before wrote, while one runs that may begin before that ends."""
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.places: dict[str, int] = {}

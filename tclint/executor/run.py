@@ -178,13 +178,17 @@ def execute_file(
         if name in file.maps:
             memories.put(name, file.map_bytes(name, addresses))
     executions: list[Execution] = []
-    for launch in file.launches:
+    overlaps = [*(launch.dependent for launch in file.launches[1:]), False]
+    earlier: Array | None = None
+    for launch, overlapped in zip(file.launches, overlaps, strict=True):
         function = prepared(module, launch.entry)
         fits(launch, function)
         grid, cluster = geometry(launch, function)
         explicit = launch.cluster is not None or ".reqnctapercluster" in function.directives
         how_many = Geometry(grid, launch.block, cluster, launch.shared, explicit)
         values = layout(function, file.parameters(launch, addresses))
+        memories.memory.earlier = earlier if launch.dependent else None
+        before = memories.memory.data.copy() if overlapped else None
         result = execute(
             module, function, how_many, memories, values, how, steps=steps, seconds=seconds,
             place=partial(place, function) if place is not None else str,
@@ -193,6 +197,7 @@ def execute_file(
         executions.append(result)
         if result.end != "done":
             break
+        earlier = memories.memory.data != before if before is not None else None
     return executions, {name: memories.get(name, array) for name, array in arrays.items()}
 
 

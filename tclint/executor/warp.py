@@ -75,6 +75,8 @@ class Warp:
         self.number = number
         """Within its cluster: its place in clocks."""
         self.alive: Array = threads > _NUMBERS
+        self.started = self.alive
+        """Its lanes, those that have left included."""
         self.regs: list[Array] = []
         self.local: Memory | None = None
         self.clocks = Clocks.new(cta.cluster.warps)
@@ -96,6 +98,10 @@ class Warp:
         self.carry: Array = np.zeros(LANES, np.uint32)
         self.loose = False
         """Whether lanes were let go on alone, so that nothing follows from whom they meet."""
+        self.waited_for_grid = False
+        """Whether it has executed ``griddepcontrol.wait``."""
+        self.fenced = False
+        """Whether it has executed ``wgmma.fence``."""
         self.issued = 0
         """How many ``wgmma`` it has issued."""
         self.cluster_phase = 0

@@ -187,5 +187,6 @@ def _fence_proxy(d: Decoder, i: Instruction) -> Op:
 def _wgmma_fence(d: Decoder, i: Instruction) -> Op:
     def op(w: Warp) -> None:
         w.unfenced.clear()
+        w.fenced = True
 
     return op

@@ -126,10 +126,15 @@ def _nothing(d: Decoder, i: Instruction) -> Op:
 
 @executes("griddepcontrol.wait", "griddepcontrol.launch_dependents")
 def _grid(d: Decoder, i: Instruction) -> Op:
+    """Grids run one after another; what one that may begin early reads before it waits is seen (9.7.13.16)."""
     site, text = d.site, f"{i.opcode} did nothing: no other grid runs"
+    waits = i.event == "pdl-wait"
 
     def op(w: Warp) -> None:
-        w.machine.note(text, site)
+        if waits:
+            w.waited_for_grid = True
+        if w.machine.memory.earlier is None:
+            w.machine.note(text, site)
 
     return op
 

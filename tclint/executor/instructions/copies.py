@@ -14,7 +14,15 @@ from tclint.executor.errors import Unsupported
 from tclint.executor.flight import Flight, Range, stretch
 from tclint.executor.formats import types
 from tclint.executor.instructions.mbarriers import complete, mbarrier_at
-from tclint.executor.instructions.memory import OPERATIONS, Change, change_of, shared_of, single, writing
+from tclint.executor.instructions.memory import (
+    OPERATIONS,
+    Change,
+    before_grid,
+    change_of,
+    shared_of,
+    single,
+    writing,
+)
 from tclint.executor.memory import GLOBAL, RANK, UNSIGNED, WINDOW, Array, Fault, Memory, Shared
 from tclint.executor.sync import Mbarrier
 from tclint.executor.warp import LANES, Warp
@@ -87,6 +95,7 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
         memory.check(offsets, count)
         if (lengths > 0).any():
             w.machine.memory.check(sources[lengths > 0], count)
+            before_grid(w, w.machine.memory, sources[lengths > 0], count)
         data = np.zeros((len(lanes), count), np.uint8)
         every = np.arange(count)
 
@@ -279,6 +288,7 @@ def _bulk_load(d: Decoder, i: Instruction) -> Op:
             else:
                 (memory, start), reads = single(w, ".global", int(sources[lane]), lane, count), []
             memory.check(np.array([start]), count)
+            before_grid(w, memory, np.array([start]), count)
 
             def take(memory: Memory = memory, start: int = start, count: int = count) -> Array:
                 return memory.read(start, count)
@@ -400,14 +410,15 @@ def _mode(i: Instruction) -> str:
 
 def _box(
     w: Warp, lane: int, i: Instruction, where: Callable[[Warp], Array], at: Sequence[Callable[[Warp], Array]],
-    moves: Sequence[Callable[[Warp], Array]],
+    moves: Sequence[Callable[[Warp], Array]], store: bool = False,
 ) -> tuple[tensor_maps.TensorMap | None, tensor_maps.Transfer]:  # fmt: skip
     tensor = _map(w, int(where(w)[lane]))
     if tensor is None:
         return None, tensor_maps.unknown()
     coordinates = [_signed(int(f(w)[lane])) for f in at]
     try:
-        return tensor, tensor_maps.box(tensor, coordinates, _mode(i), [int(f(w)[lane]) for f in moves])
+        offsets = [int(f(w)[lane]) for f in moves]
+        return tensor, tensor_maps.box(tensor, coordinates, _mode(i), offsets, store=store)
     except ValueError as problem:
         raise Fault(f"{i.name}: {problem}") from None
 
@@ -432,8 +443,13 @@ def _tensor_load(d: Decoder, i: Instruction) -> Op:
             targets = _targets(w, int(addresses[lane]), int(mask(w)[lane]) if mask is not None else None)
             mbarriers = _reports(w, int(bars[lane]), targets, mask is not None, pair)
 
-            def take(transfer: tensor_maps.Transfer = transfer) -> Array:
-                return _gather(w, transfer)
+            def take(
+                transfer: tensor_maps.Transfer = transfer, tensor: tensor_maps.TensorMap | None = tensor
+            ) -> Array:
+                data = _gather(w, transfer)
+                if tensor is None or not tensor.type.startswith("tf32"):
+                    return data
+                return tensor_maps.loaded(tensor, data.view(np.uint8)).view(data.dtype)
 
             def write(
                 memory: Shared, offset: int, data: Array, tensor: tensor_maps.TensorMap | None = tensor,
@@ -465,6 +481,7 @@ def _gather(w: Warp, transfer: tensor_maps.Transfer) -> Array:
     offsets = transfer.addresses - GLOBAL
     inside = transfer.inside
     fill = np.ascontiguousarray(transfer.fill).view(UNSIGNED.get(transfer.unit, np.complex128))[0]
+    before_grid(w, memory, offsets[inside], transfer.unit)
     if inside.all():
         memory.check(offsets, transfer.unit)
         found: Array = _units(memory.data, transfer.unit)[offsets // transfer.unit]
@@ -489,7 +506,7 @@ def _tensor_store(d: Decoder, i: Instruction) -> Op:
     def op(w: Warp) -> None:
         sources = source(w)
         for lane in w.lanes.tolist():
-            tensor, transfer = _box(w, lane, i, where, at, ())
+            tensor, transfer = _box(w, lane, i, where, at, (), store=True)
             shared, start = shared_of(w, int(sources[lane]))
             _check(start, 128, "the source of a tensor copy")
             shared.check(np.array([start]), transfer.size)

@@ -42,7 +42,7 @@ def mbarrier_at(w: Warp, address: int) -> Mbarrier:
 
 
 def arrive_on(w: Warp, mbarrier: Mbarrier, count: int, drop: bool = False) -> None:
-    """*count* arrivals; the phase may complete."""
+    """*count* arrivals, those of all lanes that execute together; the phase may complete."""
     if count > mbarrier.pending:
         w.machine.observe(
             "mbarrier-overrun", w,
@@ -153,17 +153,16 @@ def _arrive(d: Decoder, i: Instruction) -> Op:
         addresses, counts = where(w), count(w)
         sizes = size(w) if size is not None else None
         tokens = np.zeros(LANES, np.uint64)
-        met: set[int] = set()
-        for lane in w.lanes.tolist():
-            mbarrier = mbarrier_at(w, int(addresses[lane]))
-            if releases and mbarrier.address not in met:
-                met.add(mbarrier.address)
+        for address in dict.fromkeys(addresses[w.mask].tolist()):
+            mbarrier = mbarrier_at(w, address)
+            lanes = w.mask & (addresses == address)
+            if releases:
                 mbarrier.clocks.join(w.clocks)
-            tokens[lane] = mbarrier.phase << 20 | mbarrier.pending
+            tokens[lanes] = mbarrier.phase << 20 | mbarrier.pending
             if sizes is not None:
-                expect(w, mbarrier, int(sizes[lane]))
+                expect(w, mbarrier, int(sizes[lanes].sum()))
             before = mbarrier.phase
-            arrive_on(w, mbarrier, int(counts[lane]), drop)
+            arrive_on(w, mbarrier, int(counts[lanes].sum()), drop)
             if incomplete and mbarrier.phase != before:
                 w.machine.observe(
                     "mbarrier-overrun", w, "completes a phase, which .noComplete must not", mbarrier.site

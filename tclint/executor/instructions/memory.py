@@ -19,6 +19,7 @@ from tclint.executor.memory import (
     WINDOW,
     Array,
     Fault,
+    Global,
     Memory,
     Shared,
 )
@@ -172,6 +173,16 @@ def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
     memory.writer[words] = w.site
 
 
+def before_grid(w: Warp, memory: Memory, offsets: Array, size: int) -> None:
+    """What the grid before writes may be read only behind ``griddepcontrol.wait`` (9.7.13.16)."""
+    if w.waited_for_grid or not isinstance(memory, Global) or memory.earlier is None:
+        return
+    if memory.earlier[offsets.ravel()[:, None] + np.arange(size)].any():
+        w.machine.observe(
+            "grid-dependency", w, "reads what the grid before wrote, without a griddepcontrol.wait before it"
+        )
+
+
 def fetch(w: Warp, space: str, addresses: Array, size: int, count: int, plain: bool = True) -> list[Array]:
     """*count* integers of *size* bytes from the address of each lane; lanes that do not execute get 0."""
     kind = UNSIGNED[size]
@@ -181,6 +192,8 @@ def fetch(w: Warp, space: str, addresses: Array, size: int, count: int, plain: b
     for memory, offsets, at in locate(w, space, active, _EVERY if lanes is None else lanes, size * count):
         if isinstance(memory, Shared):
             reading(w, memory, offsets, size, count, plain)
+        else:
+            before_grid(w, memory, offsets, size * count)
         place = at if lanes is None else lanes[at]
         if count == 1:
             results[0][place] = memory.load(offsets, size)

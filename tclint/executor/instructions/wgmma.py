@@ -64,8 +64,8 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
     accumulators = _registers(d.needed(i, "d"))
     given = i.named("a")
     registers = _registers(given) if given is not None else None
-    left = d.uniform(d.needed(i, "a-desc"), 8) if registers is None else None
-    right = d.uniform(d.needed(i, "b-desc"), 8)
+    left = d.fetch(d.needed(i, "a-desc"), 8) if registers is None else None
+    right = d.fetch(d.needed(i, "b-desc"), 8)
     scale = d.fetch(d.needed(i, "scale-d"), 0)
     meta = i.named("sp-meta")
     metadata = d.fetch(meta) if meta is not None else None
@@ -75,7 +75,25 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
     site = d.site
     operands = frozenset(accumulators) | frozenset(registers or ())
 
+    twice = next((r for r in accumulators if accumulators.count(r) > 1), None)
+
+    def same(w: Warp, value: Callable[[Warp], Array]) -> int:
+        """A descriptor, which must be the same in all lanes (9.7.15.5.1.2)."""
+        found = value(w)[w.mask]
+        if (found != found[0]).any():
+            w.machine.observe("divergent", w, "lanes of the warp give wgmma different descriptors")
+        return int(found[0])
+
     def op(w: Warp) -> None:
+        if not w.fenced:
+            w.machine.observe(
+                "wgmma-fence", w, "is the first wgmma of its warp, with no wgmma.fence before it"
+            )
+        if twice is not None:
+            name = d.function.registers[twice].name
+            w.machine.observe(
+                "register-in-flight", w, f"names accumulator {name} twice, so it is written twice", site
+            )
         stale = operands.intersection(w.unfenced)
         if stale:
             register = min(stale)
@@ -92,9 +110,9 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
                     f"reads {d.function.registers[register].name} before the {flight.what} that writes it is complete",
                     flight.site,
                 )  # fmt: skip
-        a: Any = registers if left is None else left(w)
+        a: Any = registers if left is None else same(w, left)
         part = _Part(
-            site, accumulators, a, right(w), bool(scale(w)[int(w.mask.argmax())]),
+            site, accumulators, a, same(w, right), bool(scale(w)[int(w.mask.argmax())]),
             metadata(w) if metadata is not None else None,
         )  # fmt: skip
         _join(w, part, run, (scale_a, scale_b, trans_a, trans_b, selector), registers or ())
