@@ -472,8 +472,8 @@ def run_(
     KERNEL is a PTX file. Asynchronous operations complete as late as the ISA allows, so that a missing wait, fence or
     barrier shows; what a GPU would do without a word is reported.
 
-    Exit code: 0 it ended and nothing wrong was seen; 1 something was, or it stopped or hung; 2 usage error, or an
-    instruction that cannot be executed.
+    Exit code: 0 it ended and nothing wrong was seen; 1 something was, or it hung; 2 usage error, or it stopped: an
+    address out of bounds, a trap, an instruction that cannot be executed, no end in time.
     """
     from pathlib import Path
 

@@ -466,3 +466,21 @@ def test_a_misaligned_copy_is_a_fault(address: str) -> None:
     )
     assert found.execution.end == ("fault" if "+8" in address else "done")
     assert done("ret;").execution.end == "done"
+
+
+@pytest.mark.parametrize(("fence", "result"), [("", 0xFBFBFBFB), ("fence.proxy.async.shared::cta;", 7)])
+def test_a_generic_write_is_invisible_to_the_async_proxy_until_a_fence(fence: str, result: int) -> None:
+    body = f"""
+    mov.u32 %r2, smem;
+    setp.ne.u32 %p0, %r199, 0;
+    @%p0 ret;
+    st.shared.u32 [%r2], 7;
+    {fence}
+    cp.async.bulk.global.shared::cta.bulk_group [%rd63], [%r2], 16;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    ld.shared.u32 %r3, [%r2];
+    st.global.u32 [%rd63+16], %r3;
+    ret;"""
+    found = done(body)
+    assert [found.out[0], found.out[2]] == [result, 7]

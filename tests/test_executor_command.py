@@ -11,6 +11,9 @@ from click.testing import CliRunner
 from support import HOPPER, before_the_wait, kernel, module
 
 from tclint.cli import cli
+from tclint.executor.launch import LaunchError
+from tclint.executor.run import call
+from tclint.executor.tensor_maps import TensorMap
 
 COPY = """
     ld.param.u64 %rd0, [pointer];
@@ -105,13 +108,13 @@ def test_a_trace_opens_in_perfetto(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "code", "message"),
     [
-        ("    trap;", 1, "fault: trap at line "),
+        ("    trap;", 2, "fault: trap at line "),
         (
             "    ld.param.u64 %rd0, [pointer];\n    ld.global.u32 %r1, [%rd0+4096];\n    ret;",
-            1,
+            2,
             "is in no buffer",
         ),
-        ("    ld.param.u64 %rd0, [pointer];\n    ld.global.u32 %r1, [%rd0+2];\n    ret;", 1, "misaligned"),
+        ("    ld.param.u64 %rd0, [pointer];\n    ld.global.u32 %r1, [%rd0+2];\n    ret;", 2, "misaligned"),
         ("    barrier.sync 0, 256;\n    ret;", 1, "deadlock: threads wait for ever: warp 0 waits at line "),
         ("LOOP:\n    bra LOOP;", 2, "budget: the kernel did not end"),
         ("    tex.1d.v4.f32.s32 {%f4, %f5, %f6, %f7}, [pointer, {%r1}];", 2, "unsupported: line "),
@@ -150,3 +153,44 @@ def test_other_mistakes(tmp_path: Path) -> None:
     broken = tmp_path / "broken.ptx"
     broken.write_text("not PTX")
     assert invoke(str(broken))[0] == 2
+
+
+def test_from_python_a_kernel_is_called_on_arrays(tmp_path: Path) -> None:
+    path = write(tmp_path, COPY, arguments="")
+    data = np.arange(128, dtype=np.uint32)
+    assert call(path, "k", [data, np.uint32(7)], grid=(1,), block=(128,)).right
+    assert data.tolist() == list(range(7, 135))
+    with pytest.raises(LaunchError, match="argument"):
+        call(path, "k", [data], grid=(1,), block=(128,))
+
+
+def test_from_python_a_tensor_map_is_made_of_an_array(tmp_path: Path) -> None:
+    body = """
+    .shared .align 128 .b8 tile[256];
+    .shared .align 8 .b64 bar;
+    mov.b64 %rd0, map;
+    mbarrier.init.shared.b64 [bar], 1;
+    mbarrier.arrive.expect_tx.shared.b64 %rd1, [bar], 256;
+    mov.u32 %r0, 4;
+    mov.u32 %r1, 2;
+    cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [tile], [%rd0, {%r0, %r1}], [bar];
+WAIT:
+    mbarrier.try_wait.shared.b64 %p0, [bar], %rd1;
+    @!%p0 bra WAIT;
+    ld.shared.u32 %r2, [tile+16];
+    ld.param.u64 %rd2, [out];
+    st.global.u32 [%rd2], %r2;
+    ret;"""
+    path = tmp_path / "tile.ptx"
+    parameters = ".param .align 64 .b8 map[128], .param .u64 out"
+    path.write_text(
+        module(
+            kernel(body, parameters=parameters, directives=".reqntid 1"), header=HOPPER.replace("8.0", "8.6")
+        )
+    )
+    tensor, out = np.arange(64 * 32, dtype=np.uint32).reshape(32, 64), np.zeros(1, np.uint32)
+
+    tiles = TensorMap(0, "u32", (64, 32), (256,), (4, 16))
+    execution = call(str(path), "k", [(tensor, tiles), out], grid=(1,), block=(1,))
+    assert execution.right, execution
+    assert out[0] == tensor[3, 4]

@@ -70,8 +70,15 @@ def test_a_finding_is_confirmed_by_an_execution_that_shows_it() -> None:
     assert len(after.findings) == len(before.findings)
 
 
-def test_what_no_launch_reaches_is_not_reproduced() -> None:
+def test_a_guard_is_passed_with_the_number_that_it_compares() -> None:
     finding = only(confirm(report(unwaited(GUARDED))))
+    assert finding.confirmation is not None
+    assert finding.confirmation.status == "confirmed"
+
+
+def test_what_no_launch_reaches_is_not_reproduced() -> None:
+    hidden = GUARDED.replace("[number];", "[number];\n    mul.lo.u32 %r1, %r1, 770;")
+    finding = only(confirm(report(unwaited(hidden))))
     assert finding.confirmation is not None
     assert str(finding.confirmation).startswith("not reproduced")
     assert "not reached" in finding.confirmation.reason
@@ -92,7 +99,8 @@ def test_a_launch_file_reaches_it(tmp_path: Path) -> None:
         arguments = ["data", { u32 = 77 }]
         """
     )
-    finding = only(confirm(report(unwaited(GUARDED)), read(launch)))
+    hidden = GUARDED.replace("[number];", "[number];\n    mul.lo.u32 %r1, %r1, 11;").replace("77;", "847;")
+    finding = only(confirm(report(unwaited(hidden)), read(launch)))
     assert finding.confirmation is not None
     assert finding.confirmation.status == "confirmed"
 

@@ -34,6 +34,8 @@ __all__ = ["Assumed", "Parameters"]
 
 _SIZES = (512, 128, 1280, 64, 1)
 """What integers are, one launch after another."""
+_MOST_NUMBERS = 9
+"""Of those that parameters are compared with, how many are tried."""
 _BLOCKS = ((128, 1, 1), (256, 1, 1), (384, 1, 1), (512, 1, 1), (32, 1, 1))
 """Threads of a CTA where the kernel does not say."""
 _BUFFER = 32 << 20
@@ -90,11 +92,30 @@ class Parameters:
         clusters = (
             [_three(cluster)] if cluster else [(1, 1, 1), (2, 1, 1)] if self._clustered else [(1, 1, 1)]
         )
-        for number in _SIZES:
+        for number in dict.fromkeys((*_SIZES, *self._compared)):
             for shape in clusters:
                 for threads in blocks:
                     geometry = Geometry(shape, threads, shape, dynamic, bool(cluster) or shape[0] > 1)
                     yield Assumed(geometry, self.buffers, self, number)
+
+    @cached_property
+    def _compared(self) -> list[int]:
+        """Numbers that parameters are compared with, and their neighbours: they decide which way a guard goes."""
+        found: dict[int, None] = {}
+        for instruction in self.instructions:
+            if instruction.match is None or instruction.match.form.name != "setp.int":
+                continue
+            sides = instruction.operands[1:3]
+            numbers = [o.value for o in sides if isinstance(o, Immediate) and isinstance(o.value, int)]
+            loaded = any(
+                self._load(definition) is not None
+                for side in sides
+                if isinstance(side, int)
+                for definition in self.definitions.get(side, ())
+            )
+            if loaded:
+                found |= dict.fromkeys(n + step for n in numbers for step in (0, 1, -1) if n + step > 0)
+        return list(found)[:_MOST_NUMBERS]
 
     @cached_property
     def _clustered(self) -> bool:

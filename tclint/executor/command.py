@@ -49,9 +49,9 @@ class Run:
 
     @property
     def code(self) -> int:
-        """The exit code: 0 right, 1 something was seen, 2 it could not be executed to its end."""
+        """The exit code: 0 right, 1 something was seen or threads wait for ever, 2 it stopped before its end."""
         ends = {e.end for _, _, e in self.executions}
-        if ends & {"unsupported", "budget"}:
+        if ends & {"unsupported", "budget", "fault"}:
             return 2
         return int(not all(e.right for _, _, e in self.executions))
 

@@ -77,6 +77,8 @@ class Flight:
     began: int = 0
     captured: bool = False
     done: bool = False
+    unseen: list[Range] = field(default_factory=list)
+    """What it reads of generic writes that no proxy fence has made visible to it."""
     note: dict[str, Any] = field(default_factory=dict)
 
 

@@ -617,7 +617,7 @@ class Machine:
             self.reports.setdefault(flight.site, {})[id(flight.mbarrier)] = flight.mbarrier
         for written in flight.writes:
             self.check_fill(w, written, flight)
-        self.check_drain(w, flight.reads, flight.what)
+        self.check_drain(w, flight.reads, flight)
         if self.tracer is not None:
             self.tracer("issue", w, flight.site, f"{flight.number} {flight.what}")
         if self.schedule.at_once(flight) and self._able(flight):
@@ -673,8 +673,9 @@ class Machine:
                         int(sites[at]),
                     )  # fmt: skip
 
-    def check_drain(self, w: Warp, reads: Sequence[Range], what: str) -> None:
+    def check_drain(self, w: Warp, reads: Sequence[Range], flight: Flight) -> None:
         """What an asynchronous read must not meet: bytes that are still to be written, or that it does not see."""
+        what = flight.what
         for memory, words in reads:
             if memory.exited:
                 self.observe("exited-cta", w, f"the {what} reads shared memory of a CTA that has ended")
@@ -702,6 +703,8 @@ class Machine:
                             " generic proxy without a proxy fence between them",
                             site,
                         )  # fmt: skip
+                        numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words
+                        flight.unseen.append(Range(memory, numbers[late]))
 
     def _able(self, flight: Flight) -> bool:
         return all(f.done or f.ready is None or f.ready() for f in (flight, *flight.before))
@@ -716,7 +719,7 @@ class Machine:
             return
         flight.captured = True
         if flight.capture is not None:
-            flight.capture()
+            _as_seen(flight, flight.capture)
         if "locked" in flight.note:
             for memory, words in flight.reads:
                 memory.draining[words] -= 1
@@ -770,7 +773,7 @@ class Machine:
             memory.writer[words] = flight.site
             memory.read_by[words] = 0
         if flight.finish is not None:
-            flight.finish()
+            _as_seen(flight, flight.finish)
         if locked:
             for warp, registers in flight.filling.items():
                 _release(warp.filling, registers, flight)
@@ -807,6 +810,16 @@ class Machine:
 
     def note(self, text: str, site: int) -> None:
         self.notes.setdefault(text, site)
+
+
+def _as_seen(flight: Flight, act: Callable[[], None]) -> None:
+    """Let an operation read poison where it does not see what was written."""
+    hidden = [(memory, words, memory.views[4][words]) for memory, words in flight.unseen]
+    for memory, words, _ in hidden:
+        memory.poison(words)
+    act()
+    for memory, words, values in hidden:
+        memory.views[4][words] = values
 
 
 def _release(locks: dict[int, Flight], registers: Iterable[int], flight: Flight) -> None:

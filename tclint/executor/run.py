@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Literal
@@ -14,14 +14,26 @@ import tclint.executor.instructions  # noqa: F401  registers the factories
 from tclint.executor.decode import Decoder
 from tclint.executor.errors import Unsupported
 from tclint.executor.flight import Schedule, schedule
-from tclint.executor.launch import LaunchFile, fits, geometry
+from tclint.executor.launch import Launch, LaunchFile, fits, geometry
 from tclint.executor.machine import Deadlock, Geometry, Machine, Observation, OutOfBudget
 from tclint.executor.memory import Array, Fault, Global
+from tclint.executor.tensor_maps import TensorMap
 from tclint.executor.variables import initial
 from tclint.ir.inline import inline
 from tclint.ir.nodes import Function, Module
+from tclint.source import Source
 
-__all__ = ["End", "Execution", "Memories", "execute", "execute_file", "layout", "prepared"]
+__all__ = [
+    "Argument",
+    "End",
+    "Execution",
+    "Memories",
+    "call",
+    "execute",
+    "execute_file",
+    "layout",
+    "prepared",
+]
 
 End = Literal["done", "fault", "deadlock", "budget", "unsupported"]
 
@@ -199,6 +211,73 @@ def execute_file(
             break
         earlier = memories.memory.data != before if before is not None else None
     return executions, {name: memories.get(name, array) for name, array in arrays.items()}
+
+
+Argument = Array | np.generic | bytes | tuple[Array, TensorMap]
+
+
+def call(
+    source: Source | str,
+    entry: str,
+    arguments: Sequence[Argument],
+    *,
+    grid: tuple[int, ...],
+    block: tuple[int, ...],
+    cluster: tuple[int, ...] | None = None,
+    shared: int = 0,
+    how: str | Schedule = "lazy",
+    seconds: float = float("inf"),
+) -> Execution:
+    """Launch a kernel on numpy arrays, which hold afterwards what the kernel left in them.
+
+    An argument is an array (the kernel gets its address), a numpy scalar such as ``np.int32(5)``, raw bytes, or an
+    array with a tensor map of it, whose address counts from the array's. *source* is a file or its name.
+    Raises :class:`LaunchError` when the launch does not fit the kernel, :class:`Unsupported` without such an entry, and
+    :class:`SourceError` for a file that cannot be read.
+    """
+    from tclint.driver import analyse
+
+    text = source if isinstance(source, Source) else Source.read(source)
+    module, _ = analyse(text)
+    function = prepared(module, entry)
+    arrays: dict[str, Array] = {}
+    names: dict[int, str] = {}
+    for n, argument in enumerate(arguments):
+        array = argument[0] if isinstance(argument, tuple) else argument
+        if isinstance(array, np.ndarray) and id(array) not in names:
+            names[id(array)] = f"argument {n}"
+            arrays[f"argument {n}"] = array
+    memories = Memories(module, arrays)
+
+    def value(argument: Argument) -> bytes:
+        if isinstance(argument, bytes):
+            return argument
+        if isinstance(argument, np.ndarray):
+            return memories.memory.address(names[id(argument)]).to_bytes(8, "little")
+        if isinstance(argument, tuple):
+            array, tensor = argument
+            return replace(
+                tensor, address=memories.memory.address(names[id(array)]) + tensor.address
+            ).encode()
+        return argument.tobytes()
+
+    values = tuple(map(value, arguments))
+    launch = Launch(entry, _three(grid), _three(block), _three(cluster) if cluster else None, shared, values)
+    fits(launch, function)
+    ctas, width = geometry(launch, function)
+    result = execute(
+        module, function, Geometry(ctas, launch.block, width, shared, cluster is not None), memories,
+        layout(function, values), how, seconds=seconds,
+        place=lambda site: f"line {text.position(function.start + function.instructions[site].start).line}",
+    )  # fmt: skip
+    for name, array in arrays.items():
+        array[...] = memories.get(name, array)
+    return result
+
+
+def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
 
 
 def layout(function: Function, values: Sequence[bytes]) -> bytes:

@@ -148,7 +148,7 @@ def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[
                 "divergent", w, "the warps of the warpgroup do not issue the same wgmma with the same descriptors",
                 first.site,
             )  # fmt: skip
-        machine.check_drain(w, reads, "wgmma")
+        machine.check_drain(w, reads, flight)
     flight.note["parts"][w] = part
     join_group(w, "wgmma", flight)
     saved = flight.note["saved"]
