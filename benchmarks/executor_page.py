@@ -22,7 +22,6 @@ SHOWN = 3
 """Places and kinds that a row names; the record has them all."""
 UNSEEN: Mapping[str, str] = {
     "entry register count removed": "registers are not counted",
-    "setmaxnreg.dec to .inc": "registers are not counted",
     "state space .shared dropped": (
         "an offset in shared memory is taken for a generic address of it by ldmatrix and stmatrix, as the GPU does"
     ),

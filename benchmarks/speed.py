@@ -445,7 +445,7 @@ def grown(paths: Sequence[Path], notes: list[str]) -> list[Growth]:
         title = f"One function inside itself: `{family}`, {path.name}"
         data = path.read_bytes()
         found.append(_grow(title, (grow.repeated(data, times) for times in REPETITIONS), notes))
-    notes += [f"No function with `{f}` is small enough to repeat inside itself." for f in sorted(missing)]
+    notes += [f"No function with `{f}` can be repeated inside itself." for f in sorted(missing)]
     return found
 
 

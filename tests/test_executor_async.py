@@ -484,3 +484,17 @@ def test_a_generic_write_is_invisible_to_the_async_proxy_until_a_fence(fence: st
     ret;"""
     found = done(body)
     assert [found.out[0], found.out[2]] == [result, 7]
+
+
+@pytest.mark.parametrize(
+    ("steps", "seen"),
+    [
+        (["dec 40", "inc 200"], []),
+        (["inc 232", "dec 24"], []),
+        (["dec 40", "dec 48"], ["asks to lower its 40 registers to 48"]),
+        (["inc 200", "inc 160"], ["asks to raise its 200 registers to 160"]),
+    ],
+)
+def test_setmaxnreg_goes_the_way_that_it_says(steps: list[str], seen: list[str]) -> None:
+    body = "".join(f"setmaxnreg.{way}.sync.aligned.u32 {n};\n" for way, n in map(str.split, steps))
+    assert done(body + "ret;", block=128).messages == seen

@@ -100,6 +100,8 @@ class Warp:
         """Whether lanes were let go on alone, so that nothing follows from whom they meet."""
         self.waited_for_grid = False
         """Whether it has executed ``griddepcontrol.wait``."""
+        self.owned = 0
+        """Registers that ``setmaxnreg`` left it with; 0: none has."""
         self.fenced = False
         """Whether it has executed ``wgmma.fence``."""
         self.issued = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tclint.analyses.registers import launched, raises, requested
 from tclint.executor.decode import Decoder, Op, executes
 from tclint.executor.errors import Unsupported
 from tclint.executor.machine import ENDED
@@ -117,7 +118,7 @@ def _printed(d: Decoder, i: Instruction) -> Op:
 
 
 @executes(
-    "nanosleep", "setmaxnreg", "pmevent", "pmevent.mask", "brkpt", "prefetch", "prefetch.tensormap", "prefetchu",
+    "nanosleep", "pmevent", "pmevent.mask", "brkpt", "prefetch", "prefetch.tensormap", "prefetchu",
     "applypriority", "discard", "cp.async.bulk.prefetch", "cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch.tensor.im2col",
 )  # fmt: skip
 def _nothing(d: Decoder, i: Instruction) -> Op:
@@ -135,6 +136,26 @@ def _grid(d: Decoder, i: Instruction) -> Op:
             w.waited_for_grid = True
         if w.machine.memory.earlier is None:
             w.machine.note(text, site)
+
+    return op
+
+
+@executes("setmaxnreg")
+def _setmaxnreg(d: Decoder, i: Instruction) -> Op:
+    """The number of registers goes up or down as the qualifier says (9.7.19.5); a pool has no bottom here."""
+    asked = [o for o in d.function.instructions if o.event == "setmaxnreg" and raises(o)]
+    start, most = launched(d.function), max(map(requested, asked), default=None)
+    if start is not None and most is not None:
+        start = min(start, most)  # as ptxas starts the kernel
+    wanted, up = requested(i), raises(i)
+
+    def op(w: Warp) -> None:
+        owned = w.owned or start
+        if owned is not None and (wanted < owned if up else wanted > owned):
+            w.machine.observe(
+                "registers", w, f"asks to {'raise' if up else 'lower'} its {owned} registers to {wanted}"
+            )
+        w.owned = wanted
 
     return op
 
