@@ -141,7 +141,7 @@ def test_what_is_measured_is_recorded_and_shown(tmp_path: Path, monkeypatch: pyt
     assert re.search(r"Each analysis: \w", text)
     assert "- binary.ptx is left out: SourceError: no PTX in it: it is an ELF file" in text
     assert "- ptxas is skipped: TCLINT_PTXAS names" in text
-    assert "- No function with `wgmma` is small enough to repeat inside itself." in text
+    assert "- No function with `wgmma` can be repeated inside itself." in text
 
 
 def test_growth_and_ptxas_are_shown_where_they_were_measured() -> None:
