@@ -91,14 +91,18 @@ def check(item: Input, config: Config) -> Checked:
 
 
 def _confirmed(report: FileReport, config: Config, seconds: Counter[str]) -> FileReport:
+    """Raises :class:`SourceError` for a launch file that is wrong or does not fit the kernel."""
     from time import perf_counter
 
     from tclint.executor.confirm import confirm
-    from tclint.executor.launch import beside, read
+    from tclint.executor.launch import LaunchError, beside, read
 
     began = perf_counter()
     path = config.launch or beside(report.path)
-    report = confirm(report, read(path) if path else None, config.confirm_seconds)
+    try:
+        report = confirm(report, read(path) if path else None, config.confirm_seconds)
+    except LaunchError as error:
+        raise SourceError(str(error)) from None
     seconds.update({"confirm": perf_counter() - began})
     return report
 

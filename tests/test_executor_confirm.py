@@ -250,3 +250,35 @@ def test_what_cannot_be_is_refused(tmp_path: Path, options: list[str], message: 
     code, output = invoke("check", "--isolated", *options, str(kernel_))
     assert code == 2
     assert message in output
+
+
+@pytest.mark.parametrize(
+    ("launch", "message"),
+    [
+        ("[launches", "kernel.launch.toml"),
+        ('[[launches]]\nentry = "absent"\ngrid = [1]\nblock = [128]', "absent"),
+        ('[[launches]]\nentry = "k"\ngrid = [1]\nblock = [128]', "argument"),
+        (
+            '[[launches]]\nentry = "k"\ngrid = [1]\nblock = [64]\narguments = [{ u64 = 0 }, { u32 = 0 }]',
+            ".reqntid",
+        ),
+    ],
+)
+def test_a_launch_file_beside_the_kernel_that_is_wrong_is_an_error(
+    tmp_path: Path, launch: str, message: str
+) -> None:
+    kernel_ = tmp_path / "kernel.ptx"
+    kernel_.write_text(unwaited())
+    (tmp_path / "kernel.launch.toml").write_text(launch)
+    code, output = invoke("check", "--isolated", "--confirm", str(kernel_))
+    assert code == 2
+    assert message in output
+    assert "internal error" not in output
+
+
+def test_a_variable_that_cannot_be_initialised_is_no_crash() -> None:
+    text = unwaited().replace(".visible .entry", ".global .u64 table[1] = {elsewhere};\n.visible .entry")
+    finding = only(confirm(report(text)))
+    assert finding.confirmation is not None
+    assert finding.confirmation.status == "unsupported"
+    assert "the initialiser of table" in finding.confirmation.reason

@@ -54,7 +54,10 @@ class _Case:
 
 
 def confirm(report: FileReport, launches: LaunchFile | None = None, budget: float = BUDGET) -> FileReport:
-    """*report* with a verdict on each of its findings that is about an entry."""
+    """*report* with a verdict on each of its findings that is about an entry.
+
+    Raises :class:`~tclint.executor.launch.LaunchError` when *launches* does not fit the kernel.
+    """
     source = report.source
     open_ = {
         n: f
@@ -176,7 +179,10 @@ class _Entry:
         began = perf_counter()
         seconds = self.budget * _SHARE
         watched = frozenset().union(*(c.sites for c in cases))
-        result = launch(schedule, seconds, watched)
+        try:
+            result = launch(schedule, seconds, watched)
+        except Unsupported as problem:  # what comes before the first instruction: variables, parameters
+            result = Execution("unsupported", str(problem))
         took = (perf_counter() - began) / len(cases)
         self.last = result
         self.failure = result.reason

@@ -14,7 +14,7 @@ import tclint.executor.instructions  # noqa: F401  registers the factories
 from tclint.executor.decode import Decoder
 from tclint.executor.errors import Unsupported
 from tclint.executor.flight import Schedule, schedule
-from tclint.executor.launch import Launch, LaunchFile, fits, geometry
+from tclint.executor.launch import Launch, LaunchError, LaunchFile, fits, geometry
 from tclint.executor.machine import Deadlock, Geometry, Machine, Observation, OutOfBudget
 from tclint.executor.memory import Array, Fault, Global
 from tclint.executor.tensor_maps import TensorMap
@@ -193,7 +193,10 @@ def execute_file(
     overlaps = [*(launch.dependent for launch in file.launches[1:]), False]
     earlier: Array | None = None
     for launch, overlapped in zip(file.launches, overlaps, strict=True):
-        function = prepared(module, launch.entry)
+        try:
+            function = prepared(module, launch.entry)
+        except Unsupported as problem:
+            raise LaunchError(f"{file.path}: {problem}") from None
         fits(launch, function)
         grid, cluster = geometry(launch, function)
         explicit = launch.cluster is not None or ".reqnctapercluster" in function.directives
