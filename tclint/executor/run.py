@@ -149,6 +149,9 @@ def execute(
         result.end, result.reason = "budget", str(problem)
     except Unsupported as problem:
         result.end, result.reason = "unsupported", str(problem)
+        where = place(machine.at) if machine is not None and machine.at >= 0 else ""
+        if where and not result.reason.startswith(where):  # it was found out in execution
+            result.reason = f"{where}: {function.instructions[machine.at].opcode}: {problem}"  # type: ignore[union-attr]
     if machine is not None:
         result.observations = machine.observations
         result.steps, result.notes, result.reached = (
