@@ -246,3 +246,20 @@ MAPS = {
 @pytest.mark.parametrize("case", MAPS)
 def test_tensor_maps(case: str) -> None:
     agrees(text(MAPS[case]), "PR003")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [tile];",
+        "fence.proxy.tensormap::generic.acquire.gpu;",
+        "fence.proxy.tensormap::generic.acquire.gpu %rd1;",
+    ],
+)
+def test_an_operand_that_is_missing_is_told_and_no_crash(line: str) -> None:
+    body = f"""{START}
+    tensormap.replace.tile.rank.global.b1024.b32 [%rd6], 1;
+    {line}
+    cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [tile], [%rd6, {{%r0, %r0}}], [full];
+    ret;"""
+    assert by_rule(lint(module(kernel(body), header=HEADER)), "PX003")

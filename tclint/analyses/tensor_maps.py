@@ -31,6 +31,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
             (site, self._address(site, "tensormap"))
             for use in model.function.uses
             if use.match is not None
+            and not use.match.problem
             and "tensormap" in use.match.form.roles
             and not use.match.form.memory
             and use.match.form.event != "proxy-fence"
@@ -123,7 +124,12 @@ class TensorMaps(FactSet[tuple[int, int]]):
         return (
             id(instruction) in self._writing
             or instruction.flow == "call"
-            or (match is not None and match.form.event == "proxy-fence" and match.form.proxy == "tensormap")
+            or (
+                match is not None
+                and not match.problem
+                and match.form.event == "proxy-fence"
+                and match.form.proxy == "tensormap"
+            )
         )
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
