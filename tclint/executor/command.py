@@ -139,7 +139,7 @@ def _lines(result: Run) -> Iterator[str]:
         for seen in execution.observations:
             yield f"{path}:{result.place(function, seen.site)}: {seen.kind}: {seen.message} ({seen.thread})"
             if seen.other >= 0:
-                yield f"{path}:{result.place(function, seen.other)}:     the other one"
+                yield f"{path}:{result.place(function, seen.other)}: note: {seen.cause}"
         if execution.end != "done":
             at = f"{path}:{result.place(function, execution.site)}: " if execution.site >= 0 else f"{path}: "
             yield f"{at}{execution.end}: {execution.reason}"

@@ -30,14 +30,6 @@ _SHARE = 0.4
 
 _STATIC = frozenset(("arch", "operands", "ptx", "suppression", "toolchain"))
 """Families of rules about what no execution shows."""
-_OTHERS = {
-    "unordered": "the other access",
-    "proxy": "the write",
-    "wgmma-fence": "the write",
-    "divergent": "what the others execute",
-    "mbarrier-overrun": "the mbarrier is initialised",
-}
-"""What stands at the other instruction of an observation, by its kind."""
 
 
 @dataclass
@@ -241,7 +233,7 @@ def _fitting(case: _Case, result: Execution) -> tuple[list[tuple[int, str, str |
     if best is not None:
         steps: list[tuple[int, str, str | None]] = []
         if best.other >= 0:
-            steps.append((best.other, _OTHERS.get(best.kind, "the operation begins"), None))
+            steps.append((best.other, best.cause, None))
         steps.append((best.site, best.message, best.thread))
         return steps, f"{best.thread}: {best.message}"
     if result.end == "fault" and result.site in case.sites:

@@ -73,6 +73,16 @@ class OutOfBudget(Exception):
     """The kernel did not end within its instructions or seconds."""
 
 
+_OTHERS = {
+    "unordered": "the other access",
+    "proxy": "the write",
+    "wgmma-fence": "the write",
+    "divergent": "what the others execute",
+    "mbarrier-overrun": "the mbarrier is initialised",
+}
+"""What stands at the other instruction of an observation, by its kind; else an operation begins there."""
+
+
 @dataclass(frozen=True)
 class Observation:
     """Something that the ISA leaves undefined, or that went wrong, in one execution."""
@@ -85,6 +95,11 @@ class Observation:
     other: int = -1
     """The asynchronous operation or the access that it collides with, if it is about one."""
     step: int = 0
+
+    @property
+    def cause(self) -> str:
+        """What stands at the *other* instruction."""
+        return _OTHERS.get(self.kind, "the operation begins")
 
 
 @dataclass(frozen=True)
