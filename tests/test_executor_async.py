@@ -400,7 +400,10 @@ CASES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     ),
     "half a warp at an aligned instruction": (
         "divergent", "setp.lt.u32 %p1, %r199, 16;\nHOLE@%p1 bra SOME;\nret;\nSOME:\nwgmma.fence.sync.aligned;\nbar.sync 0;\nret;",
-        "", {"header": HOPPER},
+        "", {"header": HOPPER, "block": 128},
+    ),
+    "three warps of a warpgroup": (
+        "divergent", "setp.ge.u32 %p1, %r199, 96;\nHOLE@%p1 ret;\nwgmma.fence.sync.aligned;\nret;", "", {"header": HOPPER, "block": 128},
     ),
     "tensor memory is not allocated": (
         "tensor-memory", ALLOC + "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r23}, [%r21+HOLE];\n"
@@ -427,7 +430,8 @@ CASES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
 }  # fmt: skip
 """What goes wrong -> the observation, the kernel with a hole, and what mends it there."""
 MENDED = {
-    "half a warp at an aligned instruction": ("setp.lt.u32 %p1, %r199, 16", "setp.lt.u32 %p1, %r199, 32"),
+    "half a warp at an aligned instruction": ("setp.lt.u32 %p1, %r199, 16", "setp.lt.u32 %p1, %r199, 128"),
+    "three warps of a warpgroup": ("setp.ge.u32 %p1, %r199, 96", "setp.ge.u32 %p1, %r199, 128"),
     "tensor memory is not allocated": ("[%r21+]", "[%r21+31]"),
     "tensor memory is freed with another size": (
         "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r20, 64;",

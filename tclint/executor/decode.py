@@ -305,7 +305,8 @@ class Decoder:
             op = factory(self, instruction)
             if match.scope not in _WHOLE:
                 return op
-            return _together(op, instruction.name, match.form.name.startswith(_NONE_MAY_HAVE_LEFT))
+            whole = match.form.name.startswith(_NONE_MAY_HAVE_LEFT)
+            return _together(op, instruction.name, whole, match.scope == "warpgroup")
         except Unsupported as problem:
             return _refuse(f"{where}: {instruction.opcode}: {problem}")
 
@@ -369,10 +370,11 @@ def _noticed(op: Op, site: int, reached: set[int]) -> Op:
     return noticed
 
 
-def _together(op: Op, name: str, whole: bool) -> Op:
+def _together(op: Op, name: str, whole: bool, group: bool) -> Op:
     """*op*, observing when not all lanes of the warp execute what all of them must (``.aligned``, 9.7.13.1).
 
-    Lanes that have left do not count, unless the *whole* warp must be there (9.7.14.5.14, 9.7.16.8.2).
+    Lanes that have left do not count, unless the *whole* warp must be there (9.7.14.5.14, 9.7.16.8.2). The warps of a
+    warpgroup, *group*, must all be there (9.7.15.1).
     """
 
     def checked(w: Warp) -> int | None:
@@ -381,6 +383,15 @@ def _together(op: Op, name: str, whole: bool) -> Op:
             if missing:
                 w.machine.observe(
                     "divergent", w, f"{missing} lanes of the warp do not execute {name}, which all must"
+                )
+        if group:
+            first = w.index & ~3
+            others = w.cta.warps[first : first + 4]
+            came = w.cta.came.setdefault(w.site, set())
+            came.add(w.index)
+            if len(others) < 4 or any(other.index not in came and not other.alive.any() for other in others):
+                w.machine.observe(
+                    "divergent", w, f"not all warps of the warpgroup are there to execute {name}"
                 )
         return op(w)
 

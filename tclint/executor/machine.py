@@ -143,6 +143,8 @@ class Cta:
         """What its tensor core was given by ``tcgen05`` and has not done, in order."""
         self.columns: dict[int, int] = {}
         """Allocations of tensor memory: first column -> number of them."""
+        self.came: dict[int, set[int]] = {}
+        """The warps that executed an instruction of a warpgroup."""
         self.warpgroups: dict[int, list[Flight]] = {}
         """The ``wgmma`` of each warpgroup, in order."""
         self.warps: list[Warp] = []
@@ -553,6 +555,11 @@ class Machine:
         self.progress()
         if not w.alive.any():
             w.cta.running -= 1
+            for site, came in w.cta.came.items():
+                if w.index not in came and any(other >> 2 == w.index >> 2 for other in came):
+                    name = self.code.function.instructions[site].name
+                    text = f"not all warps of the warpgroup are there to execute {name}"
+                    self.observe("divergent", w, text, site=site)
             if not w.cta.running:
                 self._end(w)
         w.cta.cluster.forget(w, mask)
