@@ -37,7 +37,6 @@ from tclint.source import Source
 
 if TYPE_CHECKING:
     from tclint.executor.run import Execution
-    from tclint.ir.nodes import Function
 
 __all__ = [
     "ABOUT",
@@ -204,7 +203,7 @@ def run(
     With a *grid* it is only that part of the grid, and wrong values are not counted.
     """
     from tclint.executor.launch import read
-    from tclint.executor.run import execute_file, prepared
+    from tclint.executor.run import execute_file, line_of
 
     began = time.process_time()
     spec = hardware.launches()[name]
@@ -215,17 +214,19 @@ def run(
     if grid is not None:
         file = replace(file, launches=tuple(replace(step, grid=grid) for step in file.launches))
 
-    def line(function: Function, site: int) -> int:
-        inside = 0 <= site < len(function.instructions)
-        return source.position(function.start + function.instructions[site].start).line if inside else 0
-
     executions, found = execute_file(
-        module, file, how, number=number, steps=steps, place=lambda f, site: f"line {line(f, site)}"
+        module,
+        file,
+        how,
+        number=number,
+        steps=steps,
+        place=lambda f, site: f"line {line_of(source, f, site)}",
     )
-    observations = []
-    for step, execution in zip(file.launches, executions, strict=False):
-        function = prepared(module, step.entry)
-        observations += [(o.kind, line(function, o.site), o.message) for o in execution.observations]
+    observations = [
+        (o.kind, line_of(source, execution.function, o.site), o.message)
+        for execution in executions
+        for o in execution.observations
+    ]
     wrong = 0
     if executions[-1].end == "done" and grid is None:
         given = file.arrays(number)

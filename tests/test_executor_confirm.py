@@ -17,7 +17,7 @@ from tclint.executor.assume import Parameters
 from tclint.executor.confirm import confirm
 from tclint.executor.launch import read, triton_beside
 from tclint.executor.machine import Geometry
-from tclint.executor.run import prepared
+from tclint.executor.run import layout, prepared
 from tclint.finding import Confidence, FileReport, Finding
 from tclint.output import formats, renderer
 from tclint.report import Context, present
@@ -195,7 +195,7 @@ def test_parameters_are_told_apart_by_their_use() -> None:
     text = module(kernel(body, parameters=parameters), header=HOPPER)
     found = Parameters(prepared(built(text), "k"))
     assert list(found.buffers) == ["x+0"]
-    data = found.bytes(512, {"x+0": 0xABCD00})
+    data = layout(found.function, found.values(512, {"x+0": 0xABCD00}))
     assert int.from_bytes(data[:8], "little") == 0xABCD00
     assert int.from_bytes(data[8:16], "little") == 512
     assert data[16:20] == b"\0\0\x80?"

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from tclint.executor.launch import Metadata
-from tclint.executor.machine import Geometry
+from tclint.executor.machine import Geometry, three
 from tclint.executor.memory import Array
 from tclint.executor.tensor_maps import UNKNOWN
 from tclint.ir.nodes import (
@@ -50,15 +50,16 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Assumed:
-    """A launch: its geometry, the contents of buffers, and the bytes of the parameters once buffers have addresses."""
+    """A launch: its geometry, the contents of buffers, and what parameters are once these have addresses."""
 
     geometry: Geometry
     buffers: Mapping[str, Array]
     parameters: Parameters
     number: int
 
-    def bytes(self, addresses: Mapping[str, int]) -> bytes:
-        return self.parameters.bytes(self.number, addresses)
+    def values(self, addresses: Mapping[str, int]) -> list[bytes]:
+        """The bytes of each parameter when the buffers lie at *addresses*."""
+        return self.parameters.values(self.number, addresses)
 
     def __str__(self) -> str:
         x, y, z = self.geometry.block
@@ -88,10 +89,8 @@ class Parameters:
         cluster = directives.get(".reqnctapercluster")
         if metadata is not None and metadata.entry == self.function.name:
             block, cluster, dynamic = metadata.block, metadata.cluster, metadata.shared
-        blocks = [_three(block)] if block else list(_BLOCKS)
-        clusters = (
-            [_three(cluster)] if cluster else [(1, 1, 1), (2, 1, 1)] if self._clustered else [(1, 1, 1)]
-        )
+        blocks = [three(block)] if block else list(_BLOCKS)
+        clusters = [three(cluster)] if cluster else [(1, 1, 1), (2, 1, 1)] if self._clustered else [(1, 1, 1)]
         for number in dict.fromkeys((*_SIZES, *self._compared)):
             for shape in clusters:
                 for threads in blocks:
@@ -142,11 +141,10 @@ class Parameters:
                 found[_name(place)] = np.zeros(_BUFFER, np.uint8)
         return found
 
-    def bytes(self, number: int, addresses: Mapping[str, int]) -> bytes:
-        """The bytes of all parameters: unknown maps wherever nothing else is read."""
-        data = bytearray()
+    def values(self, number: int, addresses: Mapping[str, int]) -> list[bytes]:
+        """The bytes of each parameter: unknown maps wherever nothing else is read."""
+        found = []
         for parameter in self.function.parameters:
-            data += bytes(-len(data) % max(parameter.align, 1))
             piece = bytearray((UNKNOWN * (parameter.size // len(UNKNOWN) + 1))[: parameter.size])
             for (name, offset), (size, real) in self._loads.items():
                 if name != parameter.name or offset + size > parameter.size:
@@ -159,8 +157,8 @@ class Parameters:
                 else:
                     value = (number & (1 << 8 * size) - 1).to_bytes(size, "little")
                 piece[offset : offset + size] = value
-            data += piece
-        return bytes(data)
+            found.append(bytes(piece))
+        return found
 
     @cached_property
     def _loads(self) -> dict[Place, tuple[int, bool]]:
@@ -284,8 +282,3 @@ def _index(instruction: Instruction, register: int) -> int:
 
 def _name(place: Place) -> str:
     return f"{place[0]}+{place[1]}"
-
-
-def _three(numbers: tuple[int, ...]) -> tuple[int, int, int]:
-    x, y, z = (*numbers, 1, 1)[:3]
-    return x, y, z

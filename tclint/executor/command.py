@@ -11,10 +11,9 @@ from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
 from tclint.executor.flight import schedule
 from tclint.executor.launch import LaunchError, LaunchFile, beside, read, triton_beside
-from tclint.executor.memory import Array
-from tclint.executor.run import Execution, Memories, execute, execute_file, prepared
+from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.trace import Trace
-from tclint.ir.nodes import Function, Module
+from tclint.ir.nodes import Module
 from tclint.source import Source
 
 __all__ = ["Options", "Run", "RunError", "render_json", "render_text", "run"]
@@ -42,27 +41,21 @@ class Run:
     """The launches that were executed, in order."""
 
     source: Source
-    executions: list[tuple[str, Function, Execution]] = field(default_factory=list)
+    executions: list[Execution] = field(default_factory=list)
     assumed: str = ""
     """The launch, when none was given."""
-    arrays: dict[str, Array] = field(default_factory=dict)
 
     @property
     def code(self) -> int:
         """The exit code: 0 right, 1 something was seen or threads wait for ever, 2 it stopped before its end."""
-        ends = {e.end for _, _, e in self.executions}
+        ends = {e.end for e in self.executions}
         if ends & {"unsupported", "budget", "fault"}:
             return 2
-        return int(not all(e.right for _, _, e in self.executions))
+        return int(not all(e.right for e in self.executions))
 
-    def place(self, function: Function, site: int) -> int:
+    def line(self, execution: Execution, site: int) -> int:
         """The line of an instruction."""
-        instructions = function.instructions
-        if not instructions:
-            return 0
-        return self.source.position(
-            function.start + instructions[min(site, len(instructions) - 1)].start
-        ).line
+        return line_of(self.source, execution.function, site)
 
 
 def run(source: Source, options: Options) -> Run:
@@ -91,13 +84,10 @@ def run(source: Source, options: Options) -> Run:
 
 
 def _given(result: Run, module: Module, file: LaunchFile, options: Options, trace: Trace | None) -> None:
-    executions, arrays = execute_file(
+    result.executions, arrays = execute_file(
         module, file, options.schedule, number=options.number, seconds=options.seconds,
-        place=lambda f, site: f"line {result.place(f, site)}", tracer=trace.follow if trace else None,
+        place=lambda f, site: f"line {line_of(result.source, f, site)}", tracer=trace.follow if trace else None,
     )  # fmt: skip
-    for launch, execution in zip(file.launches, executions, strict=False):
-        result.executions.append((launch.entry, prepared(module, launch.entry), execution))
-    result.arrays = arrays
     file.write(arrays)
 
 
@@ -110,14 +100,11 @@ def _assumed(result: Run, module: Module, options: Options, trace: Trace | None)
         )
     function = prepared(module, entry)
     assumed = next(Parameters(function).launches(module, triton_beside(result.source.path)))
-    memories = Memories(module, assumed.buffers)
-    addresses = {name: memories.memory.address(name) for name in assumed.buffers}
-    execution = execute(
-        module, function, assumed.geometry, memories, assumed.bytes(addresses), options.schedule,
-        seconds=options.seconds, place=lambda site: f"line {result.place(function, site)}",
-        tracer=trace.follow if trace else None,
+    execution = execute_assumed(
+        module, function, assumed, options.schedule, seconds=options.seconds,
+        place=lambda site: f"line {line_of(result.source, function, site)}", tracer=trace.follow if trace else None,
     )  # fmt: skip
-    result.executions.append((entry, function, execution))
+    result.executions.append(execution)
     result.assumed = str(assumed)
 
 
@@ -133,20 +120,20 @@ def _lines(result: Run) -> Iterator[str]:
     path = result.source.path
     if result.assumed:
         yield f"no launch file: assumed {result.assumed}; a launch file says how the kernel is launched"
-    for entry, function, execution in result.executions:
+    for execution in result.executions:
         for text, site in execution.notes.items():
-            yield f"{path}:{result.place(function, site)}: note: {text}"
+            yield f"{path}:{result.line(execution, site)}: note: {text}"
         for seen in execution.observations:
-            yield f"{path}:{result.place(function, seen.site)}: {seen.kind}: {seen.message} ({seen.thread})"
+            yield f"{path}:{result.line(execution, seen.site)}: {seen.kind}: {seen.message} ({seen.thread})"
             if seen.other >= 0:
-                yield f"{path}:{result.place(function, seen.other)}: note: {seen.cause}"
+                yield f"{path}:{result.line(execution, seen.other)}: note: {seen.cause}"
         if execution.end != "done":
-            at = f"{path}:{result.place(function, execution.site)}: " if execution.site >= 0 else f"{path}: "
+            at = f"{path}:{result.line(execution, execution.site)}: " if execution.site >= 0 else f"{path}: "
             yield f"{at}{execution.end}: {execution.reason}"
         seen_ = len(execution.observations)
         told = f"{seen_} observation{'s' * (seen_ != 1)}" if seen_ else "nothing wrong was seen"
         yield (
-            f"{entry}: {execution.end} after {execution.steps:,} instructions in {execution.seconds:.2f} s"
+            f"{execution.function.name}: {execution.end} after {execution.steps:,} instructions in {execution.seconds:.2f} s"
             f" ({execution.schedule}); {told}"
         )
 
@@ -155,7 +142,7 @@ def render_json(result: Run) -> str:
     """An object with a list of launches; see docs/executor.md."""
     launches = [
         {
-            "entry": entry,
+            "entry": execution.function.name,
             "end": execution.end,
             "reason": execution.reason or None,
             "schedule": execution.schedule,
@@ -164,16 +151,16 @@ def render_json(result: Run) -> str:
             "observations": [
                 {
                     "kind": o.kind,
-                    "line": result.place(function, o.site),
+                    "line": result.line(execution, o.site),
                     "message": o.message,
                     "thread": o.thread,
-                    "other_line": result.place(function, o.other) if o.other >= 0 else None,
+                    "other_line": result.line(execution, o.other) if o.other >= 0 else None,
                 }
                 for o in execution.observations
             ],
-            "notes": [{"line": result.place(function, s), "message": t} for t, s in execution.notes.items()],
+            "notes": [{"line": result.line(execution, s), "message": t} for t, s in execution.notes.items()],
         }
-        for entry, function, execution in result.executions
+        for execution in result.executions
     ]
     found = {"path": result.source.path, "assumed": result.assumed or None, "launches": launches}
     return json.dumps(found, indent=2) + "\n"

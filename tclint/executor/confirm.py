@@ -8,7 +8,7 @@ none changes its severity.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from tclint.executor.assume import Assumed, Parameters
@@ -16,7 +16,7 @@ from tclint.executor.errors import Unsupported
 from tclint.executor.flight import Schedule
 from tclint.executor.launch import LaunchFile, triton_beside
 from tclint.executor.machine import Observation
-from tclint.executor.run import Execution, Memories, execute, execute_file, prepared
+from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
 from tclint.finding import Confidence, Confirmation, FileReport, Finding, Span, Step
 from tclint.ir.nodes import Module
 from tclint.source import Source
@@ -41,8 +41,6 @@ class _Case:
     spent: float = 0.0
     reached: bool = False
     verdict: Confirmation | None = None
-    seen: Observation | None = None
-    tried: list[str] = field(default_factory=list)
 
 
 def confirm(report: FileReport, launches: LaunchFile | None = None, budget: float = BUDGET) -> FileReport:
@@ -105,7 +103,8 @@ class _Entry:
         try:
             self.function = prepared(self.module, self.entry)
         except Unsupported as problem:
-            self._give_up("unsupported", str(problem))
+            for case in self.cases.values():
+                case.verdict = Confirmation("unsupported", str(problem))
             return
         starts: dict[int, list[int]] = {}
         for site, instruction in enumerate(self.function.instructions):
@@ -131,11 +130,8 @@ class _Entry:
 
     def _assumed(self, assumed: Assumed) -> _Launch:
         def run(schedule: Schedule, seconds: float, watched: frozenset[int]) -> Execution:
-            memories = Memories(self.module, assumed.buffers)
-            addresses = {name: memories.memory.address(name) for name in assumed.buffers}
-            return execute(
-                self.module, self.function, assumed.geometry, memories, assumed.bytes(addresses), schedule,
-                seconds=seconds, place=self._place, watched=watched,
+            return execute_assumed(
+                self.module, self.function, assumed, schedule, seconds=seconds, place=self._place, watched=watched
             )  # fmt: skip
 
         return run
@@ -146,10 +142,9 @@ class _Entry:
                 self.module, file, schedule, seconds=seconds, place=lambda f, site: self._place(site),
                 watched={self.entry: watched},
             )  # fmt: skip
-            mine = [
-                e for e, launch in zip(executions, file.launches, strict=False) if launch.entry == self.entry
-            ]
-            return mine[-1] if mine else Execution("unsupported", f"{file.path} does not launch {self.entry}")
+            mine = [e for e in executions if e.function.name == self.entry]
+            why = f"{file.path} does not launch {self.entry}"
+            return mine[-1] if mine else Execution(self.function, "unsupported", why)
 
         return run
 
@@ -174,7 +169,7 @@ class _Entry:
         try:
             result = launch(schedule, seconds, watched)
         except Unsupported as problem:  # what comes before the first instruction: variables, parameters
-            result = Execution("unsupported", str(problem))
+            result = Execution(self.function, "unsupported", str(problem))
         took = (perf_counter() - began) / len(cases)
         self.last = result
         self.failure = result.reason
@@ -204,7 +199,7 @@ class _Entry:
         return Span(self.function.start + instruction.start, self.function.start + instruction.end)
 
     def _place(self, site: int) -> str:
-        return f"line {self.source.position(self._span(site).start).line}"
+        return f"line {line_of(self.source, self.function, site)}"
 
     def _close(self) -> None:
         for case in self.cases.values():
@@ -219,10 +214,6 @@ class _Entry:
                 what = "synchronised in these runs" if case.reached else "not reached"
                 why = f"; {self.failure}" if self.failure else ""
                 case.verdict = Confirmation("not-reproduced", what + why, schedule)
-
-    def _give_up(self, status: str, reason: str) -> None:
-        for case in self.cases.values():
-            case.verdict = Confirmation(status, reason)  # type: ignore[arg-type]
 
 
 def _fitting(case: _Case, result: Execution) -> tuple[list[tuple[int, str, str | None]], str] | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tclint.cfg import CFG
 from tclint.executor.errors import Unsupported
-from tclint.executor.machine import AGAIN, ENDED, MOVED, Geometry
+from tclint.executor.machine import AGAIN, ENDED, MOVED
 from tclint.executor.memory import LOCAL, PARAM, RESERVED, SHARED, UNSIGNED, Array, Global
 from tclint.executor.special import TIMERS, special
 from tclint.executor.warp import LANES, Warp
@@ -46,7 +46,6 @@ Factory = Callable[["Decoder", Instruction], Op]
 FORMS: dict[str, Factory] = {}
 """Form name -> factory."""
 
-_ASYNC_GROUPS = frozenset(("wgmma",))
 _WHOLE = frozenset(("warp", "warpgroup", "cta", "cluster"))
 """Convergence scopes that whole warps execute together."""
 _NONE_MAY_HAVE_LEFT = ("mma.", "wmma.", "ldmatrix", "stmatrix", "tcgen05.ld", "tcgen05.st", "tcgen05.alloc")
@@ -69,9 +68,8 @@ def executes(*names: str) -> Callable[[Factory], Factory]:
 class Code:
     """A kernel, decoded for one launch."""
 
-    def __init__(self, function: Function, geometry: Geometry) -> None:
+    def __init__(self, function: Function) -> None:
         self.function = function
-        self.geometry = geometry
         self.ops: list[Op] = []
         self.touches: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         """Registers that an instruction reads and writes now; not those of an asynchronous operation."""
@@ -102,7 +100,6 @@ class Decoder:
         self,
         function: Function,
         module: Module,
-        geometry: Geometry,
         memory: Global,
         parameters: bytes,
         place: Callable[[int], str] = str,
@@ -110,9 +107,8 @@ class Decoder:
     ) -> None:
         self.function = function
         self.module = module
-        self.geometry = geometry
         self.memory = memory
-        self.code = Code(function, geometry)
+        self.code = Code(function)
         self.code.place = place
         self.code.parameters = np.frombuffer(parameters, np.uint8)
         self.cfg = CFG(function)
@@ -121,8 +117,7 @@ class Decoder:
         self.code.template = [np.zeros(LANES, kind) for kind in self.types]
         self._constants: dict[Any, int] = {}
         self.site = 0
-        self._symbols = self._layout()
-        self.code.symbols = self._symbols
+        self.code.symbols = self._layout()
 
     # ------------------------------------------------------------ variables
 
@@ -189,7 +184,7 @@ class Decoder:
 
     def address_of(self, symbol: Symbol) -> int:
         """The place that holds the address of a variable, in its state space."""
-        at = self._symbols.get(symbol.name)
+        at = self.code.symbols.get(symbol.name)
         if at is None:
             raise Unsupported(f"the address of {symbol.name}, which is not a variable of this module")
         space = self.spaces[symbol.name]
@@ -331,9 +326,9 @@ class Decoder:
         return guarded
 
     def _accesses(self, site: int, instruction: Instruction) -> None:
-        if instruction.event == "issue" and instruction.group in _ASYNC_GROUPS:
+        if instruction.event == "issue" and instruction.group == "wgmma":
             return
-        reads = tuple(r for at in instruction.reads for r in (at,))
+        reads = instruction.reads
         if instruction.guard >= 0:
             reads = (*reads, instruction.guard)
         if reads or instruction.writes:
@@ -358,7 +353,7 @@ class Decoder:
                     "pack",
                     "unpack",
                 )
-                if written and instruction.group not in _ASYNC_GROUPS and not copies:
+                if written and instruction.group != "wgmma" and not copies:
                     self.code.unfenced[site] = dict.fromkeys(written, site)
 
 

@@ -74,12 +74,18 @@ class Flight:
     """Whether using its registers waits for it, as for ``tcgen05.ld`` and ``.st`` (9.7.16.6.4.5)."""
     adds: bool = False
     """Whether it combines with what is there, so that it may meet others that do."""
-    began: int = 0
+    stamp: int = 0
+    """Of the reads of its sources, when whoever waits for it learns no more than its issue; 0: of whoever waits."""
+    written: int = 0
+    """Of its writes; 0: they are not plain ones."""
+    locked: bool = False
+    """Whether what it uses counts as used: not when it completes at its issue."""
     captured: bool = False
     done: bool = False
     unseen: list[Range] = field(default_factory=list)
     """What it reads of generic writes that no proxy fence has made visible to it."""
     note: dict[str, Any] = field(default_factory=dict)
+    """What the instructions that make such an operation keep with it."""
 
 
 class Schedule:

@@ -34,6 +34,7 @@ __all__ = [
     "Machine",
     "Observation",
     "OutOfBudget",
+    "three",
 ]
 
 AGAIN = -1
@@ -100,6 +101,12 @@ class Observation:
     def cause(self) -> str:
         """What stands at the *other* instruction."""
         return _OTHERS.get(self.kind, "the operation begins")
+
+
+def three(sizes: Sequence[int]) -> tuple[int, int, int]:
+    """Sizes in three dimensions; those that are not said are 1."""
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
 
 
 @dataclass(frozen=True)
@@ -591,11 +598,11 @@ class Machine:
 
     # ------------------------------------------------------------ barriers
 
-    def pass_barrier(self, cta: Cta, number: int, barrier: Barrier) -> bool:
+    def pass_barrier(self, cta: Cta, number: int, barrier: Barrier) -> None:
         """Let the threads pass that wait at a barrier of a CTA, if all have come."""
         needed = barrier.needed or cta.threads
         if not barrier.threads or barrier.threads < needed:
-            return False
+            return
         if barrier.threads > needed:
             self.observe(
                 "barrier-count", barrier.waiting[0].warp if barrier.waiting else cta.warps[0],
@@ -611,7 +618,6 @@ class Machine:
             if id(split) in results:
                 results[id(split)](votes)
             self.resume(split)
-        return True
 
     def pass_cluster(self, cluster: Cluster) -> None:
         """The same for the barrier of a cluster; threads that left count as arrived (9.7.13.4)."""
@@ -634,7 +640,6 @@ class Machine:
         w = flight.warp
         self._numbers += 1
         flight.number = self._numbers
-        flight.began = self.steps
         if flight.mbarrier is not None:
             self.reports.setdefault(flight.site, {})[id(flight.mbarrier)] = flight.mbarrier
         for written in flight.writes:
@@ -658,7 +663,7 @@ class Machine:
             warp.filling.update(dict.fromkeys(registers, flight))
         for warp, registers in flight.draining.items():
             warp.draining.update(dict.fromkeys(registers, flight))
-        flight.note["locked"] = True
+        flight.locked = True
 
     def check_fill(self, w: Warp, written: Range, flight: Flight) -> None:
         """What an asynchronous write must not meet: operations that still use the bytes, and unordered accesses."""
@@ -680,20 +685,13 @@ class Machine:
                     "filled-twice", w,
                     f"the {what} writes shared memory that another {other.what} is still to write", other.site,
                 )  # fmt: skip
-        for stamps, sites, how in (
-            (memory.read_by[words], memory.reader[words], "read"),
-            (memory.written[words], memory.writer[words], "wrote"),
-        ):
-            if stamps.any():
-                late = (stamps >> 10) > w.clocks.seen[stamps & 1023]
-                if late.any():
-                    at = int(late.argmax())
-                    self.observe(
-                        "unordered", w,
-                        f"the {what} writes shared memory that {self.who(w, int(stamps[at]))} {how} without a barrier"
-                        " between them",
-                        int(sites[at]),
-                    )  # fmt: skip
+        for writes, how in ((False, "read"), (True, "wrote")):
+            if (met := memory.late(words, writes, w.clocks.seen)) is not None:
+                self.observe(
+                    "unordered", w,
+                    f"the {what} writes shared memory that {self.who(w, met[0])} {how} without a barrier between them",
+                    met[1],
+                )  # fmt: skip
 
     def check_drain(self, w: Warp, reads: Sequence[Range], flight: Flight) -> None:
         """What an asynchronous read must not meet: bytes that are still to be written, or that it does not see."""
@@ -708,25 +706,23 @@ class Machine:
                     f"the {what} reads shared memory that a {other.what if other else 'copy'} is still to write",
                     other.site if other else -1,
                 )  # fmt: skip
-            stamps = memory.written[words]
-            if stamps.any():
-                late = (stamps >> 10) > w.clocks.fenced[stamps & 1023]
-                if late.any():
-                    at = int(late.argmax())
-                    site = int(memory.writer[words][at])
-                    stamp = int(stamps[at])
-                    if (stamp >> 10) > int(w.clocks.seen[stamp & 1023]):
-                        text = f"{self.who(w, stamp)} wrote without a barrier between them"
-                        self.observe("unordered", w, f"the {what} reads shared memory that {text}", site)
-                    else:
-                        self.observe(
-                            "proxy", w,
-                            f"the {what} reads, through the async proxy, shared memory that was written through the"
-                            " generic proxy without a proxy fence between them",
-                            site,
-                        )  # fmt: skip
-                        numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words
-                        flight.unseen.append(Range(memory, numbers[late]))
+            met = memory.late(words, True, w.clocks.fenced)
+            if met is None:
+                continue
+            stamp, site = met
+            if (stamp >> 10) > int(w.clocks.seen[stamp & 1023]):
+                text = f"{self.who(w, stamp)} wrote without a barrier between them"
+                self.observe("unordered", w, f"the {what} reads shared memory that {text}", site)
+                continue
+            self.observe(
+                "proxy", w,
+                f"the {what} reads, through the async proxy, shared memory that was written through the generic proxy"
+                " without a proxy fence between them",
+                site,
+            )  # fmt: skip
+            numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words
+            stamps = memory.written[numbers]
+            flight.unseen.append(Range(memory, numbers[(stamps >> 10) > w.clocks.fenced[stamps & 1023]]))
 
     def _able(self, flight: Flight) -> bool:
         return all(f.done or f.ready is None or f.ready() for f in (flight, *flight.before))
@@ -742,13 +738,13 @@ class Machine:
         flight.captured = True
         if flight.capture is not None:
             _as_seen(flight, flight.capture)
-        if "locked" in flight.note:
+        if flight.locked:
             for memory, words in flight.reads:
                 memory.draining[words] -= 1
             for warp, registers in flight.draining.items():
                 _release(warp.draining, registers, flight)
         for memory, words in flight.reads:
-            memory.read_by[words] = flight.note.get("stamp", flight.warp.stamp)
+            memory.read_by[words] = flight.stamp or flight.warp.stamp
             memory.reader[words] = flight.site
 
     def unlock(self, w: Warp, flight: Flight) -> None:
@@ -776,14 +772,13 @@ class Machine:
         self.capture(flight)
         flight.done = True
         flight.before = []
-        locked = "locked" in flight.note
-        if locked:
+        if flight.locked:
             self.flights.remove(flight)
             for memory, words in flight.writes:
                 memory.filling[words] -= 1
             for memory in {id(m): m for m, _ in (*flight.writes, *flight.reads)}.values():
                 memory.flights[:] = [f for f in memory.flights if f is not flight]
-        written = flight.note.get("written", 0)
+        written = flight.written
         if flight.mbarrier is not None and flight.writes:
             cluster = flight.warp.cta.cluster
             cluster.copies += 1
@@ -796,7 +791,7 @@ class Machine:
             memory.read_by[words] = 0
         if flight.finish is not None:
             _as_seen(flight, flight.finish)
-        if locked:
+        if flight.locked:
             for warp, registers in flight.filling.items():
                 _release(warp.filling, registers, flight)
         if self.tracer is not None:

@@ -128,7 +128,7 @@ class Global(Memory):
 class Shared(Memory):
     """Shared memory of a CTA, and what is known about each of its words of four bytes.
 
-    ``written`` and ``read`` are stamps of the last plain write and read (``epoch << 10 | warp``), ``writer`` and
+    ``written`` and ``read_by`` are stamps of the last plain write and read (``epoch << 10 | warp``), ``writer`` and
     ``reader`` the instructions; ``filling`` and ``draining`` count the asynchronous operations that are still to write
     or read a word.
     """
@@ -160,6 +160,18 @@ class Shared(Memory):
     def poison(self, words: slice | Array) -> None:
         """Fill what an asynchronous operation is still to write."""
         self.views[4][words] = _POISON
+
+    def late(self, words: slice | Array, writes: bool, known: Array) -> tuple[int, int] | None:
+        """One of the last plain writes of these words, or reads, that is not *known*: its stamp and instruction."""
+        stamps, sites = (self.written, self.writer) if writes else (self.read_by, self.reader)
+        found = stamps[words]
+        if not found.any():
+            return None
+        missed = (found >> 10) > known[found & 1023]
+        if not missed.any():
+            return None
+        at = int(missed.argmax())
+        return int(found.flat[at]), int(sites[words].flat[at])
 
     def user(self, words: slice | Array, writes: bool, adds: bool = True) -> Flight | None:
         """The oldest asynchronous operation that is still to write, or to read, one of these words.

@@ -11,11 +11,12 @@ from typing import Literal
 import numpy as np
 
 import tclint.executor.instructions  # noqa: F401  registers the factories
+from tclint.executor.assume import Assumed
 from tclint.executor.decode import Decoder
 from tclint.executor.errors import Unsupported
 from tclint.executor.flight import Schedule, schedule
 from tclint.executor.launch import Launch, LaunchError, LaunchFile, fits, geometry
-from tclint.executor.machine import Deadlock, Geometry, Machine, Observation, OutOfBudget
+from tclint.executor.machine import Deadlock, Geometry, Machine, Observation, OutOfBudget, three
 from tclint.executor.memory import Array, Fault, Global
 from tclint.executor.tensor_maps import TensorMap
 from tclint.executor.variables import initial
@@ -30,8 +31,10 @@ __all__ = [
     "Memories",
     "call",
     "execute",
+    "execute_assumed",
     "execute_file",
     "layout",
+    "line_of",
     "prepared",
 ]
 
@@ -42,6 +45,8 @@ End = Literal["done", "fault", "deadlock", "budget", "unsupported"]
 class Execution:
     """How an execution ended, and what was seen on the way."""
 
+    function: Function
+    """What was executed, with the functions that it calls inside."""
     end: End
     reason: str = ""
     """Why it did not come to its end."""
@@ -111,6 +116,13 @@ def prepared(module: Module, entry: str) -> Function:
     return inline(function, bodies)
 
 
+def line_of(source: Source, function: Function, site: int) -> int:
+    """The line of an instruction; behind the last one, that of the last one."""
+    instructions = function.instructions
+    at = instructions[min(site, len(instructions) - 1)].start if instructions else 0
+    return source.position(function.start + at).line
+
+
 def execute(
     module: Module,
     function: Function,
@@ -132,10 +144,10 @@ def execute(
     """
     began = perf_counter()
     chosen = schedule(how)
-    result = Execution("done", schedule=chosen.name)
+    result = Execution(function, "done", schedule=chosen.name)
     machine: Machine | None = None
     try:
-        code = Decoder(function, module, geometry, memories.memory, parameters, place, watched).decode()
+        code = Decoder(function, module, memories.memory, parameters, place, watched).decode()
         machine = Machine(code, geometry, memories.memory, chosen, steps=steps, seconds=seconds)
         if tracer is not None:
             tracer(machine)
@@ -167,6 +179,29 @@ def execute(
             result.site = machine.at
     result.seconds = perf_counter() - began
     return result
+
+
+def execute_assumed(
+    module: Module,
+    function: Function,
+    launch: Assumed,
+    how: str | Schedule = "lazy",
+    *,
+    seconds: float = float("inf"),
+    place: Callable[[int], str] = str,
+    watched: frozenset[int] = frozenset(),
+    tracer: Callable[[Machine], None] | None = None,
+) -> Execution:
+    """Execute *function* once under a launch that is made up, as :func:`execute` does.
+
+    Raises :class:`Unsupported` for variables that cannot be initialised.
+    """
+    memories = Memories(module, launch.buffers)
+    values = launch.values({name: memories.memory.address(name) for name in launch.buffers})
+    return execute(
+        module, function, launch.geometry, memories, layout(function, values), how, seconds=seconds, place=place,
+        watched=watched, tracer=tracer,
+    )  # fmt: skip
 
 
 def execute_file(
@@ -268,22 +303,17 @@ def call(
         return argument.tobytes()
 
     values = tuple(map(value, arguments))
-    launch = Launch(entry, _three(grid), _three(block), _three(cluster) if cluster else None, shared, values)
+    launch = Launch(entry, three(grid), three(block), three(cluster) if cluster else None, shared, values)
     fits(launch, function)
     ctas, width = geometry(launch, function)
     result = execute(
         module, function, Geometry(ctas, launch.block, width, shared, cluster is not None), memories,
         layout(function, values), how, seconds=seconds,
-        place=lambda site: f"line {text.position(function.start + function.instructions[site].start).line}",
+        place=lambda site: f"line {line_of(text, function, site)}",
     )  # fmt: skip
     for name, array in arrays.items():
         array[...] = memories.get(name, array)
     return result
-
-
-def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
-    x, y, z = (*sizes, 1, 1)[:3]
-    return x, y, z
 
 
 def layout(function: Function, values: Sequence[bytes]) -> bytes:

@@ -121,10 +121,6 @@ class Warp:
         """The numbers of the lanes that execute."""
         return _NUMBERS[self.mask]
 
-    def first(self, register: int) -> int:
-        """What the lowest executing lane holds, for operands that are the same in all of them."""
-        return int(self.regs[register][int(self.mask.argmax())])
-
     def tick(self) -> None:
         """Begin a new epoch: what comes is not known to whoever takes up the clock now."""
         self.epoch += 1

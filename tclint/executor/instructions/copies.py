@@ -109,7 +109,7 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
 
         flight = Flight(
             site, w, "cp.async", writes=[stretch(memory, s, e) for s, e in merged(offsets, count)], capture=capture,
-            finish=finish, note={"written": w.stamp},
+            finish=finish, written=w.stamp,
         )  # fmt: skip
         join_group(w, "cp.async", flight)
         w.machine.issue(flight)
@@ -146,8 +146,8 @@ def _wait(d: Decoder, i: Instruction, depth: Callable[[Warp], int] | None, sourc
                 machine.park(w.split, flight)
                 return AGAIN
         for flight in pending:
-            if "written" in flight.note:
-                flight.note["written"] = w.stamp
+            if flight.written:
+                flight.written = w.stamp
                 for memory, words in flight.writes if flight.done else ():
                     memory.written[words] = w.stamp
             if sources:
@@ -243,7 +243,7 @@ def _load(
         w.machine.issue(
             Flight(
                 site, w, what, reads=list(reads), writes=[stretch(memory, offset, offset + size)], capture=capture,
-                finish=finish, mbarrier=mbarrier, adds=adds, note={"stamp": w.stamp},
+                finish=finish, mbarrier=mbarrier, adds=adds, stamp=w.stamp,
             )
         )  # fmt: skip
 

@@ -253,12 +253,12 @@ def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
             w.machine.issue(
                 Flight(
                     site, w, "cp.async.mbarrier.arrive", finish=finish, mbarrier=mbarrier,
-                    before=[f for f in flights if not f.done], note={"stamp": stamped},
+                    before=[f for f in flights if not f.done], stamp=stamped,
                 )
             )  # fmt: skip
         for flight in flights:
             if not flight.note.get("told"):
-                flight.note |= {"written": w.stamp, "told": True}
+                flight.written, flight.note["told"] = w.stamp, True
         w.tick()
 
     return op

@@ -128,15 +128,11 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
         w.machine.observe("exited-cta", w, "reads shared memory of a CTA that has ended")
     if not plain:
         return
-    stamps = memory.written[words]
-    late = (stamps >> 10) > w.clocks.seen[stamps & 1023]
-    if late.any():
-        at = int(late.argmax())
-        stamp, site = int(stamps.flat[at]), int(memory.writer[words].flat[at])
+    if (met := memory.late(words, True, w.clocks.seen)) is not None:
+        who = w.machine.who(w, met[0])
         w.machine.observe(
-            "unordered", w, f"reads shared memory that {w.machine.who(w, stamp)} wrote without a barrier between them",
-            site,
-        )  # fmt: skip
+            "unordered", w, f"reads shared memory that {who} wrote without a barrier between them", met[1]
+        )
     memory.read_by[words] = w.stamp
     memory.reader[words] = w.site
 
@@ -159,16 +155,11 @@ def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
                 w.machine.observe(kind, w, text.format(flight.what), flight.site)
     if memory.exited:
         w.machine.observe("exited-cta", w, "writes shared memory of a CTA that has ended")
-    if plain:
-        stamps = memory.read_by[words]
-        late = (stamps >> 10) > w.clocks.seen[stamps & 1023]
-        if late.any():
-            at = int(late.argmax())
-            stamp, site = int(stamps.flat[at]), int(memory.reader[words].flat[at])
-            w.machine.observe(
-                "unordered", w,
-                f"writes shared memory that {w.machine.who(w, stamp)} read without a barrier between them", site,
-            )  # fmt: skip
+    if plain and (met := memory.late(words, False, w.clocks.seen)) is not None:
+        who = w.machine.who(w, met[0])
+        w.machine.observe(
+            "unordered", w, f"writes shared memory that {who} read without a barrier between them", met[1]
+        )
     memory.written[words] = w.stamp if plain else 0
     memory.writer[words] = w.site
 

@@ -16,20 +16,8 @@ from tclint.executor.memory import Array
 from tclint.executor.special import TIMERS
 from tclint.executor.warp import Warp
 from tclint.ir.nodes import Instruction, Not, Operand, Special, Vector
-from tclint.isa.table import Match
 
 __all__: list[str] = []
-
-
-def _size(match: Match, name: str) -> int:
-    """Bytes of an immediate at a source operand: those of the last type; the addend of a ``.wide`` product has twice that."""
-    element = match.element
-    bits = int("".join(c for c in element.partition("x")[0] if c.isdigit()) or 32)
-    if "x" in element:
-        bits *= int(element.partition("x")[2][:1] or 1)
-    if ".wide" in match.modifiers and name == "c":
-        bits *= 2
-    return max(1, min(bits, 128) // 8)
 
 
 def _scalar(d: Decoder, i: Instruction) -> Op:
@@ -134,7 +122,8 @@ def _with_carry(d: Decoder, i: Instruction) -> Op:
     assert match is not None
     compute = carry(match)
     reads, writes = not match.form.name.endswith(".cc"), ".cc" in match.modifiers
-    sources = [d.fetch(i.operands[at], _size(match, "a")) for at in match.reads]
+    kinds = source_types(match)
+    sources = [d.fetch(i.operands[at], kind.itemsize) for at, kind in zip(match.reads, kinds, strict=True)]
     put = d.put(i.operands[match.writes[0]])
 
     def op(w: Warp) -> None:

@@ -20,6 +20,7 @@ from tclint.executor.memory import RANK, Array, Fault, Tensor
 from tclint.executor.sync import Mbarrier
 from tclint.executor.warp import Warp
 from tclint.ir.nodes import Immediate, Instruction, Operand
+from tclint.isa.table import Match
 
 __all__: list[str] = []
 
@@ -208,6 +209,12 @@ def _address(d: Decoder, operand: Operand | None) -> Callable[[Warp], int]:
     return lambda w: int(where(w)[int(w.mask.argmax())]) & 0xFFFFFFFF
 
 
+def _fragment(i: Instruction, match: Match) -> tuple[Array, Array]:
+    """The cells of a load or store, from its address on."""
+    split = i.named("immHalfSplitoff")
+    return tensor_memory.fragment(match, int(split.value) if isinstance(split, Immediate) else 0)
+
+
 def _cells(w: Warp, what: str, address: int, lanes: Array, columns: Array) -> Cells:
     """The cells of a warp's access. Raises :class:`Fault` for those that it may not use."""
     lane, column = address >> 16, address & 0xFFFF
@@ -225,8 +232,7 @@ def _cells(w: Warp, what: str, address: int, lanes: Array, columns: Array) -> Ce
 def _ld(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
-    split = i.named("immHalfSplitoff")
-    lanes, columns = tensor_memory.fragment(match, int(split.value) if isinstance(split, Immediate) else 0)
+    lanes, columns = _fragment(i, match)
     take = tensor_memory.registers(match)
     targets = [r for r in parts(i.named("r")) if isinstance(r, int)]
     places = [n for n, r in enumerate(parts(i.named("r"))) if isinstance(r, int)]
@@ -264,8 +270,7 @@ def _ld(d: Decoder, i: Instruction) -> Op:
 def _st(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
-    split = i.named("immHalfSplitoff")
-    lanes, columns = tensor_memory.fragment(match, int(split.value) if isinstance(split, Immediate) else 0)
+    lanes, columns = _fragment(i, match)
     give = tensor_memory.cells(match)
     operands = parts(i.named("r"))
     sources = [d.fetch(o) for o in operands]
@@ -374,7 +379,7 @@ def _mma(d: Decoder, i: Instruction) -> Op:
 
         flight = Flight(
             site, w, "tcgen05.mma", reads=[stretches(c.shared, ranges.shared) for c in ctas], finish=finish,
-            note={"stamp": w.stamp},
+            stamp=w.stamp,
         )  # fmt: skip
         _enqueue(w, flight)
         reads = [_rectangle(_tensor(c), box, i.name) for c in ctas for box in ranges.reads]
@@ -414,7 +419,7 @@ def _cp(d: Decoder, i: Instruction) -> Op:
 
         flight = Flight(
             site, w, "tcgen05.cp", reads=[stretches(c.shared, run.intervals(descriptor)) for c in ctas],
-            capture=capture, finish=finish, note={"stamp": w.stamp},
+            capture=capture, finish=finish, stamp=w.stamp,
         )  # fmt: skip
         _enqueue(w, flight)
         _begin(w, flight, [], [(_tensor(c), lanes, columns) for c in ctas])
