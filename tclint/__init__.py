@@ -2,9 +2,37 @@
 
 Bytes become a syntax tree, the tree becomes instructions whose effects are read from one ISA table, the instructions
 become a control-flow graph, analyses put a state before every instruction, and checks report findings with the path
-that leads to them.
+that leads to them. :func:`check` does all of it; :mod:`tclint.api` has what it returns.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tclint.api import Report, SettingsError, check, check_paths
+    from tclint.finding import Confidence, Finding, Severity
+
 __version__ = "0.1.0"
+__all__ = [
+    "Confidence",
+    "Finding",
+    "Report",
+    "SettingsError",
+    "Severity",
+    "__version__",
+    "check",
+    "check_paths",
+]
+
+_HOME = dict.fromkeys(("Report", "SettingsError", "check", "check_paths"), "tclint.api")
+_HOME |= dict.fromkeys(("Confidence", "Finding", "Severity"), "tclint.finding")
+
+
+def __getattr__(name: str) -> Any:
+    """The names of the API, imported when they are asked for: ``tclint --version`` needs none of them."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)

@@ -1,8 +1,8 @@
 """The settings of a run: one frozen dataclass, and one declaration for each of them.
 
 A setting is a field with a :class:`Kind`, which says how its value is written. The options of the command line
-(``cli.py``), the keys of a file and their schema (``settings.py``) and the table in docs/configuration.md all follow
-from it: a new setting is a new field.
+(``commands/_settings.py``), the keys of a file and their schema (``settings.py``) and the table in docs/configuration.md
+all follow from it: a new setting is a new field here, and a line in ``api.Options``.
 """
 
 from __future__ import annotations

@@ -112,6 +112,19 @@ def place(report: FileReport) -> str:
     return report.path if report.member is None else f"{report.path}({report.member})"
 
 
+def exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
+    """0 clean; 1 findings at or above *fail_on*; 2 an input that could not be analysed or with a wrong suppression."""
+    code = 0
+    for report in reports:
+        shown = [finding for finding in report.findings if finding.suppressed is None]
+        # A comment that is wrong about what it hides is no defect to be forgiven: the input cannot be trusted.
+        if report.problems or any(finding.rule.family == "suppression" for finding in shown):
+            return 2
+        if fail_on is not None and any(finding.severity >= fail_on for finding in shown):
+            code = 1
+    return code
+
+
 def tally(summary: Summary) -> str:
     """The run in one honest sentence: what was found, what is hidden, what could not be analysed."""
     found = [

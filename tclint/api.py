@@ -1,0 +1,167 @@
+"""tclint for programs: :func:`check` takes PTX and says what is wrong with it.
+
+The names of this module are also those of the package: ``tclint.check(ptx)``. What they mean is stable; everything else in
+tclint may change from one version to the next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from tclint.config import Config
+from tclint.finding import FileReport, Finding, Problem
+from tclint.fold import fold
+from tclint.pool import Input, reports
+from tclint.report import Context, Summary, exit_code, present, region
+from tclint.settings import TABLE, Layer, SettingsError, load, resolve
+from tclint.source import Position, Source, SourceError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["Options", "Report", "SettingsError", "check", "check_paths"]
+
+
+class Options(TypedDict, total=False):
+    """The settings of a run, as docs/configuration.md describes them; values are those of a configuration file."""
+
+    select: Iterable[str]
+    extend_select: Iterable[str]
+    ignore: Iterable[str]
+    fail_on: str
+    exit_zero: bool
+    min_severity: str
+    min_confidence: str
+    pedantic: bool
+    entry: Iterable[str]
+    exclude: Iterable[str]
+    force_exclude: bool
+    toolkit: str
+    per_file_ignores: Mapping[str, Iterable[str]]
+    per_entry_ignores: Mapping[str, Iterable[str]]
+    jobs: int
+    confirm: bool
+    confirm_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found in some inputs; ``str()`` of it is what ``tclint check`` prints."""
+
+    files: tuple[FileReport, ...]
+    """A report for each module, with the findings that are to be shown and those that a comment suppresses."""
+    summary: Summary
+    """The numbers, those of what is hidden among them."""
+    config: Config
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings that are shown, in the order of the files and of their lines."""
+        return tuple(f for report in self.files for f in report.findings if f.suppressed is None)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Why some of it could not be analysed; empty when all of it was."""
+        return tuple(problem for report in self.files for problem in report.problems)
+
+    @property
+    def exit_code(self) -> int:
+        """That of ``tclint check``: 0 clean, 1 findings at or above ``fail_on``, 2 not analysed, or not all of it."""
+        return exit_code(self.files, self.config.failing)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all of it was analysed and nothing in it fails a run."""
+        return self.exit_code == 0
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def position(self, finding: Finding) -> tuple[str, Position]:
+        """The path of the input and the line and column, from 1, where a finding of this report starts.
+
+        Raises ValueError for a finding of another report.
+        """
+        for report in self.files:
+            if any(finding is other for other in report.findings):
+                return report.path, region(report, finding.span)[0]
+        raise ValueError(f"{finding.rule.id}: not a finding of this report")
+
+    def render(self, output_format: str = "text") -> str:
+        """The report in one of the formats of ``tclint check --output-format``. Raises ValueError for any other."""
+        from tclint.output import formats, renderer
+
+        if output_format not in formats():
+            raise ValueError(f"there is no output format {output_format}: {', '.join(formats())}")
+        return renderer(output_format)(
+            self.files, Context(self.summary, fail_on=self.config.failing, rules=self.config.rules)
+        )
+
+
+def check(
+    source: Source | str | bytes | os.PathLike[str],
+    *,
+    name: str = "<string>",
+    config: str | os.PathLike[str] | None = None,
+    **options: Unpack[Options],
+) -> Report:
+    """Lint PTX text, or what a path names.
+
+    A path, or a string without a line feed, is that of a file or folder, as for :func:`check_paths`. Bytes and any
+    other string are PTX, shown as *name*. *config* is a configuration file to use; none is looked for. An input that
+    cannot be read or is not PTX makes a report with a problem. Raises SettingsError for settings that are not as they
+    must be.
+    """
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source):
+        return check_paths([source], config=config, **options)
+    settings = _config(config, options)
+    if isinstance(source, Source):
+        return _report([(source.path, source)], settings)
+    data = source.encode(errors="surrogateescape") if isinstance(source, str) else source
+    try:
+        return _report([(name, Source.from_bytes(data, name))], settings)
+    except SourceError as error:
+        return _report([(name, error)], settings)
+
+
+def check_paths(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    config: str | os.PathLike[str] | None = None,
+    **options: Unpack[Options],
+) -> Report:
+    """Lint files, folders and patterns, as ``tclint check PATH...`` does. Raises SettingsError as :func:`check` does."""
+    from tclint.inputs import LeftOut, inputs
+
+    settings = _config(config, options)
+    left_out = LeftOut(settings)
+    report = _report(inputs([os.fspath(path) for path in paths], "<stdin>", left_out), settings)
+    return replace(report, summary=replace(report.summary, excluded=len(left_out.paths)))
+
+
+def _config(file: str | os.PathLike[str] | None, options: Options) -> Config:
+    layers: list[Layer] = []
+    if file is not None:
+        if (layer := load(Path(file))) is None:
+            raise SettingsError(f"{os.fspath(file)}: there is no table [tool.{TABLE}] in it")
+        layers.append(layer)
+    values = {key.replace("_", "-"): _as_in_a_file(value) for key, value in options.items()}
+    return resolve([*layers, Layer("the call", values, Path.cwd())]).config
+
+
+def _as_in_a_file(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _as_in_a_file(item) for key, item in value.items()}
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+
+
+def _report(inputs: Iterable[Input], config: Config) -> Report:
+    files, summary = fold(*present([item.report for item in reports(inputs, config)], config))
+    return Report(tuple(files), summary, config)

@@ -1,0 +1,29 @@
+"""The commands, a module each: ``tclint NAME`` is ``tclint/commands/NAME.py``, which is found by being there.
+
+The module has a function ``command`` decorated with ``@click.command()``, which returns the exit code. Only the module of the
+command that runs is imported, and what costs time is imported inside the function.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+import click
+
+CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
+"""The exit codes: nothing found; findings; an error of usage or input, whatever else was found; interrupted."""
+
+
+def names() -> list[str]:
+    """The commands there are, sorted."""
+    return sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def load(name: str) -> click.Command | None:
+    """The command of that name; None when there is none."""
+    if name not in names():
+        return None
+    command: click.Command = import_module(f"{__name__}.{name}").command
+    command.name = name
+    return command

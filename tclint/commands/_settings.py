@@ -1,0 +1,94 @@
+"""An option for each setting, and the places that say something about the settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tclint.commands._common import Choice, complete_rules, usage
+
+if TYPE_CHECKING:
+    from tclint.settings import Layer, Settings
+
+
+class SettingsCommand(click.Command):
+    """A command with an option for each setting; those cost imports that ``--version`` does not need.
+
+    Its function takes ``configs``, ``isolated`` and the settings as ``**options``, all for :func:`resolve`.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *own, helping = super().get_params(ctx)
+        return [*own, _config, _isolated, *_setting_options(), helping]
+
+
+_config = click.Option(
+    ["--config", "configs"],
+    multiple=True,
+    metavar="FILE|KEY=VALUE",
+    help="A configuration file to use, or one setting as in a file.",
+)
+_isolated = click.Option(["--isolated"], is_flag=True, help="Use no configuration file.")
+
+
+def _setting_options() -> Iterator[click.Option]:
+    from tclint.config import settings
+
+    for setting in settings():
+        kind, flag = setting.kind, f"--{setting.key}"
+        default = "" if setting.default in (None, False, ()) else f" [default: {kind.write(setting.default)}]"
+        common: dict[str, Any] = {"help": setting.help + default, "default": None}
+        if kind.option == "flag":
+            yield click.Option([f"{flag}/--no-{setting.key}"], **common)
+        elif kind.option == "choice":
+            yield click.Option([flag], type=Choice(kind.schema["enum"]), **common)
+        elif kind.option == "list":
+            rules = complete_rules if kind.metavar == "RULES" else None
+            yield click.Option([flag], multiple=True, metavar=kind.metavar, shell_complete=rules, **common)
+        elif kind.option == "value":
+            yield click.Option([flag], metavar=kind.metavar, **common)
+
+
+def resolve(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> Settings:
+    """The settings of this run. Raises click.UsageError."""
+    from tclint import settings
+
+    try:
+        return settings.resolve(_layers(configs, isolated, options))
+    except settings.SettingsError as error:
+        raise usage(error) from None
+
+
+def _layers(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> Iterator[Layer]:
+    """Every place that says something about the settings, the weakest first."""
+    from pathlib import Path
+
+    from tclint import settings
+
+    inline = [text for text in configs if "=" in text and not os.path.exists(text)]
+    files = [text for text in configs if text not in inline]
+    if len(files) > 1:
+        raise settings.SettingsError(f"--config names two files: {files[0]} and {files[1]}")
+    if files and isolated:
+        raise settings.SettingsError(f"--isolated and --config {files[0]} contradict each other")
+    if files:
+        layer = settings.load(Path(files[0]))
+        if layer is None:
+            raise settings.SettingsError(f"{files[0]}: there is no table [tool.{settings.TABLE}] in it")
+        yield layer
+    elif not isolated and (found := settings.discover(Path.cwd())) is not None:
+        yield found
+    yield from map(settings.inline, inline)
+    given = {name.replace("_", "-"): _as_in_a_file(value) for name, value in options.items()}
+    values = {key: value for key, value in given.items() if value not in (None, [])}
+    yield settings.Layer(settings.COMMAND_LINE, values, Path.cwd())
+
+
+def _as_in_a_file(value: Any) -> Any:
+    """What a file would have for the value of an option."""
+    if isinstance(value, tuple):
+        return [word.strip() for text in value for word in text.split(",") if word.strip()]
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value

@@ -1,0 +1,59 @@
+"""``tclint barriers``: who waits for whom."""
+
+from __future__ import annotations
+
+import click
+
+from tclint.commands import CLEAN, FAILURE
+from tclint.commands._common import (
+    STDIN_NAME,
+    Choice,
+    color_option,
+    refuse_unused,
+    stdin_filename_option,
+    usage,
+    use_color,
+    write,
+)
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="KERNEL...")
+@click.option(
+    "--entry", multiple=True, metavar="NAME", help="This function only; a pattern, may be repeated."
+)
+@stdin_filename_option
+@click.option(
+    "--output-format",
+    type=Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="A table, or an object as docs/barriers.schema.json describes it.",
+)
+@color_option
+def command(
+    paths: tuple[str, ...],
+    entry: tuple[str, ...],
+    stdin_filename: str | None,
+    output_format: str,
+    color: str,
+) -> int:
+    """Show who waits for whom in a kernel.
+
+    Its mbarriers with their arrivals, bytes and parities, its other barriers, its shared memory, and the events of each
+    role in order. A KERNEL is a PATH as check takes it. What cannot be resolved is said to be.
+
+    Exit code: 0 shown, 2 usage error, or an input that could not be analysed.
+    """
+    from tclint.barriers import render_json, render_text, show
+    from tclint.inputs import inputs
+    from tclint.rules import nearest
+
+    refuse_unused(stdin_filename, paths)
+    shown = [show(item, entry) for item in inputs(paths, stdin_filename or STDIN_NAME)]
+    names = dict.fromkeys(name for one in shown for name in one.functions)
+    if entry and names and not any(one.kernels or one.problems for one in shown):
+        raise usage(f"no function is called {', '.join(entry)}{nearest(entry[0], names)}")
+    write(render_json(shown) if output_format == "json" else render_text(shown, use_color(color)))
+    broken = any(one.problems or any(kernel.problems for kernel in one.kernels) for one in shown)
+    return FAILURE if broken else CLEAN

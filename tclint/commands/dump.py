@@ -1,0 +1,35 @@
+"""``tclint dump``: what the linter made of a file."""
+
+from __future__ import annotations
+
+import click
+
+from tclint.commands import CLEAN
+from tclint.commands._common import STDIN, STDIN_NAME, Choice, at, write
+
+
+@click.command()
+@click.argument("stage", type=Choice(("tree", "ir", "cfg", "states")))
+@click.argument("file")
+@click.option("--dot", is_flag=True, help="As a graph for Graphviz.")
+@click.option("--entry", metavar="NAME", help="This function only.")
+def command(stage: str, file: str, dot: bool, entry: str | None) -> int:
+    """Show what a stage of the analysis made of FILE.
+
+    FILE may be - for standard input.
+    """
+    from tclint import dump as stages
+    from tclint.inputs import read_sources
+    from tclint.source import SourceError
+
+    name = STDIN_NAME if file == STDIN else file
+    try:
+        sources = list(read_sources(file, name))
+        if len(sources) > 1:
+            members = ", ".join(str(source.member) for source in sources)
+            raise SourceError(f"holds several modules ({members}): take one out with cuobjdump -xptx")
+        text: str = getattr(stages, stage)(sources[0], dot=dot, entry=entry)
+    except SourceError as error:
+        raise click.ClickException(at(name, error)) from None
+    write(text if text.endswith("\n") else text + "\n")
+    return CLEAN

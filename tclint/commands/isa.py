@@ -1,0 +1,31 @@
+"""``tclint isa``: what the table says of an instruction."""
+
+from __future__ import annotations
+
+import click
+
+from tclint.commands import CLEAN
+from tclint.commands._common import usage, write
+
+
+def _complete_opcodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from tclint.isa.table import table
+
+    return [name for name in table().forms if name.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("opcode", shell_complete=_complete_opcodes)
+def command(opcode: str) -> int:
+    """Describe an instruction.
+
+    OPCODE is a whole one, its first words, or the name of a form.
+    """
+    from tclint import explain as texts
+    from tclint.isa.table import table
+
+    try:
+        write(texts.isa(table(), opcode))
+    except texts.UnknownOpcode as error:
+        raise usage(error) from None
+    return CLEAN

@@ -1,0 +1,32 @@
+"""``tclint rules``: a list of them."""
+
+from __future__ import annotations
+
+import click
+
+from tclint.commands import CLEAN
+from tclint.commands._common import Choice, complete_rules, usage, write
+
+
+@click.command()
+@click.argument("selectors", nargs=-1, metavar="[RULES]...", shell_complete=complete_rules)
+@click.option(
+    "--output-format",
+    type=Choice(("text", "markdown")),
+    default="text",
+    show_default=True,
+    help="Lines, or a table for each family.",
+)
+def command(selectors: tuple[str, ...], output_format: str) -> int:
+    """List all rules, or those of a family or a prefix."""
+    from tclint.explain import rule_list, rules_table
+    from tclint.rules import UnknownRule, all_rules
+    from tclint.select import meant
+
+    try:
+        wanted = frozenset().union(*(meant(selector)[0] for selector in selectors or ("ALL",)))
+    except UnknownRule as error:
+        raise usage(error) from None
+    found = [rule for id, rule in all_rules().items() if id in wanted]
+    write(rules_table(found) if output_format == "markdown" else rule_list(found))
+    return CLEAN

@@ -1,0 +1,101 @@
+"""The Python API: what ``tclint.check`` takes, returns and refuses, and that its options are the settings."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tclint
+from tclint.api import Options
+from tclint.config import settings
+from tclint.source import Source
+
+ROOT = Path(__file__).resolve().parents[1]
+WRONG = ROOT / "fixtures" / "wgmma_unwaited.ptx"
+RIGHT = ROOT / "fixtures" / "wgmma_waited.ptx"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [WRONG, str(WRONG), WRONG.read_text(), WRONG.read_bytes(), Source.read(WRONG)],
+    ids=["path", "path as text", "text", "bytes", "source"],
+)
+def test_every_kind_of_input_gives_the_same_findings(source: object) -> None:
+    report = tclint.check(source)  # type: ignore[arg-type]
+    assert [finding.rule.id for finding in report] == ["WG001"]
+    assert (report.exit_code, report.ok, report.problems) == (1, False, ())
+
+
+def test_a_clean_kernel_is_ok() -> None:
+    report = tclint.check(RIGHT)
+    assert report.ok
+    assert report.findings == ()
+    assert str(report) == "No findings in 1 file.\n"
+
+
+def test_positions_and_formats() -> None:
+    report = tclint.check(WRONG.read_text(), name="kernel.ptx")
+    (finding,) = report
+    path, position = report.position(finding)
+    assert path == "kernel.ptx"
+    assert report.render("concise").startswith(f"kernel.ptx:{position.line}:{position.column}: error WG001")
+    with pytest.raises(ValueError, match="no output format yaml"):
+        report.render("yaml")
+    (other,) = tclint.check(WRONG)
+    with pytest.raises(ValueError, match="not a finding of this report"):
+        report.position(other)
+
+
+def test_settings_are_those_of_a_file(tmp_path: Path) -> None:
+    assert tclint.check(WRONG, ignore=["WG"]).ok
+    assert tclint.check(WRONG, fail_on="never").exit_code == 0
+    (tmp_path / "tclint-ptx.toml").write_text('ignore = ["WG001"]\n')
+    assert tclint.check(WRONG, config=tmp_path / "tclint-ptx.toml").ok
+    assert not tclint.check(WRONG, config=tmp_path / "tclint-ptx.toml", select=["WG001"], ignore=()).ok
+    (tmp_path / "pyproject.toml").write_text("")
+    with pytest.raises(tclint.SettingsError, match="there is no table"):
+        tclint.check(WRONG, config=tmp_path / "pyproject.toml")
+    with pytest.raises(tclint.SettingsError, match="did you mean select"):
+        tclint.check(WRONG, selct=["WG"])  # type: ignore[call-arg]
+    with pytest.raises(tclint.SettingsError, match="the call: fail-on must be one of"):
+        tclint.check(WRONG, fail_on="erorr")
+
+
+def test_no_configuration_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tclint-ptx.toml").write_text('ignore = ["ALL"]\n')
+    monkeypatch.chdir(tmp_path)
+    assert not tclint.check(WRONG).ok
+
+
+def test_options_are_the_settings() -> None:
+    assert set(Options.__annotations__) == {setting.name for setting in settings()}
+
+
+def test_what_cannot_be_analysed_is_a_problem_and_not_clean(tmp_path: Path) -> None:
+    for source in (b"\xff\xfe.", "int main() {\n}", tmp_path / "missing.ptx", tmp_path):
+        report = tclint.check(source)
+        assert (report.exit_code, report.ok, bool(report.problems)) == (2, False, True)
+
+
+def test_paths(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "wrong.ptx").write_bytes(WRONG.read_bytes())
+    (tmp_path / "right.ptx.gz").write_bytes(gzip.compress(RIGHT.read_bytes()))
+    report = tclint.check_paths([tmp_path / "a", tmp_path / "right.ptx.gz"])
+    assert (len(report.files), len(report.findings)) == (2, 1)
+    report = tclint.check_paths([tmp_path], exclude=[str(tmp_path / "a")])
+    assert (len(report.files), report.summary.excluded, report.ok) == (1, 1, True)
+
+
+def test_importing_the_package_imports_nothing() -> None:
+    code = "import sys, tclint; print([m for m in sys.modules if m.startswith('tclint.')])"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "[]\n"
+    )
+    with pytest.raises(AttributeError, match="has no attribute 'chek'"):
+        _ = tclint.chek  # type: ignore[attr-defined]
