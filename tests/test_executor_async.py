@@ -273,6 +273,41 @@ def test_tensor_memory_keeps_what_is_stored(how: str) -> None:
     assert found.out == [1000 + n << 32 | n for n in range(128)]
 
 
+def shift(wait: str, lane: int = 0) -> str:
+    """Every thread stores its number in column 3 of its lane; the rows of one warp are shifted, and all are read."""
+    return f"""{ALLOC}
+    @%p0 mbarrier.init.shared.b64 [%r1], 1;
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [%r21+3], {{%r199}};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.fence::before_thread_sync;
+    bar.sync 0;
+    tcgen05.fence::after_thread_sync;
+    add.u32 %r22, %r20, {lane << 16};
+    @%p0 tcgen05.shift.cta_group::1.down [%r22];
+    @%p0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r1];
+    {wait}
+    tcgen05.fence::after_thread_sync;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r23}}, [%r21+3];
+    tcgen05.wait::ld.sync.aligned;
+    cvt.u64.u32 %rd0, %r23;
+    {FREE}
+    {STORE}
+"""
+
+
+@every_schedule
+def test_tcgen05_shift_moves_31_rows_of_a_warp(how: str) -> None:
+    found = right(LEADER + shift(WAIT.format(0), 32), block=128, buffers={"data": DATA}, how=how)
+    assert found.out == [n + (32 <= n < 63) for n in range(128)]
+
+
+def test_tcgen05_shift_without_a_wait_or_at_an_odd_lane() -> None:
+    found = run(LEADER + shift(""), block=128, buffers={"data": DATA})
+    assert "tensor-memory" in {o.kind for o in found.execution.observations}
+    found = run(LEADER + shift("", 16), block=128, buffers={"data": DATA})
+    assert (found.execution.end, "lane 16 is not a multiple of 32" in found.execution.reason) == ("fault", True)
+
+
 def mma(wait: str) -> str:
     """Two products of 128 by 16 by 16, the second one added to the first; every thread stores two of its results."""
     return f"""{ALLOC}{ONES}

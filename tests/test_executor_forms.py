@@ -49,9 +49,9 @@ def test_an_execution_ends_at_what_cannot_be_executed_and_not_before() -> None:
 
 
 def test_a_variant_that_cannot_be_executed_says_so() -> None:
-    found = run("tcgen05.shift.cta_group::1.down [%r0];\nret;")
+    found = run("tcgen05.cp.cta_group::1.128x256b.b8x16.b4x16_p64 [%r0], %rd0;\nret;")
     assert found.execution.end == "unsupported"
-    assert found.execution.reason == "instruction 6: tcgen05.shift.cta_group::1.down: tcgen05.shift"
+    assert found.execution.reason.endswith(": tcgen05.cp.b8x16.b4x16_p64")
 
 
 def test_an_opcode_that_no_form_has() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 
 from tclint.executor import tcgen05, tensor_memory
 from tclint.executor.decode import Decoder, Op, executes, parts
-from tclint.executor.errors import Unsupported
 from tclint.executor.flight import Flight, stretches
 from tclint.executor.instructions.copies import join_group
 from tclint.executor.instructions.mbarriers import arrive_on, mbarrier_at
@@ -430,7 +429,35 @@ def _cp(d: Decoder, i: Instruction) -> Op:
 
 @executes("tcgen05.shift")
 def _shift(d: Decoder, i: Instruction) -> Op:
-    raise Unsupported("tcgen05.shift")
+    """Shape ``.31x256b`` (9.7.16.2.3): 31 of the 32 rows of a warp receive 32 bytes of the row behind them.
+
+    Which way is down, the manual does not say; docs/isa-notes.md says why the last row is the one left to be refilled.
+    """
+    assert i.match is not None
+    pair, site, where = ".cta_group::2" in i.match.modifiers, d.site, _address(d, i.operands[0])
+
+    def op(w: Warp) -> None:
+        lane, column = divmod(where(w), 1 << 16)
+        if lane % 32:
+            raise Fault(f"{i.name}: lane {lane} is not a multiple of 32")
+        box = tcgen05.Rectangle(lane, lane + 31, column, column + 8)
+        behind = tcgen05.Rectangle(lane + 1, lane + 32, column, column + 8)
+        tensors = [_tensor(cta) for cta in _group(w, pair)]
+        reads = [_rectangle(tensor, behind, i.name) for tensor in tensors]
+        writes = [_rectangle(tensor, box, i.name) for tensor in tensors]
+
+        def finish() -> None:
+            for tensor in tensors:
+                rows = tensor.data[lane : lane + 32, column : column + 8]
+                rows[:-1] = rows[1:].copy()
+            _end(flight)
+
+        flight = Flight(site, w, "tcgen05.shift", finish=finish, stamp=w.stamp)
+        _enqueue(w, flight)
+        _begin(w, flight, reads, writes)
+        w.machine.issue(flight)
+
+    return op
 
 
 @executes("tcgen05.commit")
