@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tclint.analyses import threads as T
@@ -24,6 +24,7 @@ from tclint.analyses.protocol import (
     Protocol,
     Region,
     RegionUse,
+    Unresolved,
     Wait,
     protocol,
 )
@@ -36,6 +37,7 @@ from tclint.ir.nodes import Function, Module
 from tclint.model import KernelModel
 from tclint.output._style import BOLD, CYAN, RED, Style, printable
 from tclint.pool import Input, debug, internal_error
+from tclint.replay import Replay
 from tclint.select import wants_entry
 from tclint.source import Source, SourceError
 
@@ -127,11 +129,19 @@ def _kernel(source: Source, function: Function, body: Function, module: Module) 
     model = KernelModel(body, module)
     try:
         found = protocol(model)
+        found = replace(found, unresolved=(*found.unresolved, *_replayed(model)))
     except LimitExceeded as error:
         return Kernel(function, body, None, (Problem(line, str(error)),))
     finally:
         model.release()
     return Kernel(function, body, found, ())
+
+
+def _replayed(model: KernelModel) -> Iterator[Unresolved]:
+    """Why the synchronisation could not be replayed to its end, which is how rule MB016 sees a hang."""
+    replay = model.made(Replay)
+    if replay.run is None and replay.reason and not replay.short:
+        yield Unresolved(replay.site, f"not replayed: {replay.reason}")
 
 
 class _Places:

@@ -285,3 +285,22 @@ def test_a_file_that_is_not_there(run_tclint: Process) -> None:
     (file,) = json.loads(done.stdout)["files"]
     assert (file["status"], file["kernels"]) == ("failed", [])
     assert run_tclint("barriers").returncode == 2
+
+
+def test_why_a_kernel_is_not_replayed() -> None:
+    """A hang is seen by executing the synchronisation; where that is impossible, whoever looks for one is told."""
+    body = """
+.shared .align 8 .b64 full;
+mbarrier.init.shared.b64 [full], 1;
+{}
+mbarrier.arrive.shared.b64 _, [full];
+wait:
+mbarrier.try_wait.parity.shared.b64 %p1, [full], 0;
+@!%p1 bra wait;
+ret;
+"""
+    loaded = "ld.shared.u32 %r2, [%r1+64];\nsetp.eq.u32 %p2, %r2, 7;\n@%p2 bra wait;"
+    assert [why for _, why in unresolved(body.format(loaded))] == [
+        "not replayed: a branch depends on what is not known"
+    ]
+    assert unresolved(body.format("")) == []

@@ -59,7 +59,11 @@ class Replay:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.reason = ""
-        """Why there is none."""
+        """Why there is none, or none that came to an end."""
+        self.site = -1
+        """The instruction at which it could not go on; -1: about the whole kernel."""
+        self.short = False
+        """It was cut short: nothing was in its way."""
 
     @cached_property
     def run(self) -> Run | None:
@@ -83,7 +87,7 @@ class Replay:
                 except Unmade as error:
                     if wrong:
                         break  # so many threads are none of the launches that the kernel is made for
-                    self.reason = error.why
+                    self.reason, self.site = error.why, error.site
                     return None
                 if run is None or not run.wrong:
                     return None
@@ -124,10 +128,10 @@ class Replay:
         except Unmade:
             raise
         except Unresolved as error:
-            self.reason = error.why
+            self.reason, self.site = error.why, error.site
         except Overrun as error:
             overrun = error.at
         except OutOfSteps:
-            self.reason = "the replay takes too long"
+            self.reason, self.short = "the replay takes too long", True
         run = Run(stuck, list(races(machine.accesses)), overrun, whole)
         return run if run.wrong or whole else None
