@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from tclint import baseline
 from tclint.config import Config
 from tclint.finding import FileReport, Finding, Problem
 from tclint.fold import fold
@@ -43,6 +44,7 @@ class Options(TypedDict, total=False):
     toolkit: str
     per_file_ignores: Mapping[str, Iterable[str]]
     per_entry_ignores: Mapping[str, Iterable[str]]
+    baseline: str
     jobs: int
     confirm: bool
     confirm_seconds: int
@@ -101,7 +103,13 @@ class Report:
         if output_format not in formats():
             raise ValueError(f"there is no output format {output_format}: {', '.join(formats())}")
         return renderer(output_format)(
-            self.files, Context(self.summary, fail_on=self.config.failing, rules=self.config.rules)
+            self.files,
+            Context(
+                self.summary,
+                fail_on=self.config.failing,
+                rules=self.config.rules,
+                baseline=self.config.baseline is not None,
+            ),
         )
 
 
@@ -142,7 +150,8 @@ def check_paths(
 
     settings = _config(config, options)
     left_out = LeftOut(settings)
-    report = _report(inputs([os.fspath(path) for path in paths], "<stdin>", left_out), settings)
+    names = [os.fspath(path) for path in paths]
+    report = _report(inputs(names, "<stdin>", left_out), settings, names)
     return replace(report, summary=replace(report.summary, excluded=len(left_out.paths)))
 
 
@@ -162,6 +171,8 @@ def _as_in_a_file(value: object) -> object:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 
-def _report(inputs: Iterable[Input], config: Config) -> Report:
-    files, summary = fold(*present([item.report for item in reports(inputs, config)], config))
+def _report(inputs: Iterable[Input], config: Config, paths: Iterable[str] = ()) -> Report:
+    known = baseline.of(config)
+    found, known = known.compared([item.report for item in reports(inputs, config)], config, paths)
+    files, summary = fold(*present(found, config, known.gone))
     return Report(tuple(files), summary, config)

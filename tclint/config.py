@@ -79,6 +79,11 @@ def _jobs(value: object) -> int:
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
+def _path(value: object) -> str:
+    _check(isinstance(value, str) and bool(value.strip()))
+    return str(value)
+
+
 def _seconds(value: object) -> int:
     _check(isinstance(value, int) and not isinstance(value, bool) and value >= 1)
     return int(value)  # type: ignore[call-overload, no-any-return]
@@ -109,6 +114,8 @@ TOOLKIT = Kind(
     dotted,
     metavar="X.Y",
 )
+PATH = Kind("a path", {"type": "string", "minLength": 1}, _path, str, metavar="FILE")
+"""Relative to the folder of the file that says it."""
 JOBS = Kind(
     'a number, or "auto" (or 0) for one for each core',
     {"anyOf": [{"type": "integer", "minimum": 0}, {"const": "auto"}]},
@@ -196,6 +203,11 @@ class Config:
     per_entry_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(
         default=(), metadata=_about(IGNORES, "Rules to ignore in the functions whose names match.")
     )
+
+    baseline: str | None = field(
+        default=None, metadata=_about(PATH, "Hide the findings that are in this file of tclint baseline.")
+    )
+    """None: there is none."""
 
     jobs: int = field(default=0, metadata=_about(JOBS, "The number of processes; a few small files get one."))
     """0: one for each core."""

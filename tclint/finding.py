@@ -155,6 +155,8 @@ class Finding:
     fixes: tuple[Fix, ...] = ()
     suppressed: str | None = None
     """The reason given where it was suppressed; None: it was not."""
+    baselined: bool = False
+    """It is in the baseline (:mod:`tclint.baseline`)."""
     confirmation: Confirmation | None = None
     """What the executor says of it; None: it was not asked."""
 

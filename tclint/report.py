@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tclint import __version__, select
 from tclint.config import Config
@@ -12,6 +13,9 @@ from tclint.finding import Confidence, FileReport, Finding, Severity, Span
 from tclint.locate import Locator
 from tclint.rules import all_rules
 from tclint.source import Position
+
+if TYPE_CHECKING:
+    from tclint.baseline import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,10 @@ class Summary:
     """By ``per-file-ignores`` or ``per-entry-ignores``. A rule that is off finds nothing and is not counted."""
     suppressed: dict[str, int] = field(default_factory=dict)
     """By a comment in the source."""
+    baselined: dict[str, int] = field(default_factory=dict)
+    """By the baseline."""
+    gone: tuple[Entry, ...] = ()
+    """The findings of the baseline that this run has looked for and not found."""
     excluded: int = 0
     """Files and folders that ``exclude`` left out."""
     min_confidence: Confidence = Confidence.MEDIUM
@@ -58,10 +66,14 @@ class Context:
     """The lowest severity that fails the run."""
     rules: frozenset[str] | None = None
     """The ids of the rules that were enabled; None: all."""
+    baseline: bool = False
+    """Whether findings were compared with a baseline; then all that are shown are new."""
 
 
-def present(reports: Iterable[FileReport], config: Config) -> tuple[list[FileReport], Summary]:
-    """The reports as they are to be shown, and what there is in numbers.
+def present(
+    reports: Iterable[FileReport], config: Config, gone: tuple[Entry, ...] = ()
+) -> tuple[list[FileReport], Summary]:
+    """The reports as they are to be shown, and what there is in numbers; *gone* are the findings that vanished.
 
     Findings that a comment suppresses stay: some formats show them as such.
     """
@@ -92,6 +104,8 @@ def present(reports: Iterable[FileReport], config: Config) -> tuple[list[FileRep
         below_severity=_in_order(out.get(select.LOW_SEVERITY)),
         ignored=_in_order(out.get(select.IGNORED)),
         suppressed=_in_order(out.get(select.SUPPRESSED)),
+        baselined=_in_order(out.get(select.BASELINED)),
+        gone=gone,
         min_confidence=config.confidence,
     )
     return shown, summary
@@ -188,6 +202,10 @@ def _hidden(summary: Summary) -> Iterator[str]:
         yield f"{count(ignored, 'finding')} ignored by the configuration"
     if suppressed := sum(summary.suppressed.values()):
         yield f"{count(suppressed, 'finding')} suppressed by comments"
+    if baselined := sum(summary.baselined.values()):
+        yield f"{count(baselined, 'finding')} hidden by the baseline"
+    if summary.gone:
+        yield f"{count(len(summary.gone), 'finding')} of the baseline gone (tclint baseline --prune removes them)"
 
 
 def count(number: int, noun: str) -> str:

@@ -16,12 +16,13 @@ from tclint.config import Config, Selection
 from tclint.finding import FileReport, Finding
 from tclint.rules import UnknownRule, all_rules, nearest
 
-__all__ = ["SUPPRESSED", "enabled", "excluded", "hidden", "meant", "wants_entry"]
+__all__ = ["BASELINED", "SUPPRESSED", "enabled", "excluded", "hidden", "meant", "wants_entry"]
 
 ALL = "ALL"
 _EXACT = 99
 
 SUPPRESSED, IGNORED, LOW_SEVERITY, LOW_CONFIDENCE = "suppressed", "ignored", "severity", "confidence"
+BASELINED = "baselined"
 """Why a finding is hidden."""
 
 
@@ -89,7 +90,9 @@ def hidden(config: Config, report: FileReport, finding: Finding) -> str:
         return IGNORED
     if finding.severity < config.min_severity:
         return LOW_SEVERITY
-    return LOW_CONFIDENCE if finding.confidence < config.confidence else ""
+    if finding.confidence < config.confidence:
+        return LOW_CONFIDENCE
+    return BASELINED if finding.baselined else ""
 
 
 def ignored(config: Config, path: str, entry: str) -> frozenset[str]:

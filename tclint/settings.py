@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tclint.config import IGNORES, PATHS, Config, Selection, Setting, settings
+from tclint.config import IGNORES, PATH, PATHS, Config, Selection, Setting, settings
 from tclint.finding import Confidence, Severity
 from tclint.rules import UnknownRule, nearest
 from tclint.select import enabled, meant
@@ -38,7 +38,7 @@ class Layer:
     origin: str
     values: Mapping[str, Any]
     folder: Path
-    """Patterns for paths are relative to it."""
+    """Paths, and patterns for paths, are relative to it."""
 
     def where(self, key: str) -> str:
         return f"--{key}" if self.origin == COMMAND_LINE else f"{self.origin}: {key}"
@@ -164,6 +164,8 @@ def _read(layer: Layer, setting: Setting, raw: Any) -> Any:
         return tuple((_anchored(pattern, layer.folder), rules) for pattern, rules in value)
     if setting.kind is PATHS:
         return tuple(_anchored(pattern.rstrip("/") or pattern, layer.folder) for pattern in value)
+    if setting.kind is PATH:
+        return os.path.join(layer.folder, value)
     return value
 
 

@@ -368,6 +368,8 @@ def test_json_is_schema_1() -> None:
         "below_severity": {"total": 0, "rules": {}},
         "ignored": {"total": 0, "rules": {}},
         "suppressed": {"total": 0, "rules": {}},
+        "baselined": {"total": 0, "rules": {}},
+        "gone": [],
         "excluded": 0,
     }
 

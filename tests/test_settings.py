@@ -51,6 +51,7 @@ entry = ["gemm*"]
 exclude = ["old", "build/", "out/*.ptx"]
 force-exclude = true
 toolkit = "12.8"
+baseline = "known.json"
 jobs = 3
 confirm = true
 confirm-seconds = 5
@@ -80,6 +81,7 @@ def test_every_setting_can_be_said_in_a_file() -> None:
         toolkit=(12, 8),
         per_file_ignores=(("/project/gen/*.ptx", ("wgmma",)), ("b.ptx", ("PX",)), ("**/cache/*", ("PX",))),
         per_entry_ignores=(("*_test", ("ALL",)),),
+        baseline="/project/known.json",
         jobs=3,
         confirm=True,
         confirm_seconds=5,

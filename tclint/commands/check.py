@@ -26,6 +26,7 @@ from tclint.commands._settings import SettingsCommand, resolve
 from tclint.output import formats
 
 if TYPE_CHECKING:
+    from tclint.baseline import Baseline
     from tclint.config import Config
     from tclint.finding import FileReport
     from tclint.locate import Mode
@@ -120,11 +121,19 @@ def command(
         raise usage(f"--output: {error}") from None
     left_out = LeftOut(config)
     sources = inputs(paths, stdin_filename or STDIN_NAME, left_out)
+    known = _baseline(config)
     checked = list(shown_on(sys.stderr, reports(sources, config)))
     _refuse_unmatched(config, [item.report for item in checked])
-    shown, summary = fold(*present([item.report for item in checked], config))
+    found, known = known.compared([item.report for item in checked], config, paths)
+    shown, summary = fold(*present(found, config, known.gone))
     summary = replace(summary, excluded=len(left_out.paths))
-    context = Context(summary, locate=Locator.of(locate, shown), fail_on=config.failing, rules=config.rules)
+    context = Context(
+        summary,
+        locate=Locator.of(locate, shown),
+        fail_on=config.failing,
+        rules=config.rules,
+        baseline=config.baseline is not None,
+    )
     try:
         refuse_inputs(files, [report.path for report in shown])
         write_files({path: renderer(name)(shown, context) for path, name in files.items()})
@@ -146,6 +155,16 @@ def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
     if names and not any(wants_entry(config, name) for name in names):
         patterns = ", ".join(config.entry)
         raise usage(f"no function is called {patterns}{nearest(config.entry[0], names)}")
+
+
+def _baseline(config: Config) -> Baseline:
+    from tclint import baseline
+    from tclint.settings import SettingsError
+
+    try:
+        return baseline.of(config)
+    except SettingsError as error:
+        raise usage(error) from None
 
 
 def _refuse_unconfirmable(config: Config) -> None:

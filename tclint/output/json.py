@@ -133,6 +133,8 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "below_severity": _total(summary.below_severity),
         "ignored": _total(summary.ignored),
         "suppressed": _total(summary.suppressed),
+        "baselined": _total(summary.baselined),
+        "gone": [asdict(entry) for entry in summary.gone],
         "excluded": summary.excluded,
     }
 

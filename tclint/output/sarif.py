@@ -148,6 +148,8 @@ class _Run:
                 "tclint/variants": len(finding.variants),
             },
         )
+        if self._context.baseline:  # what is in it is left out: GitHub would open an alert for each
+            result.baseline_state = "new"
         if finding.suppressed is not None:
             # sarif-om calls the status "state", which the final schema does not know: leave it out, it means accepted.
             result.suppressions = [

@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tclint.finding import FileReport, Finding, Severity, Span
 from tclint.locate import Target
@@ -29,6 +29,9 @@ from tclint.output._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url,
 from tclint.report import Context, count, place, region, tally
 from tclint.rules import page
 from tclint.source import Source
+
+if TYPE_CHECKING:
+    from tclint.baseline import Entry
 
 _COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
 _TAB = 4
@@ -39,6 +42,7 @@ _WHOLE_SPAN = 4
 
 
 _MOST_NAME = 80
+_MOST_GONE = 20
 _MOST_CALLS, _FIRST_CALLS = 6, 2
 """Of a longer chain of inlined calls, the innermost ones and those that end in the kernel are shown."""
 
@@ -59,6 +63,8 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
         if report.problems:
             blocks.append("\n".join(frames.problems(report)) + "\n")
         blocks.extend("\n".join(frames.finding(report, finding)) + "\n" for finding in report.findings)
+    if context.summary.gone:
+        blocks.append("\n".join(_gone(context.summary.gone)) + "\n")
     return "\n".join([*blocks, Style(context.color)(BOLD, tally(context.summary)) + "\n"])
 
 
@@ -175,6 +181,18 @@ class _Frames:
         ] or [""]
         yield f"{gutter} {self._style(BLUE, '=')} {self._style(BOLD, title)}: {first}"
         yield from (" " * len(head) + more for more in rest)
+
+
+def _gone(entries: Sequence[Entry]) -> Iterator[str]:
+    """What vanished from the baseline; of many the first ones."""
+    yield "note: these findings of the baseline are gone:"
+    for entry in entries[:_MOST_GONE]:
+        kernel = f" in {_short(entry.entry)}" if entry.entry else ""
+        yield printable(
+            f"  {entry.rule}{kernel}, {entry.path}, recorded at line {entry.line}: {entry.message}"
+        )
+    if len(entries) > _MOST_GONE:
+        yield f"  and {len(entries) - _MOST_GONE} more"
 
 
 def _cut(text: str, room: int) -> str:

@@ -1,0 +1,79 @@
+"""``tclint baseline``: record the findings that there are, so that only new ones are shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from tclint.commands import CLEAN, FAILURE
+from tclint.commands._common import STDIN_NAME, refuse_unused, stdin_filename_option, usage, write
+from tclint.commands._settings import SettingsCommand, resolve
+
+
+@click.command(cls=SettingsCommand)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@stdin_filename_option
+@click.option(
+    "--output",
+    metavar="FILE",
+    help="The baseline to write; by default that of the settings, or else tclint-baseline.json.",
+)
+@click.option("--prune", is_flag=True, help="Only remove findings that are gone; add none.")
+def command(
+    paths: tuple[str, ...],
+    stdin_filename: str | None,
+    output: str | None,
+    prune: bool,
+    configs: tuple[str, ...],
+    isolated: bool,
+    **options: Any,
+) -> int:
+    """Record the findings in PTX files, for check --baseline to hide.
+
+    A PATH is as for check, and so are the settings: what check would show is recorded. A baseline that exists is
+    updated: what is gone is removed, what came is added, what this run did not look at stays. Comments that suppress
+    wrongly (SU001, SU002) are not recorded.
+
+    Exit code: 0 written, 2 usage error, or an input that could not be analysed; what was found in the others is written.
+    """
+    from tclint.baseline import DEFAULT, Baseline, read
+    from tclint.inputs import LeftOut, inputs
+    from tclint.output._files import OutputError, refuse_inputs
+    from tclint.output._files import write as write_files
+    from tclint.output._style import printable
+    from tclint.pool import reports
+    from tclint.progress import shown_on
+    from tclint.report import count, place
+    from tclint.settings import SettingsError
+
+    config = resolve(configs, isolated, options).config
+    refuse_unused(stdin_filename, paths)
+    path = output or config.baseline or DEFAULT
+    try:
+        old = read(path) if os.path.lexists(path) else Baseline(path)
+    except SettingsError as error:
+        raise usage(error) from None
+    if prune and not old.entries:
+        raise click.UsageError(f"--prune: {path} has no findings.")
+    sources = inputs(paths, stdin_filename or STDIN_NAME, LeftOut(config))
+    found, old = old.compared(
+        [item.report for item in shown_on(sys.stderr, reports(sources, config))], config, paths
+    )
+    new = old.updated(found, config, prune=prune)
+    try:
+        refuse_inputs([path], [report.path for report in found])
+        write_files({path: str(new)})
+    except OutputError as error:
+        raise click.ClickException(str(error)) from None
+    for report in found:
+        for problem in report.problems:
+            line = f":{problem.line}" if problem.line else ""
+            write(printable(f"problem: {place(report)}{line}: {problem.message}") + "\n")
+    came = len(new.entries) - len(old.entries) + len(old.gone)
+    write(
+        printable(f"{path}: {count(len(new.entries), 'finding')} ({came} new, {len(old.gone)} gone)") + "\n"
+    )
+    return FAILURE if any(report.problems for report in found) else CLEAN
