@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tclint.analyses import threads as T
 from tclint.analyses.protocol import (
@@ -41,7 +41,7 @@ from tclint.replay import Replay
 from tclint.select import wants_entry
 from tclint.source import Source, SourceError
 
-__all__ = ["SCHEMA", "Shown", "read", "render_json", "render_text", "show"]
+__all__ = ["SCHEMA", "Row", "Section", "Shown", "read", "render_json", "render_text", "sections", "show"]
 
 SCHEMA = 1
 _LINES = 4
@@ -205,7 +205,36 @@ def _printable(line: str, color: bool) -> str:
     return "\x1b".join(map(printable, line.split("\x1b")))
 
 
-Row = tuple[str, ...]
+class Row(NamedTuple):
+    """One line of a table: some cells, and the instructions that it is about."""
+
+    cells: tuple[str, ...]
+    sites: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of what is shown of a kernel."""
+
+    title: str
+    rows: tuple[Row, ...]
+    place: str = ""
+    """The address of an mbarrier."""
+    note: str = ""
+    """What holds of all of it."""
+
+
+def sections(found: Protocol) -> Iterator[Section]:
+    """A protocol as tables, but for its events in order."""
+    if found.mbarriers:
+        yield Section("roles", tuple(_roles(found)))
+    for ring in found.mbarriers:
+        note = f"a phase: {', '.join(_phase(ring))}"
+        yield Section(f"mbarrier {ring.name}", tuple(_ring(found, ring)), _place(ring), note)
+    yield Section("barriers of the CTA", tuple(_barriers(found.barriers)))
+    if found.cluster is not None:
+        yield Section("barrier of the cluster", tuple(_barrier_uses(found.cluster)))
+    yield Section("shared memory", tuple(_regions(found.regions)))
 
 
 class _Text:
@@ -229,15 +258,13 @@ class _Text:
         if not (found.mbarriers or found.barriers or found.cluster or found.unresolved or found.events):
             yield "  no barriers, and nothing asynchronous"
             return
-        if found.mbarriers:
-            yield from self._section("roles", self._roles(found))
-        for ring in found.mbarriers:
-            yield ""
-            yield from self._ring(found, ring)
-        yield from self._section("barriers of the CTA", self._barriers(found.barriers))
-        if found.cluster is not None:
-            yield from self._section("barrier of the cluster", self._barrier_uses(found.cluster))
-        yield from self._section("shared memory", self._regions(found.regions))
+        for section in sections(found):
+            lines = _columns(map(self._cells, section.rows))
+            if lines:
+                yield ""
+                place = f"  at {section.place}" if section.place else ""
+                yield self._style(CYAN, section.title) + place
+                yield from (f"  {line}" for line in [*lines, *filter(None, (section.note,))])
         yield from self._program(found)
         yield from self._section("where", self._names(found))
         unresolved = [
@@ -245,74 +272,19 @@ class _Text:
         ]
         yield from self._section("not resolved", _counted(unresolved))
 
-    def _roles(self, found: Protocol) -> Iterator[Row]:
-        """What each role waits for, and what it signals."""
-        for number, role in enumerate(found.roles):
-            waits = [r.name for r in found.mbarriers if any(number in w.roles for w in r.waits)]
-            signals = [
-                r.name
-                for r in found.mbarriers
-                if any(number in a.roles for a in r.arrives) or any(number in c.roles for c in r.copies)
-            ]
-            if waits or signals:
-                signalling = f"signals {_few(signals)}" if signals else ""
-                yield role.name, f"waits for {_few(waits)}" if waits else "", signalling
+    def _cells(self, row: Row) -> Cells:
+        return (*row.cells, self._places.words(row.sites)) if row.sites else row.cells
 
-    def _names(self, found: Protocol) -> Iterator[Row]:
+    def _names(self, found: Protocol) -> Iterator[Cells]:
         for n in found.names:
             yield n.name, n.meaning, f"loop from line {self._places.line(n.site)}"
 
-    def _section(self, title: str, rows: Iterable[Row]) -> Iterator[str]:
+    def _section(self, title: str, rows: Iterable[Cells]) -> Iterator[str]:
         lines = _columns(rows)
         if lines:
             yield ""
             yield self._style(CYAN, title)
             yield from (f"  {line}" for line in lines)
-
-    def _ring(self, found: Protocol, ring: MbarrierRing) -> Iterator[str]:
-        wanted = "unknown" if ring.count is None else str(ring.count)
-        yield self._style(CYAN, f"mbarrier {ring.name}") + f"  at {_place(ring)}"
-        rows: list[Row] = [("init", i.who, wanted, self._places.words(i.sites)) for i in ring.inits]
-        arriving = {site for a in ring.arrives for site in a.sites}
-        for a in ring.arrives:
-            bytes_ = [_bytes(e.bytes) for e in ring.expects if not set(a.sites).isdisjoint(e.sites)]
-            what = ", ".join([_arriving(a), *(f"expects {b}" for b in bytes_)])
-            rows.append(("arrive", a.who, what, self._places.words(a.sites)))
-        rows += [
-            ("expect", b.who, _bytes(b.bytes), self._places.words(b.sites))
-            for b in ring.expects
-            if arriving.isdisjoint(b.sites)
-        ]
-        rows += [
-            ("copy", b.who, f"{_bytes(b.bytes, b.opcode)}, {b.opcode}", self._places.words(b.sites))
-            for b in ring.copies
-        ]
-        rows += [("wait", w.who, _parity(w), self._places.words(w.sites)) for w in ring.waits]
-        for then in ring.then:
-            stage = {True: "same stage", False: "another stage", None: ""}[then.same_stage]
-            name = found.mbarriers[then.ring].name
-            what = f"{name}, {stage}" if stage else name
-            rows.append(("then", then.who, what, self._places.words(then.sites)))
-        yield from (f"  {line}" for line in _columns(rows))
-        yield f"  a phase: {', '.join(_phase(ring))}"
-
-    def _barriers(self, barriers: Iterable[Barrier]) -> Iterator[Row]:
-        for barrier in barriers:
-            number = "unknown" if barrier.number is None else str(barrier.number)
-            for row in self._barrier_uses(barrier):
-                yield (number, *row)
-
-    def _barrier_uses(self, barrier: Barrier) -> Iterator[Row]:
-        for use in barrier.uses:
-            count = f"for {use.count} threads" if use.count is not None else ""
-            yield use.kind, use.who, count, self._places.words(use.sites)
-
-    def _regions(self, regions: Iterable[Region]) -> Iterator[Row]:
-        for region in regions:
-            for number, use in enumerate(region.uses):
-                name = _region(region) if not number else ""
-                proxy = f"{use.proxy} proxy"
-                yield name, use.verb, proxy, use.who, self._places.words(use.sites)
 
     def _program(self, found: Protocol) -> Iterator[str]:
         """The events in order, those of one role together."""
@@ -333,6 +305,61 @@ class _Text:
                         yield f"    {'  ' * depth}loop from line {self._places.line(head)}"
                 loops = event.loops
                 yield f"    {next(lines)}"
+
+
+def _roles(found: Protocol) -> Iterator[Row]:
+    """What each role waits for, and what it signals."""
+    for number, role in enumerate(found.roles):
+        waits = [r.name for r in found.mbarriers if any(number in w.roles for w in r.waits)]
+        signals = [
+            r.name
+            for r in found.mbarriers
+            if any(number in a.roles for a in r.arrives) or any(number in c.roles for c in r.copies)
+        ]
+        if waits or signals:
+            signalling = f"signals {_few(signals)}" if signals else ""
+            yield Row((role.name, f"waits for {_few(waits)}" if waits else "", signalling))
+
+
+def _ring(found: Protocol, ring: MbarrierRing) -> Iterator[Row]:
+    wanted = "unknown" if ring.count is None else str(ring.count)
+    for i in ring.inits:
+        yield Row(("init", i.who, wanted), i.sites)
+    arriving = {site for a in ring.arrives for site in a.sites}
+    for a in ring.arrives:
+        bytes_ = [_bytes(e.bytes) for e in ring.expects if not set(a.sites).isdisjoint(e.sites)]
+        yield Row(("arrive", a.who, ", ".join([_arriving(a), *(f"expects {b}" for b in bytes_)])), a.sites)
+    for b in ring.expects:
+        if arriving.isdisjoint(b.sites):
+            yield Row(("expect", b.who, _bytes(b.bytes)), b.sites)
+    for b in ring.copies:
+        yield Row(("copy", b.who, f"{_bytes(b.bytes, b.opcode)}, {b.opcode}"), b.sites)
+    for w in ring.waits:
+        yield Row(("wait", w.who, _parity(w)), w.sites)
+    for then in ring.then:
+        stage = {True: "same stage", False: "another stage", None: ""}[then.same_stage]
+        name = found.mbarriers[then.ring].name
+        yield Row(("then", then.who, f"{name}, {stage}" if stage else name), then.sites)
+
+
+def _barriers(barriers: Iterable[Barrier]) -> Iterator[Row]:
+    for barrier in barriers:
+        number = "unknown" if barrier.number is None else str(barrier.number)
+        for row in _barrier_uses(barrier):
+            yield Row((number, *row.cells), row.sites)
+
+
+def _barrier_uses(barrier: Barrier) -> Iterator[Row]:
+    for use in barrier.uses:
+        count = f"for {use.count} threads" if use.count is not None else ""
+        yield Row((use.kind, use.who, count), use.sites)
+
+
+def _regions(regions: Iterable[Region]) -> Iterator[Row]:
+    for region in regions:
+        for number, use in enumerate(region.uses):
+            name = region_words(region) if not number else ""
+            yield Row((name, use.verb, f"{use.proxy} proxy", use.who), use.sites)
 
 
 def _sections(events: Iterable[Event]) -> list[list[Event]]:
@@ -364,7 +391,10 @@ def _together(found: Protocol, section: Iterable[Event]) -> str:
     return " and ".join([*names, *(role.name for role in roles if role.partition is not None)])
 
 
-def _columns(rows: Iterable[Row]) -> list[str]:
+Cells = tuple[str, ...]
+
+
+def _columns(rows: Iterable[Cells]) -> list[str]:
     """Rows with their cells below each other."""
     rows = list(rows)
     if not rows:
@@ -383,7 +413,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_LINES]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _counted(rows: Iterable[tuple[str, str]]) -> Iterator[Row]:
+def _counted(rows: Iterable[tuple[str, str]]) -> Iterator[Cells]:
     """Reasons, each once, with the lines that it is about."""
     found: dict[str, list[str]] = {}
     for where, why in rows:
@@ -472,7 +502,8 @@ def _arrivals(ring: MbarrierRing) -> str:
     return str(found.least) if found.least == found.most else f"{found.least} to {found.most}"
 
 
-def _region(region: Region) -> str:
+def region_words(region: Region) -> str:
+    """``tiles+0..8192``."""
     if region.base is None:
         return "address unknown"
     if region.start is None:
@@ -486,10 +517,10 @@ def _about(found: Protocol, event: Event) -> str:
     if event.kind in ("init", "inval", "arrive", "expect", "complete", "wait") and not parts:
         parts = ["unknown mbarrier"]
     if event.kind == "copy":
-        where = [_region(found.regions[r]) for r in event.regions]
+        where = [region_words(found.regions[r]) for r in event.regions]
         parts = [_bytes(event.bytes, event.opcode), *(["to " + p for p in parts]), *where]
     elif event.kind == "mma":
-        parts = [event.opcode, *(_region(found.regions[r]) for r in event.regions)]
+        parts = [event.opcode, *(region_words(found.regions[r]) for r in event.regions)]
     elif event.kind in ("fence", "proxy fence"):
         parts = [event.opcode]
     elif event.kind in ("init", "arrive"):

@@ -25,6 +25,7 @@ from tclint.analyses.copy_groups import WAITED as DONE
 from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.liveness import LoadLiveness, ResultLiveness
+from tclint.analyses.mbarrier_use import MbarrierUse
 from tclint.analyses.proxies import LANDED, WAITED, WIDE, Arrivals, Landed, Unfenced, UnfencedReads
 from tclint.analyses.registers import RegisterCounts
 from tclint.analyses.since_barrier import LOOSE, ReadsSince, SinceBarrier, WritesSince
@@ -46,6 +47,7 @@ EVERYTHING = """
     .shared .align 4 .b32 slot;
     setp.ne.b32 %p0, 0, 0;
     elect.sync _|%p1, -1;
+    mbarrier.init.shared::cta.b64 [bar], 1;
     tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 128;
     ld.shared.b32 %r9, [slot];
     mov.u32 %r8, 0;
@@ -199,6 +201,9 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     UnfencedReads: _unfenced,
     Arrivals: _unfenced,
     Landed: _groups,
+    MbarrierUse: lambda analysis: st.frozensets(
+        st.sampled_from([(site, ring) for site, rings in analysis.rings.items() for ring in rings])
+    ),
     TensorMaps: lambda analysis: st.frozensets(
         st.tuples(st.sampled_from(sorted(analysis.writes)), st.sampled_from((WRITTEN, RELEASED)))
     ),

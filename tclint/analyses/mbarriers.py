@@ -405,6 +405,11 @@ class Mbarriers:
         return list(dict.fromkeys(self._ring_of.values()))
 
     @cached_property
+    def made(self) -> list[Ring]:
+        """The rings in the order in which they are made."""
+        return sorted(self.rings, key=lambda ring: (min(ring.inits), ring.stages[0].offset))
+
+    @cached_property
     def _ring_of(self) -> dict[Mbarrier, Ring]:
         leader: dict[Mbarrier, Mbarrier] = {m: m for m in self.objects.values()}
 

@@ -22,6 +22,7 @@ from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.values import Level
 from tclint.analyses.warps import SYSTEM_CALLS, calls, deciding
+from tclint.cfg import CFG
 from tclint.model import KernelModel
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Role",
     "Unresolved",
     "Wait",
+    "partitions",
     "protocol",
 ]
 
@@ -301,6 +303,30 @@ def _read(model: KernelModel) -> Protocol:
     return _Reader(model).protocol()
 
 
+def partitions(model: KernelModel) -> dict[int, int]:
+    """The blocks that one case alone of a table of roles leads to, each with the number of the case."""
+    cfg, found = model.cfg, dict[int, int]()
+    for dispatcher in sorted(model.views.dispatchers):
+        cases: dict[int, int] = {}
+        for edge in cfg.successors[dispatcher]:
+            cases.setdefault(edge.target, edge.case)
+        reached = {case: _from(cfg, target, dispatcher) for target, case in cases.items()}
+        for case, blocks in reached.items():
+            others = set[int]().union(*(b for c, b in reached.items() if c != case))
+            found.update(dict.fromkeys(blocks - others, case))
+    return found
+
+
+def _from(cfg: CFG, start: int, without: int) -> set[int]:
+    found, work = {start}, [start]
+    while work:
+        for edge in cfg.successors[work.pop()]:
+            if edge.target != without and edge.target not in found:
+                found.add(edge.target)
+                work.append(edge.target)
+    return found
+
+
 class _Touch(NamedTuple):
     """An access to shared memory, and the bytes from a base that it may touch."""
 
@@ -422,27 +448,7 @@ class _Reader:
 
     @cached_property
     def _partitions(self) -> dict[int, int]:
-        """The blocks that one case alone of a table of roles leads to, each with the number of the case."""
-        cfg, found = self.model.cfg, dict[int, int]()
-        for dispatcher in sorted(self.model.views.dispatchers):
-            cases: dict[int, int] = {}
-            for edge in cfg.successors[dispatcher]:
-                cases.setdefault(edge.target, edge.case)
-            reached = {case: self._from(target, dispatcher) for target, case in cases.items()}
-            for case, blocks in reached.items():
-                others = set[int]().union(*(b for c, b in reached.items() if c != case))
-                found.update(dict.fromkeys(blocks - others, case))
-        return found
-
-    def _from(self, start: int, without: int) -> set[int]:
-        cfg, found = self.model.cfg, {start}
-        work = [start]
-        while work:
-            for edge in cfg.successors[work.pop()]:
-                if edge.target != without and edge.target not in found:
-                    found.add(edge.target)
-                    work.append(edge.target)
-        return found
+        return partitions(self.model)
 
     def _part(self, site: int) -> tuple[int, ...]:
         """The roles that take part in an event."""
@@ -460,10 +466,9 @@ class _Reader:
 
     # ------------------------------------------------------------ mbarriers
 
-    @cached_property
+    @property
     def rings(self) -> list[Ring]:
-        """The rings in the order in which they are made."""
-        return sorted(self.mbarriers.rings, key=lambda ring: (min(ring.inits), ring.stages[0].offset))
+        return self.mbarriers.made
 
     @cached_property
     def _number(self) -> dict[Ring, int]:
