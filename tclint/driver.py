@@ -13,6 +13,7 @@ from tclint.checks import Hit, kernel_checks, module_checks
 from tclint.config import Config
 from tclint.dataflow.engine import LimitExceeded
 from tclint.finding import FileReport, Finding, Fingerprints, Problem, SourceLocation, Span, Step
+from tclint.fixes import resolve
 from tclint.ir.build import build
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Location, Module
@@ -191,6 +192,7 @@ def _findings(
                 help=hit.help,
                 fingerprint=prints.make(rule.id, entry, parts),
                 source_location=location,
+                fixes=resolve(source, owner, hit.fixes),
             )
         )
     return tuple(made)

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tclint.config import Config
-from tclint.finding import Finding, Fingerprints, Span
+from tclint.finding import Edit, Finding, Fingerprints, Span
+from tclint.fixes import Repair, removed, resolve
 from tclint.ir.nodes import Function, Module
 from tclint.rules import Rule, UnknownRule, all_rules, nearest
 from tclint.select import meant, wants_entry
@@ -30,6 +31,7 @@ _DIRECTIVE = re.compile(r"(?:^|//)\s*tclint:\s*")
 _FORM = re.compile(
     r"(?P<verb>[\w-]*)\s*(?:\[(?P<rules>[^\]]*)(?P<closed>\]?))?[\s:-]*(?P<reason>.*)", re.DOTALL
 )
+_MEANT = re.compile(r"did you mean ([\w-]+)\?")
 _VERBS = ("ignore", "ignore-entry")
 _NO_STATEMENT = re.compile(rb"\s*(?:\.loc\b.*\n?|[\w$%]+:\s*)?")
 """A line between a comment and its statement: blank, a label, or the position in the user's source."""
@@ -103,7 +105,8 @@ class _Audit:
             form = _FORM.match(directive.strip())
             assert form is not None  # every part of it may be empty
             if trouble := _malformed(form):
-                self._found(INVALID, comment, trouble, "write // tclint: ignore[WG001] and the reason")
+                remedy = "write // tclint: ignore[WG001] and the reason"
+                self._found(INVALID, comment, trouble, remedy, fixes=self._corrected(comment, trouble))
                 continue
             rules = self._rules(comment, form["rules"])
             if rules:
@@ -115,7 +118,10 @@ class _Audit:
             try:
                 ids = meant(selector)[0] - set(RULES) if selector else frozenset()
             except UnknownRule as error:
-                self._found(INVALID, comment, str(error), "correct it, or remove it from the list")
+                remedy = "correct it, or remove it from the list"
+                self._found(
+                    INVALID, comment, str(error), remedy, fixes=self._respelled(comment, selector, str(error))
+                )
                 continue
             if ids:
                 rules[selector] = ids
@@ -211,10 +217,60 @@ class _Audit:
                 verb = "ignore" if s.line else "ignore-entry"
                 message = f"{verb}[{', '.join(unused)}] hides nothing"
                 remedy = "remove the comment" if len(unused) == len(s.rules) else "remove this from the list"
-                self._found(UNUSED, s.span, message, remedy, s.function)
+                fixes = self._without(s.span, unused, all_of_it=len(unused) == len(s.rules))
+                self._found(UNUSED, s.span, message, remedy, s.function, fixes)
+
+    # ---------------------------------------------------------------- mending
+
+    def _text(self, comment: Span) -> str | None:
+        """The comment, when it is one directive and nothing else, so that an edit of it is about that one."""
+        text = self.source.data[comment.start : comment.end].decode()
+        return (
+            text
+            if len(_DIRECTIVE.findall(text[2:])) == 1 and text[2:].lstrip().startswith("tclint:")
+            else None
+        )
+
+    def _without(self, comment: Span, unused: list[str], all_of_it: bool) -> tuple[Repair, ...]:
+        """The comment removed, or its list without what hides nothing."""
+        text = self._text(comment)
+        if text is None:
+            return ()
+        if all_of_it:
+            return (Repair("remove the comment", (removed(comment),), True),)
+        start, end = text.index("[") + 1, text.index("]")
+        kept = [word.strip() for word in text[start:end].split(",") if word.strip() not in unused]
+        first = comment.start + len(text[:start].encode())
+        span = Span(first, first + len(text[start:end].encode()))
+        return (Repair(f"remove {', '.join(unused)} from the list", (Edit(span, ", ".join(kept)),), True),)
+
+    def _respelled(self, comment: Span, wrong: str, message: str) -> tuple[Repair, ...]:
+        """What was probably meant instead of a word; where that is not known, the comment without the word."""
+        text = self._text(comment)
+        meant = _MEANT.search(message)
+        if text is None:
+            return ()
+        if meant is None:
+            others = [w for w in text[text.find("[") + 1 : text.find("]")].split(",") if w.strip()]
+            return self._without(comment, [wrong], len(others) == 1) if wrong and "]" in text else ()
+        first = comment.start + len(text[: text.index(wrong)].encode())
+        edit = Edit(Span(first, first + len(wrong.encode())), meant[1])
+        return (Repair(f"write {meant[1]}", (edit,)),)
+
+    def _corrected(self, comment: Span, trouble: str) -> tuple[Repair, ...]:
+        """A directive that cannot be understood: the word that was meant, or no comment at all."""
+        if _MEANT.search(trouble):
+            return self._respelled(comment, trouble.split()[4].rstrip(";"), trouble)
+        return (Repair("remove the comment", (removed(comment),), True),) if self._text(comment) else ()
 
     def _found(
-        self, rule_id: str, comment: Span, message: str, remedy: str, function: Function | None = None
+        self,
+        rule_id: str,
+        comment: Span,
+        message: str,
+        remedy: str,
+        function: Function | None = None,
+        fixes: tuple[Repair, ...] = (),
     ) -> None:
         function = function or self._function(comment.start)
         entry = function.name if function is not None else None
@@ -230,6 +286,7 @@ class _Audit:
                 span=comment,
                 message=message,
                 help=remedy,
+                fixes=resolve(self.source, function, fixes),
                 entry=entry,
                 fingerprint=self.prints.make(rule_id, entry, [" ".join(text.split())]),
             )

@@ -16,6 +16,7 @@ from importlib import import_module
 
 from tclint.config import Config
 from tclint.finding import Confidence, Severity
+from tclint.fixes import Repair
 from tclint.ir.nodes import Function, Module
 from tclint.model import KernelModel
 
@@ -49,6 +50,8 @@ class Hit:
     steps: tuple[Mark, ...] = ()
     count: int = 1
     help: str = ""
+    fixes: tuple[Repair, ...] = ()
+    """Changes of the text that remove it, the best one first; none where no edit is exact."""
     severity: Severity | None = None
     confidence: Confidence | None = None
     about: frozenset[int] = frozenset()

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from tclint.analyses.groups import OVERDUE, Groups
 from tclint.checks import Mark
+from tclint.checks._repairs import group_repairs
 from tclint.dataflow import Path
+from tclint.fixes import Repair
 from tclint.model import KernelModel
 
 __all__ = ["Flight"]
@@ -26,6 +28,7 @@ class Flight(NamedTuple):
     """What looks as if it did."""
     wait: int | None
     """The wait that leaves the operation in flight, if that is what is wrong."""
+    fixes: tuple[Repair, ...] = ()
 
     @classmethod
     def of(cls, model: KernelModel, groups: Groups, path: Path, site: int, age: int) -> Flight:
@@ -33,17 +36,21 @@ class Flight(NamedTuple):
         name, waits_for = _SPELLED.get(groups.group, (groups.group, "wait_group"))
         aligned = ".sync.aligned" if name == "wgmma" else ""
         passed: dict[str, list[int]] = {"wait": [], "commit": []}
+        later = 0
         for i in path.sites(model.cfg, site):
             instruction = model.instruction(i)
             if instruction.group == groups.group and instruction.event in passed:
                 passed[instruction.event].append(i)
+                later = later + 1 if instruction.event == "commit" else 0
         waits, commits = passed["wait"], passed["commit"]
+        fixes = group_repairs(model, groups, path, site, age, waits, later)
         if age == OVERDUE:
             return cls(
                 "it was never committed, so no wait_group covers it",
                 f"add {name}.commit_group{aligned} after the operation and before the wait",
                 tuple(Mark(i, "this wait completes committed groups only") for i in waits[:1]),
                 None,
+                fixes,
             )
         if age < 0:
             return cls(
@@ -51,6 +58,7 @@ class Flight(NamedTuple):
                 f"commit the group and wait for it ({name}.commit_group, {name}.{waits_for} 0) before this instruction",
                 (),
                 None,
+                fixes,
             )
         steps = [Mark(i, "committed here") for i in commits[:1]]
         if not waits:
@@ -59,6 +67,7 @@ class Flight(NamedTuple):
                 f"add {name}.{waits_for}{aligned} 0 before this instruction",
                 tuple(steps),
                 None,
+                fixes,
             )
         depth = groups.depth(model.instruction(waits[-1]))
         newest = "the newest group" if depth == 1 else f"the newest {depth} groups"
@@ -68,4 +77,5 @@ class Flight(NamedTuple):
             f"wait with {name}.{waits_for} {age} or less before this instruction",
             tuple(steps),
             waits[-1],
+            fixes,
         )

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from tclint.checks import Hit, module_check
 from tclint.config import Config
 from tclint.finding import Confidence
-from tclint.ir.nodes import Immediate, Instruction, Module
+from tclint.fixes import Repair, retarget, reversion
+from tclint.fixes import opcode as opcode_at
+from tclint.ir.nodes import Function, Immediate, Instruction, Module
 from tclint.isa.table import Match, Table, split_opcode, table
-from tclint.isa.target import TOOLKITS, Target, dotted
+from tclint.isa.target import INTRODUCED, TOOLKITS, Target, dotted, parse_version
 
 NEWEST = max(TOOLKITS.values())
 """The newest .version that the ISA table was checked against (ptxas 13.5)."""
@@ -49,6 +51,7 @@ def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
             rule, message, remedy = _unknown(isa, opcode)
             yield rule, Hit(
                 function=function, site=min(sites), count=len(sites), message=message, help=remedy,
+                fixes=_renamed(opcode, sites, remedy, function),
                 confidence=Confidence.LOW if newer else None,
             )  # fmt: skip
         for (opcode, problem), sites in wrong.items():
@@ -66,6 +69,24 @@ def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
             if rule:
                 span = (function.start + trouble.start, function.start + trouble.end)
                 yield rule, Hit(function=function, span=span, message=trouble.message)
+
+
+def _renamed(name: str, sites: list[int], remedy: str, function: Function) -> tuple[Repair, ...]:
+    """The opcode with the word that was probably meant, if some instruction is called so."""
+    near = remedy.removeprefix("did you mean ").removesuffix("?")
+    if near == remedy:
+        return ()
+    known = table().roots
+    words = [near if not near.startswith(".") and i == 0 else w for i, w in enumerate(name.split("."))]
+    if near.startswith("."):
+        from difflib import get_close_matches
+
+        wrong = get_close_matches(near, [f".{w}" for w in words[1:]], n=1, cutoff=0)
+        words = [near[1:] if f".{w}" in wrong else w for w in words]
+    new = ".".join(words)
+    if split_opcode(new)[0] not in known or new == name:
+        return ()
+    return (Repair(f"write {new}", tuple(opcode_at(site, new, function) for site in sites)),)
 
 
 def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
@@ -124,7 +145,7 @@ def availability(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
         have, need = dotted(version), dotted(target.introduced)
         yield "AV002", Hit(
             span=module.version_span, message=f".version {have} does not know .target {target}, which came with {need}",
-            help=f"raise .version to {need}",
+            help=f"raise .version to {need}", fixes=reversion(module, target.introduced),
         )  # fmt: skip
     lacking: dict[int, list[tuple[str, str, str]]] = {}
     for function in module.functions:
@@ -143,13 +164,31 @@ def availability(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
                     function=function, site=min(sites), count=len(sites),
                     message=f"{opcode} is not available on {target}: it needs {need}",
                     help=f"compile for {need}, or use another instruction on {target}",
+                    fixes=_retargeted(module, target, function.instructions[min(sites)]),
                 )  # fmt: skip
             else:
                 yield "AV002", Hit(
                     function=function, site=min(sites), count=len(sites),
                     message=f"{opcode} needs .version {need} on {target}; this module has {dotted(version)}",
-                    help=f"raise .version to {need}",
+                    help=f"raise .version to {need}", fixes=reversion(module, parse_version(need)),
                 )  # fmt: skip
+
+
+def _retargeted(module: Module, target: Target, instruction: Instruction) -> tuple[Repair, ...]:
+    """The same architecture with a suffix, where that has what lacks; the one that more devices have comes first."""
+    assert instruction.match is not None
+    assert module.version is not None
+    found: list[Repair] = []
+    for suffix in "fa":
+        other = Target(target.number, suffix)
+        if target.suffix == suffix or str(other) not in INTRODUCED:
+            continue
+        version = max(module.version, other.introduced)
+        lacking = instruction.match.missing(other, version)
+        if all(kind == "version" for kind, _, _ in lacking):
+            needed = max((a.version_for(other) for _, _, a in lacking), default=version)
+            found += retarget(module, other, needed)
+    return tuple(found)
 
 
 def _lacking(match: Match, target: Target, version: tuple[int, int]) -> list[tuple[str, str, str]]:

@@ -8,14 +8,16 @@ from functools import partial
 from tclint.analyses import threads as T
 from tclint.analyses.bulk_groups import KNOWN, TOLD, BulkReads, BulkWrites
 from tclint.analyses.global_memory import GlobalMemory
-from tclint.analyses.groups import OPEN, Groups
+from tclint.analyses.groups import OPEN, OVERDUE, Groups
 from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.shared_memory import Access
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
+from tclint.checks._repairs import BULK_RESULTS, barrier_between, drained, respelled, waits_before
 from tclint.checks.bulk_operands import copy_name
 from tclint.dataflow import EXIT, Path
 from tclint.finding import Confidence, Severity
+from tclint.fixes import Repair, after
 from tclint.model import KernelModel
 
 
@@ -137,6 +139,7 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, count: i
         ),
         count=count,
         help=flight.remedy,
+        fixes=flight.fixes,
         confidence=model.confidence(meeting.path, copy),
         about=frozenset((copy,)),
     )
@@ -164,6 +167,7 @@ def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, count: int
         count=count,
         help=f"put a barrier of {'the warp (bar.warp.sync)' if one_warp else 'these threads (bar.sync)'} between the "
         "wait of the issuing thread and this instruction",
+        fixes=() if one_warp else barrier_between(model, wait, use),
         confidence=confidence or model.confidence(meeting.path, copy),
         about=frozenset((copy,)),
     )
@@ -213,10 +217,34 @@ def results_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 steps=(*steps, Mark(use, "reads the same bytes")),
                 count=len(uses),
                 help="wait with cp.async.bulk.wait_group (without .read) before this instruction",
+                fixes=_written_before(model, groups, meeting, waits[-1] if half else -1),
                 confidence=model.confidence(meeting.path, copy),
                 about=frozenset((copy,)),
             ),
         )
+
+
+def _written_before(
+    model: KernelModel, groups: BulkWrites, meeting: Meeting, half: int
+) -> tuple[Repair, ...]:
+    """The wait for the sources made one for the results, or such a wait before the use."""
+    copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
+    if age == OVERDUE:
+        return ()
+    if half >= 0 and not model.reaches(copy, use, (half,)) and groups.depth(model.instruction(half)) <= age:
+        opcode = model.instruction(half).opcode
+        return respelled(half, opcode.replace(".read", ""), "wait for the results, without .read", safe=True)
+    return waits_before(model, groups, (copy,), use, age == OPEN, BULK_RESULTS)
+
+
+def _committed(model: KernelModel, lost: list[tuple[int, list[int]]]) -> tuple[Repair, ...]:
+    """A commit behind each of the copies: before the first wait on its way, or with a wait of its own."""
+    statements: tuple[str, ...] = ("cp.async.bulk.commit_group;",)
+    if not all(waits for _, waits in lost):
+        statements += ("cp.async.bulk.wait_group 0;",)
+    changes = tuple(after(site, *statements) for site, _ in lost)
+    said = " and ".join(s.rstrip(";") for s in statements)
+    return (Repair(f"add {said}", changes, drained(model, "bulk")),)
 
 
 @check("BK005", needs="cp")
@@ -250,6 +278,7 @@ def not_committed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 ),
                 count=len(lost),
                 help="add cp.async.bulk.commit_group after it, in the same thread, and wait for the group",
+                fixes=_committed(model, lost),
                 severity=None if waiting else Severity.INFO,
                 about=frozenset(s for s, _ in lost),
             ),

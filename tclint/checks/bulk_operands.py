@@ -9,6 +9,7 @@ from tclint.analyses.values import Level
 from tclint.checks import Hit, Mark, check
 from tclint.checks.tcgen05_issue import by_several_threads, reachable
 from tclint.finding import Confidence
+from tclint.fixes import retarget
 from tclint.isa.table import Form, Match
 from tclint.isa.target import Target
 from tclint.model import KernelModel
@@ -172,5 +173,6 @@ def slow_multicast(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 message=f"{what} of {copy_name(model, sites[0])} may be much slower on {target} than on {fast}",
                 count=len(sites),
                 help="" if match.slower(own) else f"use .target {own}",
+                fixes=() if match.slower(own) else retarget(model.module, own),
             ),
         )

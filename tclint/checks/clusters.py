@@ -11,6 +11,7 @@ from tclint.analyses.shared_memory import Access
 from tclint.analyses.warps import behind, calls, last, of_the_cta, way, whole_program
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Severity
+from tclint.fixes import Repair, without_word
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -279,6 +280,13 @@ def _seen_by_peer(
                         Mark(write, "writes shared memory"),
                         Mark(arrive, "tells the other CTAs to go on, and nothing about the write"),
                         Mark(read, "the same bytes of another CTA are read"),
+                    ),
+                    fixes=(
+                        Repair(
+                            "order memory as well: .release instead of .relaxed",
+                            (without_word(arrive, model.instruction(arrive), ".relaxed", ".release"),),
+                            True,
+                        ),
                     ),
                     help="use .release, which is the default, or put fence.acq_rel.cluster between the write and the arrival",
                     about=frozenset((arrive,)),

@@ -12,6 +12,7 @@ from tclint.analyses.shared_memory import Access
 from tclint.analyses.since_barrier import WritesSince
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
+from tclint.checks._repairs import barrier_between
 from tclint.finding import Confidence
 from tclint.ir.nodes import Immediate, Memory
 from tclint.model import KernelModel
@@ -98,6 +99,7 @@ def _hit(model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, co
         steps=(Mark(copy, "cp.async starts to write here"), *flight.steps, Mark(use, step)),
         count=count,
         help=remedy,
+        fixes=flight.fixes,
         confidence=model.confidence(meeting.path, copy),
     )
 
@@ -165,6 +167,7 @@ def copies_untold(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 ),
                 count=len(sites),
                 help="put a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
+                fixes=barrier_between(model, wait, use),
                 confidence=model.confidence(meeting.path, copy)
                 or (None if model.function.threads else Confidence.MEDIUM),
                 about=frozenset((wait,)),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tclint.checks import Hit, Mark, module_check
 from tclint.config import Config
 from tclint.finding import Confidence, Severity
+from tclint.fixes import Repair, opcode
 from tclint.ir.nodes import Function, Module
 
 
@@ -47,7 +50,12 @@ def mixed_cta_group(module: Module, config: Config) -> Iterator[tuple[str, Hit]]
             work.extend(sorted(_callees(bodies[name])))
         reached |= seen
         if len(first) > 1:
-            yield "TC006", _hit(kernel, first)
+            yield (
+                "TC006",
+                replace(
+                    _hit(kernel, first), fixes=_agreeing([bodies[name] for name in bodies if name in seen])
+                ),
+            )
     for name, function in bodies.items():
         # A device function nobody here calls may be linked with anything: its own mix is already wrong.
         if name not in reached and len(uses[name]) > 1:
@@ -60,6 +68,30 @@ def mixed_cta_group(module: Module, config: Config) -> Iterator[tuple[str, Hit]]
                     Confidence.MEDIUM,
                 ),
             )
+
+
+def _agreeing(functions: list[Function]) -> tuple[Repair, ...]:
+    """All instructions with one group; the one that most of them have comes first."""
+    uses = [
+        (function, use, group)
+        for function in functions
+        for use in function.uses
+        if use.match is not None and use.opcode.startswith("tcgen05.")
+        if (group := use.match.binding.get("cta_group"))
+    ]
+    numbers = Counter(group for _, use, group in uses for _ in use.sites)
+    return tuple(
+        Repair(
+            f"use {wanted} in the kernel and in everything it calls",
+            tuple(
+                opcode(site, use.opcode.replace(group, wanted), function)
+                for function, use, group in uses
+                if group != wanted
+                for site in use.sites
+            ),
+        )
+        for wanted, _ in numbers.most_common()
+    )
 
 
 def _hit(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import NamedTuple
 
 from tclint.checks import Hit, module_check
 from tclint.checks.assembler import NEWEST
 from tclint.config import Config
-from tclint.finding import Confidence, Severity
+from tclint.finding import Confidence, Edit, Severity, Span
+from tclint.fixes import Repair, removed, reversion
 from tclint.ir.nodes import Directive, Function, Module
 from tclint.isa.directives import DirectiveSpec, directives
 from tclint.isa.target import Target, dotted
@@ -23,7 +25,7 @@ def conflicts(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
     for function in module.functions:
         seen: dict[str, Directive] = {}
         for directive in function.stated:
-            for message, remedy, severity in _wrong(directive, function, module, target, seen):
+            for message, remedy, severity, fixes in _wrong(directive, function, module, target, seen):
                 newer = directive.name not in directives() and (module.version or (0, 0)) > NEWEST
                 yield (
                     "AV005",
@@ -32,6 +34,7 @@ def conflicts(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
                         span=(function.start + directive.start, function.start + directive.end),
                         message=message,
                         help=remedy,
+                        fixes=fixes,
                         severity=severity,
                         confidence=Confidence.LOW if newer else None,
                     ),
@@ -39,8 +42,14 @@ def conflicts(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
             seen[directive.name] = directive
 
 
-Problem = tuple[str, str, Severity]
-"""Message, help, severity: an error is refused by ptxas or can never be launched."""
+class Problem(NamedTuple):
+    """What is wrong with a directive, and what would mend it."""
+
+    message: str
+    remedy: str
+    severity: Severity
+    """An error is refused by ptxas or can never be launched."""
+    fixes: tuple[Repair, ...] = ()
 
 
 def _wrong(
@@ -56,59 +65,80 @@ def _wrong(
         from difflib import get_close_matches
 
         near = get_close_matches(name, directives(), n=1)
-        yield (
-            f"there is no directive {name}",
-            f"did you mean {near[0]}?" if near else "remove it",
-            Severity.ERROR,
+        span = _span(function, directive)
+        name_span = Span(span.start, span.start + len(name))
+        fixes = (
+            (Repair(f"write {near[0]}", (Edit(name_span, near[0]),)),) if near else _gone(function, directive)
         )
+        remedy = f"did you mean {near[0]}?" if near else "remove it"
+        yield Problem(f"there is no directive {name}", remedy, Severity.ERROR, fixes)
         return
     kind = "entry" if function.entry else "func"
     if kind not in spec.on:
         (allowed,) = spec.on
-        yield f"{name} belongs to a {_KINDS[allowed]}, not to a {_KINDS[kind]}", "remove it", Severity.ERROR
+        message = f"{name} belongs to a {_KINDS[allowed]}, not to a {_KINDS[kind]}"
+        yield Problem(message, "remove it", Severity.ERROR, _gone(function, directive))
         return
-    yield from _unavailable(spec, module, target)
+    yield from _unavailable(spec, function, directive, module, target)
     yield from _values(spec, directive)
     earlier = seen.get(name)
     if earlier is not None and spec.once:
-        yield f"{name} is stated twice", "remove one of them", Severity.ERROR
+        same = earlier.numbers == directive.numbers
+        fixes = _gone(function, directive, safe=True) if same else ()
+        yield Problem(f"{name} is stated twice", "remove one of them", Severity.ERROR, fixes)
     elif earlier is not None and earlier.numbers != directive.numbers:
-        yield (
+        yield Problem(
             f"{_spelled(directive)} replaces the {_spelled(earlier)} before it: the last one counts",
             "remove the one that is not meant",
             Severity.WARNING,
+            _gone(function, earlier, safe=True),
         )
     for other in spec.excludes & seen.keys():
-        yield f"{name} cannot be used together with {other}", f"remove {other} or {name}", Severity.ERROR
+        yield Problem(
+            f"{name} cannot be used together with {other}",
+            f"remove {other} or {name}",
+            Severity.ERROR,
+            (*_gone(function, seen[other]), *_gone(function, directive)),
+        )
     missing = [need for need in spec.needs if need not in function.directives]
     if missing:
-        yield f"{name} needs {' and '.join(missing)}", f"add {' and '.join(missing)}", Severity.ERROR
+        yield Problem(f"{name} needs {' and '.join(missing)}", f"add {' and '.join(missing)}", Severity.ERROR)
     if spec.idle and not any(other in function.directives for other in spec.idle):
         wanted = " or ".join(spec.idle)
-        yield f"{name} is ignored without {wanted}", f"add {wanted}", Severity.WARNING
+        yield Problem(f"{name} is ignored without {wanted}", f"add {wanted}", Severity.WARNING)
 
 
-def _unavailable(spec: DirectiveSpec, module: Module, target: Target | None) -> Iterator[Problem]:
+def _span(function: Function, directive: Directive) -> Span:
+    return Span(function.start + directive.start, function.start + directive.end)
+
+
+def _gone(function: Function, directive: Directive, safe: bool = False) -> tuple[Repair, ...]:
+    return (Repair(f"remove {_spelled(directive)}", (removed(_span(function, directive)),), safe),)
+
+
+def _unavailable(
+    spec: DirectiveSpec, function: Function, directive: Directive, module: Module, target: Target | None
+) -> Iterator[Problem]:
     version = module.version
     if target is not None and not spec.available.on(target):
         needed = spec.available.describe()
-        yield (
+        yield Problem(
             f"{spec.name} is not available on {target}: it needs {needed}",
             f"compile for {needed}, or remove it",
             Severity.ERROR,
+            _gone(function, directive),
         )
     elif version is not None and version < spec.available.since:
         needed = dotted(spec.available.since)
-        yield (
+        yield Problem(
             f"{spec.name} needs .version {needed}; this module has {dotted(version)}",
             f"raise .version to {needed}",
             Severity.ERROR,
+            reversion(module, spec.available.since),
         )
     elif version is not None and spec.until is not None and version >= spec.until:
-        yield (
-            f"{spec.name} is gone since .version {dotted(spec.until)}",
-            f"use {spec.instead}",
-            Severity.ERROR,
+        yield Problem(
+            f"{spec.name} is gone since .version {dotted(spec.until)}", f"use {spec.instead}", Severity.ERROR
         )
 
 
@@ -117,11 +147,12 @@ def _values(spec: DirectiveSpec, directive: Directive) -> Iterator[Problem]:
     if len(numbers) not in spec.numbers:
         least, most = spec.numbers[0], spec.numbers[-1]
         wanted = f"{least} to {most} numbers" if least < most else "no number" if not most else "one number"
-        yield f"{name} takes {wanted}, not {len(numbers)}", f"give it {wanted}", Severity.ERROR
+        yield Problem(f"{name} takes {wanted}, not {len(numbers)}", f"give it {wanted}", Severity.ERROR)
     elif any(n in spec.refused for n in numbers):
-        yield f"{_spelled(directive)}: its numbers must be greater than 0", "give it a number", Severity.ERROR
+        message = f"{_spelled(directive)}: its numbers must be greater than 0"
+        yield Problem(message, "give it a number", Severity.ERROR)
     elif spec.most is not None and not 0 < prod(numbers) <= spec.most:
-        yield (
+        yield Problem(
             f"{_spelled(directive)} cannot be launched: the product is {prod(numbers)}, not 1 to {spec.most}",
             "make the product smaller",
             Severity.WARNING,

@@ -8,8 +8,10 @@ from tclint.analyses import threads as T
 from tclint.analyses.values import Values
 from tclint.analyses.warps import SYSTEM_CALLS, behind, waits, way
 from tclint.checks import Hit, Mark, check, module_check
+from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.config import Config
 from tclint.finding import Confidence, Severity
+from tclint.fixes import Repair, before
 from tclint.ir.nodes import Function, Module
 from tclint.isa.table import Match
 from tclint.model import KernelModel
@@ -65,6 +67,7 @@ def _role_without_wait(
             Mark(site, "reads without having waited, or heard of a warp that has", role=role),
         ),
         help="execute griddepcontrol.wait in this role too, or let it wait at a barrier for a role that has done so",
+        fixes=fence_before((site,), "griddepcontrol.wait;"),
         # A number that several roles load may well have been there before the earlier grid.
         severity=Severity.WARNING if not sure or model.instruction(site).event == "issue" else None,
         # A role of its own for the weights, which no grid writes, is left out on purpose.
@@ -91,6 +94,7 @@ def _before_the_wait(model: KernelModel, heard: list[int], reads: dict[int, froz
         steps=(Mark(path.end, "reads the buffer"), Mark(wait, "waits for the earlier grids only here")),
         count=len(sites),
         help="move the read behind griddepcontrol.wait, unless no earlier grid writes what it reads",
+        fixes=fence_before(first_of_blocks(model, sites), "griddepcontrol.wait;"),
         about=frozenset(sites),
     )
 
@@ -193,6 +197,13 @@ def launch_without_wait(module: Module, config: Config) -> Iterator[tuple[str, H
                         Mark(read, f"{f.name} reads global memory, and may be a dependent", f)
                         for f, read in readers
                         if f is not function
+                    ),
+                    fixes=(
+                        Repair(
+                            "add griddepcontrol.wait before the first read of each kernel",
+                            tuple(before(read, "griddepcontrol.wait;", function=f) for f, read in readers),
+                            True,
+                        ),
                     ),
                     help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in its dependents",
                 ),

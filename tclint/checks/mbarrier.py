@@ -12,6 +12,7 @@ from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import Place, alike, at_home, differ, places
 from tclint.dataflow import EXIT, Path, find_paths
+from tclint.fixes import Repair, inverted
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 from tclint.views import View
@@ -286,8 +287,17 @@ class _Waits:
             message=f"goes on while {name} says that the phase is not complete, and waits again when it is",
             steps=(Mark(site, "comes back here when the result is true"),),
             help="invert the condition of the branch: back to the wait when the result is false",
+            fixes=self._turned(site),
             about=frozenset((site,)),
         )
+
+    def _turned(self, site: int) -> tuple[Repair, ...]:
+        """The branch on the result, the other way."""
+        model, made = self.model, set(self.model.instruction(site).writes)
+        last = model.cfg.blocks[model.cfg.block_of[site]].end - 1
+        if model.instruction(last).guard not in made or model.instruction(last).flow != "branch":
+            return ()
+        return (Repair("branch back when the result is false", (inverted(last),)),)
 
     def _hit(self, site: int, use: int, branches: list[int]) -> Hit:
         instruction, name = self.model.instruction(site), self.model.name(site)

@@ -16,7 +16,9 @@ from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import SIZE, Place, at_home, differ, places
+from tclint.checks._repairs import barrier_between
 from tclint.finding import Confidence, Severity
+from tclint.fixes import Repair, after
 from tclint.model import KernelModel
 from tclint.views import View
 
@@ -403,6 +405,18 @@ def _elected(model: KernelModel, view: View) -> list[int]:
     return [p for p, held in view.lasting(values).items() if held and values.node(p)[0] == "elect"]
 
 
+def _published(known: _Objects, news: _News, init: int, use: int, far: bool) -> tuple[Repair, ...]:
+    """A fence behind the last init, where a relaxed arrival lacks it; or a barrier of the CTA, where all threads come."""
+    model = known.model
+    unordered = news.unordered(init)
+    if unordered:
+        arrival = min(unordered.values())
+        last = max((i for i in known.inits if i < arrival), default=init)
+        fence = "fence.mbarrier_init.release.cluster;"
+        return (Repair(f"add {fence.rstrip(';')}", (after(last, fence),), True),)
+    return () if far else barrier_between(model, init, use)
+
+
 def _early(known: _Objects, news: _News, init: int, use: int, threads: int) -> Hit:
     model = known.model
     maker, far = model.who(model.views.at(init).threads), _elsewhere(model, use)
@@ -428,6 +442,7 @@ def _early(known: _Objects, news: _News, init: int, use: int, threads: int) -> H
             Mark(use, "used without having heard of that"),
         ),
         help=remedy,
+        fixes=_published(known, news, init, use, far),
         severity=Severity.INFO if unordered else None,  # CUTLASS does it, and works
         about=frozenset((use,)),
     )

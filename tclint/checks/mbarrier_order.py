@@ -9,6 +9,7 @@ from tclint.analyses.shared_memory import Access
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import Place, at_home, places
 from tclint.finding import Confidence
+from tclint.fixes import Repair, without_word
 from tclint.ir.nodes import Memory
 from tclint.model import KernelModel
 
@@ -201,6 +202,13 @@ def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, w
             *((Mark(arrival, "arrives"),) if arrival is not None else ()),
             Mark(wait, "waits"),
             Mark(load, "reads them"),
+        ),
+        fixes=(
+            Repair(
+                f"order memory as well: .{side} instead of .relaxed",
+                (without_word(site, model.instruction(site), ".relaxed", f".{side}"),),
+                True,
+            ),
         ),
         help=f"leave out .relaxed, or put a fence.{side}.cluster {'behind the wait' if site == wait else 'before the arrival'}",
         about=frozenset((site,)),

@@ -13,6 +13,8 @@ from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import times
 from tclint.finding import Confidence, Severity
+from tclint.fixes import Repair, operand
+from tclint.ir.nodes import Immediate
 from tclint.model import KernelModel
 
 __all__ = ["first_parity"]
@@ -110,6 +112,14 @@ def _unlike(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
         "the same threads arrive at each in turn",
         steps=(Mark(other, f"counts {times(usual)}"), Mark(site, f"counts {times(odd)}")),
         help="give all stages of the ring the same count in mbarrier.init",
+        fixes=(
+            Repair(
+                f"count {usual} at all stages",
+                tuple(
+                    operand(i, "count", str(usual)) for s in ring.stages if s.count != usual for i in s.inits
+                ),
+            ),
+        ),
         about=frozenset((site,)),
     )
 
@@ -133,7 +143,7 @@ def _miscounted(
         return None if wait is None else _too_few(stage, stage.count, bounds, wait, steps, confidence)
     if bounds.least > stage.count and not _alternatives(model, arriving):
         about = (*arriving, *ring.uses.get("mbarrier-expect", ()))
-        return _too_many(stage.count, bounds, arriving[-1], steps, confidence, frozenset(about))
+        return _too_many(stage, stage.count, bounds, arriving[-1], steps, confidence, frozenset(about))
     return None
 
 
@@ -172,13 +182,23 @@ def _too_few(
         f"the mbarrier counts {times(count)}, and a phase gets {fewer or 'none'}",
         steps=(*steps, Mark(wait, "waits for all of them")),
         help="make the count of mbarrier.init the number of arrivals in a phase",
+        fixes=_counted(stage, bounds),
         about=frozenset(stage.inits),
         confidence=confidence,
         severity=Severity.WARNING if bounds.most is not None and count <= bounds.most else None,
     )
 
 
+def _counted(stage: Mbarrier, bounds: Arrivals) -> tuple[Repair, ...]:
+    """The only count that all phases complete with."""
+    if bounds.least < 1 or bounds.most != bounds.least:
+        return ()
+    changes = tuple(operand(i, "count", str(bounds.least)) for i in stage.inits)
+    return (Repair(f"count {bounds.least} in mbarrier.init", changes),)
+
+
 def _too_many(
+    stage: Mbarrier,
     count: int,
     bounds: Arrivals,
     last: int,
@@ -197,6 +217,7 @@ def _too_many(
         ),
         steps=steps,
         help="make the count of mbarrier.init the number of arrivals in a phase, or let one thread arrive",
+        fixes=_counted(stage, bounds),
         about=about,
         confidence=confidence,
     )
@@ -335,10 +356,22 @@ def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> tup
                     *(_mark(model, i, "brings bytes") for i in copies),
                 ),
                 help=_REMEDY,
+                fixes=_expecting(model, expects, values.known(brought)),
                 # Where bytes are missing, the arrival may be missing with them.
                 about=frozenset((*expects, *(ring.inits if difference < 0 else ()))),
             )
     return None
+
+
+def _expecting(model: KernelModel, expects: list[int], brought: int | None) -> tuple[Repair, ...]:
+    """What the copies bring, where one instruction expects it as a constant."""
+    if (
+        len(expects) != 1
+        or brought is None
+        or not isinstance(model.instruction(expects[0]).role("tx"), Immediate)
+    ):
+        return ()
+    return (Repair(f"expect {brought} bytes", (operand(expects[0], "tx", str(brought)),)),)
 
 
 def _amounts(expected: int | None, brought: int | None, difference: int) -> str:

@@ -12,7 +12,9 @@ from tclint.analyses.since_barrier import SharedByWarps, plain
 from tclint.analyses.values import Values
 from tclint.analyses.warps import calls, last, of_the_cta, way
 from tclint.checks import Hit, Mark, check
+from tclint.checks._repairs import barrier_between, place
 from tclint.finding import Confidence
+from tclint.fixes import Repair, before
 from tclint.model import KernelModel
 
 _MOST = 16
@@ -99,6 +101,7 @@ class _Release:
                 Mark(use, "and reads what the lanes have written"),
             ),
             help="put bar.warp.sync (__syncwarp()) of these lanes before the arrival, or let every lane arrive",
+            fixes=_met_before(self.model, write, arrival),
             about=frozenset((arrival,)),
         )
 
@@ -123,6 +126,7 @@ class _Release:
             ),
             help="put a barrier of the reading warps before the arrival, or let every warp arrive and count them in"
             " mbarrier.init",
+            fixes=barrier_between(self.model, read, arrival),
             confidence=None if self.model.function.threads else Confidence.MEDIUM,
             about=frozenset((arrival,)),
         )
@@ -231,3 +235,15 @@ def _ring(values: Values, address: int) -> Ring:
     terms, constant = values.linear(address)
     fixed = tuple((t, f) for t, f in terms if not values.volatile(t))
     return fixed, constant, tuple(sorted(f for t, f in terms if values.volatile(t)))
+
+
+def _met_before(model: KernelModel, write: int, arrival: int) -> tuple[Repair, ...]:
+    """A barrier of the warp between the two, where all of its lanes come."""
+    at = place(model, (write,), arrival, "warp")
+    if at is None:
+        return ()
+    return (
+        Repair(
+            "add bar.warp.sync, which all lanes reach there", (before(at, "bar.warp.sync 0xffffffff;"),), True
+        ),
+    )

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from tclint.analyses import threads as T
 from tclint.checks import Hit, Mark, check
+from tclint.checks._repairs import together
 from tclint.checks.convergence import Condition, branches, conditions, executing, guards, others_leave
 from tclint.finding import Confidence
+from tclint.fixes import Repair, operand
+from tclint.ir.nodes import Immediate
 from tclint.model import KernelModel
 
 _EVERY_LANE = 0xFFFFFFFF
@@ -115,12 +118,35 @@ def _confidence(model: KernelModel) -> Confidence | None:
     return None if model.function.threads else Confidence.MEDIUM
 
 
+def _whole(model: KernelModel, site: int) -> bool:
+    return model.instruction(site).guard < 0 and together(model, site, "warp")
+
+
+def _lanes_of(threads: int) -> int:
+    """The lanes of *threads*, when they are the same in every warp that has any; 0: they are not."""
+    found = set()
+    while threads:
+        found.add(threads & _EVERY_LANE)
+        threads >>= 32
+    found.discard(0)
+    return found.pop() if len(found) == 1 else 0
+
+
+def _masked(model: KernelModel, sites: list[int], mask: int) -> tuple[Repair, ...]:
+    """Another mask, where the one that is there is a constant of the instruction."""
+    if not mask or not all(isinstance(model.instruction(site).role("mask"), Immediate) for site in sites):
+        return ()
+    changes = tuple(operand(site, "mask", f"0x{mask:x}") for site in sites)
+    return (Repair(f"use the membermask 0x{mask:x}", changes),)
+
+
 def _excluded(model: KernelModel, sites: list[int], mask: int, left_out: int) -> Hit:
     opcode = model.instruction(min(sites)).opcode
     who = model.who(left_out)
     return Hit(
         site=min(sites),
         message=f"{opcode} is executed by {who}, which its membermask 0x{mask:x} leaves out",
+        fixes=_masked(model, sites, _EVERY_LANE) if all(_whole(model, site) for site in sites) else (),
         help="name all lanes that execute it in the mask, 0xffffffff for a whole warp, or keep the others away",
         count=len(sites),
         confidence=_confidence(model),
@@ -136,6 +162,7 @@ def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int, arr
         site=i,
         message=f"{opcode} waits for all lanes of its membermask 0x{mask:x}, but only {here} can come",
         steps=(*(Mark(c.at, "the other lanes go another way") for c in branch), Mark(i, "waits here")),
+        fixes=_masked(model, sites, _lanes_of(arriving)),
         help="execute it where all these lanes are, or name in the mask only those that come",
         count=len(sites),
         confidence=_confidence(model),

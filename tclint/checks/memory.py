@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Severity
+from tclint.fixes import Repair, opcode
 from tclint.ir.nodes import Memory, Operand, Symbol
 from tclint.isa.table import Match
 from tclint.model import KernelModel
@@ -16,6 +18,9 @@ _DEEP = 40
 """Definitions that an address is followed through."""
 _KEEPING = frozenset("mov cvt and or add sub mad".split())
 """What makes an address of an address and of numbers."""
+
+_PLAIN = re.compile(r"(ld|st)((?:\.v[248])?\.[bfsu]\d+)")
+"""A load or store of generic memory that says nothing but its type."""
 
 Kind = tuple[str, int]
 """``offset``, within the window of shared memory, or ``generic``; and the instruction that made it so."""
@@ -98,8 +103,20 @@ def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
         steps=(Mark(origin, step), Mark(site, f"{name} is used")),
         count=len(sites),
         help=remedy,
+        fixes=_spaced(model, [s for s, _ in sites]) if made == _OFFSET else (),
         severity=(Severity.INFO if works else Severity.WARNING) if tolerated else None,
     )
+
+
+def _spaced(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
+    """The state space named in all loads and stores that take the address; none where something else takes it, too."""
+    opcodes = [model.instruction(site).opcode for site in sites]
+    if not all(map(_PLAIN.fullmatch, opcodes)):
+        return ()
+    changes = (
+        opcode(site, _PLAIN.sub(r"\1.shared\2", old)) for site, old in zip(sites, opcodes, strict=True)
+    )
+    return (Repair("name the state space: .shared", tuple(changes)),)
 
 
 class _Kinds:

@@ -26,8 +26,10 @@ from tclint.analyses.proxies import (
 from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.checks import Hit, Mark, check
+from tclint.checks._repairs import fenced_between
 from tclint.dataflow import Path, Results
 from tclint.finding import Confidence, Severity
+from tclint.fixes import Repair
 from tclint.model import KernelModel
 
 _FENCE = "fence.proxy.async.shared::cta"
@@ -308,8 +310,13 @@ def _hit(model: KernelModel, clash: _Clash, count: int) -> Hit:
         count=count,
         help=f"execute {_FENCE} in every thread that writes, after its writes and before the synchronisation with"
         " the thread that issues the operation",
+        fixes=_fenced(model, clash),
         severity=Severity.WARNING if _mild(model, clash) else None,
     )
+
+
+def _fenced(model: KernelModel, clash: _Clash, begins: int | None = None) -> tuple[Repair, ...]:
+    return fenced_between(model, clash.first.site, clash.passed, f"{_FENCE};", begins)
 
 
 @check("PR002", needs="cp")
@@ -348,6 +355,7 @@ def unfenced_copies(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 count=count,
                 help=f"execute {_FENCE} in every thread that copies, after its wait for the copies and before the"
                 " synchronisation with the thread that issues the operation",
+                fixes=_fenced(model, clash, waits[-1]) if waits else (),
             ),
         )
 
@@ -429,6 +437,7 @@ def unfenced_reads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 count=count,
                 help=f"execute {_FENCE} in every thread that reads, after its loads and before the synchronisation with"
                 " the thread that issues the operation",
+                fixes=_fenced(model, clash),
                 confidence=Confidence.MEDIUM
                 if model.instruction(clash.last.site).event == "clc-request"
                 else None,

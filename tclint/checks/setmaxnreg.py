@@ -9,7 +9,8 @@ from tclint.analyses.registers import START, UNKNOWN, RegisterCounts, State, bou
 from tclint.analyses.warps import calls, of_the_cta, way
 from tclint.checks import Hit, Mark, check
 from tclint.checks.convergence import executing
-from tclint.finding import Confidence, Severity
+from tclint.finding import Confidence, Edit, Severity, Span
+from tclint.fixes import Repair, without_word
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -34,10 +35,21 @@ def no_entry_count(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             help="add .maxnreg, or .minnctapersm beside .reqntid or .maxntid, or compile with -maxrregcount"
             if threads is None
             else f"add .minnctapersm 1 beside {threads}, or .maxnreg",
+            fixes=_bounded(model, threads),
             # With the threads alone it depends on how many registers the rest of the kernel needs.
             severity=None if threads is None else Severity.INFO,
         ),
     )
+
+
+def _bounded(model: KernelModel, threads: str | None) -> tuple[Repair, ...]:
+    """``.minnctapersm 1`` beside the directive that gives the number of threads."""
+    function = model.function
+    stated = next((d for d in function.stated if d.name == threads), None)
+    if stated is None:
+        return ()
+    at = function.start + stated.end
+    return (Repair("add .minnctapersm 1", (Edit(Span(at, at), " .minnctapersm 1"),)),)
 
 
 @check("CV008", needs="setmaxnreg")
@@ -92,6 +104,7 @@ def _wrong_way(model: KernelModel, site: int, origin: int, owned: int) -> Hit:
             Mark(site, f"{action} to {wanted}"),
         ),
         help=f"use setmaxnreg{other}, or another count",
+        fixes=(Repair(f"use setmaxnreg{other}", (without_word(site, instruction, action, other),)),),
         # The count at launch is ptxas's choice; another assembler may choose otherwise.
         confidence=Confidence.MEDIUM if start else None,
     )

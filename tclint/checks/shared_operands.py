@@ -120,5 +120,6 @@ def _hit(model: KernelModel, meeting: Meeting, count: int, name: str, flight: Fl
         ),
         count=count,
         help=flight.remedy,
+        fixes=flight.fixes,
         confidence=model.confidence(meeting.path, site),
     )

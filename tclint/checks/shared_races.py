@@ -15,6 +15,7 @@ from tclint.analyses.since_barrier import (
 )
 from tclint.analyses.values import Level
 from tclint.checks import Hit, Mark, check
+from tclint.checks._repairs import barrier_between
 from tclint.finding import Confidence
 from tclint.ir.nodes import Memory, Operand, Vector
 from tclint.model import KernelModel
@@ -111,5 +112,6 @@ def _hit(model: KernelModel, meeting: Meeting, count: int) -> Hit:
         ),
         count=count,
         help="put a barrier of both warps (bar.sync, __syncthreads()) between the two",
+        fixes=barrier_between(model, first.site, second.site),
         confidence=None if model.function.threads else Confidence.MEDIUM,
     )

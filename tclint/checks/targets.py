@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tclint.checks import Hit, module_check
 from tclint.config import Config
+from tclint.fixes import retarget
 from tclint.ir.nodes import Module
 from tclint.isa.target import INTRODUCED, RENAMED, Target
 
@@ -42,6 +43,7 @@ def overspecified(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
                     message=f"nothing in this module needs {target}: with .target {wider} it would run on "
                     f"{_RUNS_ON[suffix]}",
                     help=f"use .target {wider}",
+                    fixes=retarget(module, wider),
                 ),
             )
             return
@@ -60,5 +62,6 @@ def renamed(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
             span=module.target_span,
             message=f"{target} is called {new} since .version 9.0; ptxas of CUDA 13 has no -arch {target}",
             help=f"write .version 9.0 and .target {new}; for this module as it stands use -arch {new}",
+            fixes=retarget(module, new, (9, 0)),
         ),
     )

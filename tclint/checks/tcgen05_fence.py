@@ -8,6 +8,7 @@ from heapq import nsmallest
 
 from tclint.analyses.thread_sync import ThreadSync, waits_for_commits
 from tclint.checks import Hit, Mark, check
+from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.finding import Severity
 from tclint.model import KernelModel
 
@@ -40,6 +41,7 @@ def missing_after_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             steps=(Mark(wait, "waits for the MMA"), Mark(load, "is not ordered behind the wait")),
             count=len(late),
             help="add tcgen05.fence::after_thread_sync behind the wait",
+            fixes=fence_before(first_of_blocks(model, late), "tcgen05.fence::after_thread_sync;"),
             severity=None if used else Severity.INFO,
         ),
     )
@@ -66,6 +68,7 @@ def missing_before_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             steps=(Mark(access, f"{name} starts"), Mark(arrival, "is not ordered behind it")),
             count=len(early),
             help="add tcgen05.fence::before_thread_sync before the arrival",
+            fixes=fence_before(sorted(early), "tcgen05.fence::before_thread_sync;"),
             severity=None if used else Severity.INFO,
         ),
     )

@@ -12,6 +12,7 @@ from tclint.analyses.warps import barriers, way, whole_program
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path
 from tclint.finding import Confidence, Severity
+from tclint.fixes import Repair, operand
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -114,6 +115,7 @@ def _wrong_count(memory: TensorAllocation, site: int) -> Hit | None:
             Mark(site, f"{columns} columns are freed"),
         ),
         help="free as many columns as were allocated",
+        fixes=(Repair(f"free {had} columns", (operand(site, "columns", had),)),) if had.isdigit() else (),
         confidence=Confidence.LOW if piecewise else None,
         about=frozenset(origins),
     )

@@ -9,6 +9,7 @@ from tclint.analyses.tensor_allocation import TensorAllocation
 from tclint.analyses.values import Level
 from tclint.analyses.warps import behind, deciding, waits, way
 from tclint.checks import Hit, Mark, check
+from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
 from tclint.finding import Confidence
 from tclint.ir.nodes import registers
@@ -141,6 +142,7 @@ def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
             Mark(path.end, "read without waiting", role=model.who(T.whole(path.threads, 32))),
         ),
         help="add bar.sync 0 for all warps between tcgen05.alloc and this load",
+        fixes=barrier_between(model, allocation, path.end),
         confidence=model.confidence(path, -1),
     )
 

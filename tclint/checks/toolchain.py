@@ -6,11 +6,13 @@ from collections.abc import Hashable, Iterator
 
 from tclint.analyses.groups import State, WgmmaGroups, is_move
 from tclint.checks import Hit, Mark, check, module_check
+from tclint.checks._repairs import drained, together
 from tclint.checks.wgmma import ignores_accumulator
 from tclint.config import Config
 from tclint.finding import Confidence
+from tclint.fixes import Repair, before, reversion
 from tclint.ir.nodes import Module, Vector, registers
-from tclint.isa.target import TOOLKITS, Version, dotted, toolkit_for
+from tclint.isa.target import TOOLKITS, Target, Version, dotted, toolkit_for
 from tclint.model import KernelModel
 
 MERGES: tuple[Version, Version] = (12, 0), (13, 5)
@@ -38,8 +40,18 @@ def version_too_high(module: Module, config: Config) -> Iterator[tuple[str, Hit]
             f"this module is {dotted(module.version)}",
             help=f"write .version {dotted(newest)}"
             + (f", or use CUDA {dotted(first)} or newer" if first is not None else ""),
+            fixes=_lowered(module, newest),
         ),
     )
+
+
+def _lowered(module: Module, newest: Version) -> tuple[Repair, ...]:
+    """The older version, where it has all that the module uses."""
+    target = next((t for t in map(Target.parse, module.targets) if t), None)
+    uses = [use for function in module.functions for use in function.uses]
+    if target is None or any(use.match is None or use.match.missing(target, newest) for use in uses):
+        return ()
+    return reversion(module, newest)
 
 
 @check("TL002", needs="wgmma")
@@ -62,9 +74,19 @@ def identical_repeat(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 count=len(pairs),
                 help="commit the group between the two (wgmma.commit_group), or give the second one descriptors "
                 "of its own",
+                fixes=_kept_apart(model, [site for _, site in pairs]),
                 confidence=None if tested else Confidence.LOW,
             ),
         )
+
+
+def _kept_apart(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
+    """A commit in front of each repetition."""
+    commit = "wgmma.commit_group.sync.aligned;"
+    if not all(together(model, site, "warpgroup", (site,)) for site in sites):
+        return ()
+    changes = tuple(before(site, commit) for site in sites)
+    return (Repair("put them into groups of their own", changes, drained(model, "wgmma")),)
 
 
 def _repeats(model: KernelModel) -> Iterator[tuple[int, int]]:

@@ -10,8 +10,10 @@ from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import OVERDUE, Depth, State, Waited, WgmmaGroups, is_move
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
+from tclint.checks._repairs import fence_before, together
 from tclint.dataflow import Path, Results
 from tclint.finding import Confidence, Severity
+from tclint.fixes import Repair, before, operand, without
 from tclint.ir.nodes import Immediate, Instruction
 from tclint.model import KernelModel
 
@@ -205,6 +207,7 @@ def _finding(
         ),
         count=count,
         help=remedy,
+        fixes=flight.fixes,
         confidence=model.confidence(path, site),
         about=frozenset(
             (*alike, flight.wait) if flight.wait is not None else alike if age >= 0 else uncommitted
@@ -231,6 +234,7 @@ def _fragment_reads(
                 steps=(Mark(site, "the wgmma starts here"), Mark(use, f"reads {name}")),
                 count=len({u for u, _, _ in uses}),
                 help="read it before the wgmma, or after wgmma.wait_group",
+                fixes=Flight.of(model, groups, found[1], site, max(a for _, a in found[1].state[0])).fixes,
             ),
         )
         return
@@ -262,11 +266,31 @@ def _pending_at_exit(
                 steps=(Mark(site, "the wgmma starts here"), Mark(path.end, "the kernel ends here")),
                 count=len(pending),
                 help=f"{remedy} before the kernel ends",
+                fixes=_waited_at_ends(model, groups, results, ends, pending, age),
                 confidence=model.confidence(path, site),
                 about=frozenset(waits[-1:] or (site,)),
             ),
         )
         return
+
+
+def _waited_at_ends(
+    model: KernelModel,
+    groups: WgmmaGroups,
+    results: Results[State],
+    ends: list[int],
+    pending: set[int],
+    age: int,
+) -> tuple[Repair, ...]:
+    """A wait for all of it before each end of the kernel that something is in flight at."""
+    there = [end for end in ends if any(s in pending for s, _ in results.before(end)[0])]
+    if not all(together(model, end, "warpgroup", sorted(pending)) for end in there):
+        return ()
+    statements = ("wgmma.commit_group.sync.aligned;",) * (age < 0) + ("wgmma.wait_group.sync.aligned 0;",)
+    said = " and ".join(s.rstrip(";") for s in statements)
+    return (
+        Repair(f"add {said} before the kernel ends", tuple(before(end, *statements) for end in there), True),
+    )
 
 
 def _unfinished(age: int) -> tuple[str, str]:
@@ -339,6 +363,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                             site=i,
                             message="the first wgmma on a path from the kernel's entry has no wgmma.fence before it",
                             help="add wgmma.fence.sync.aligned before the first wgmma.mma_async",
+                            fixes=_fenced(model, i),
                         ),
                     )
                 continue
@@ -367,10 +392,18 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                         Mark(i, f"uses {name} with no wgmma.fence in between"),
                     ),
                     help="add wgmma.fence.sync.aligned between the two",
+                    fixes=_fenced(model, i),
                     severity=Severity.INFO if ignored else None,
                     confidence=Confidence.LOW if not model.function.entry else None,
                 ),
             )
+
+
+def _fenced(model: KernelModel, site: int) -> tuple[Repair, ...]:
+    """A fence right before a wgmma, where all its threads come by what it requires itself."""
+    if not together(model, site, "warpgroup", (site,)):
+        return ()
+    return fence_before((site,), "wgmma.fence.sync.aligned;")
 
 
 def ignores_accumulator(model: KernelModel, site: int) -> bool:
@@ -438,6 +471,16 @@ def wait_depth(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                         Mark(i, "completes nothing"),
                     ),
                     help=f"use wgmma.wait_group {most - 1} or less" if most else "remove the wait",
+                    fixes=(_as_deep_as(i, most - 1) if most else Repair("remove the wait", (without(i),)),),
                     about=frozenset((i,)),
                 ),
             )
+
+
+def _as_deep_as(site: int, depth: int) -> Repair:
+    """A wait that leaves fewer groups in flight."""
+    return Repair(
+        f"wait for all but {depth} groups: wgmma.wait_group {depth}",
+        (operand(site, "depth", str(depth)),),
+        True,
+    )

@@ -10,6 +10,7 @@ from tclint.analyses.spread import spread
 from tclint.analyses.values import Level, Values
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence
+from tclint.fixes import Change, Repair, opcode
 from tclint.ir.nodes import Instruction, Vector, registers
 from tclint.model import KernelModel
 
@@ -45,6 +46,10 @@ def register_tuple_alias(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         )
 
 
+def _aligned(model: KernelModel, site: int) -> Change:
+    return opcode(site, model.instruction(site).opcode.replace(".sync", ".sync.aligned", 1))
+
+
 @check("WG010", needs="wgmma")
 def optional_aligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """``.aligned`` left out, which the manual's syntax does not allow."""
@@ -62,6 +67,7 @@ def optional_aligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 message=f"{model.instruction(bare[0]).opcode} has no .aligned, which the ISA makes mandatory",
                 count=len(bare),
                 help="write .sync.aligned: it changes nothing, since all threads of the warpgroup must execute it",
+                fixes=(Repair("write .sync.aligned", tuple(_aligned(model, site) for site in bare), True),),
             ),
         )
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from tclint.analyses.groups import State, WgmmaGroups
 from tclint.checks import Hit, Mark, check
+from tclint.checks._repairs import drained, fence_before, together
 from tclint.dataflow import Path, Results
+from tclint.fixes import Repair, before
 from tclint.ir.nodes import Instruction, Vector, registers
 from tclint.model import KernelModel
 
@@ -103,9 +105,27 @@ def shape_change_without_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     steps=(Mark(earlier, "the earlier wgmma starts here"), Mark(site, f"uses {name}")),
                     count=len(conflict.registers),
                     help=conflict.remedy,
+                    fixes=_ordered(model, groups, site, conflict.fenced),
                     confidence=model.confidence(path, earlier),
                 ),
             )
+
+
+def _ordered(model: KernelModel, groups: WgmmaGroups, site: int, fenced: bool) -> tuple[Repair, ...]:
+    """What orders the wgmma at *site* behind all earlier ones, where all its threads come."""
+    if not together(model, site, "warpgroup", (site,)):
+        return ()
+    fence = "wgmma.fence.sync.aligned;"
+    if fenced:
+        return fence_before((site,), fence)
+    statements = ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;", fence)
+    return (
+        Repair(
+            "complete the first one before this one",
+            (before(site, *statements),),
+            drained(model, groups.group),
+        ),
+    )
 
 
 def _unordered(
