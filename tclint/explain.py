@@ -10,7 +10,7 @@ from tclint.isa.table import Form, OperandSpec, Table, split_opcode
 from tclint.isa.target import dotted
 from tclint.rules import Rule, first_sentence, nearest
 
-__all__ = ["UnknownOpcode", "isa", "rule_list", "rules_json", "rules_markdown", "rules_table"]
+__all__ = ["UnknownOpcode", "facts", "isa", "rule_list", "rules_json", "rules_markdown", "rules_table"]
 
 _WIDTH = 110
 _WHOLE = 4
@@ -137,8 +137,8 @@ def _spelled(table: Table, text: str) -> list[Form]:
     return list(found.values())
 
 
-def _described(form: Form) -> Iterator[str]:
-    yield f"{form.name}: {form.summary}" if form.summary else form.name
+def facts(form: Form) -> list[tuple[str, list[str]]]:
+    """What the table says of a form: titles, each with its lines. A row without a title goes on with the one before."""
     rows = [
         ("syntax", [syntax.text for syntax in form.syntax]),
         *((f"  .{name}", [_shortened(spellings)]) for name, spellings in _choices(form)),
@@ -152,11 +152,17 @@ def _described(form: Form) -> Iterator[str]:
         ("targets", [form.available.describe()]),
         ("", list(_requirements(form))),
         ("manual", [f"PTX ISA {form.manual}"] if form.manual else []),
-        ("example", form.examples[:1]),
+        ("example", list(form.examples[:1])),
     ]
+    return [(title, [line for line in lines if line]) for title, lines in rows]
+
+
+def _described(form: Form) -> Iterator[str]:
+    yield f"{form.name}: {form.summary}" if form.summary else form.name
+    rows = facts(form)
     width = max(len(title) for title, _ in rows) + 1
     for title, lines in rows:
-        for number, line in enumerate(filter(None, lines)):
+        for number, line in enumerate(lines):
             yield textwrap.fill(
                 line,
                 _WIDTH if title != "example" else len(line) + 20,  # to be copied

@@ -7,6 +7,7 @@ flags. A rule about what the ptxas of some CUDA toolkit does names one, ``toolki
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -130,6 +131,14 @@ def load_rules(folder: Path) -> Mapping[str, Rule]:
 def page(rule: Rule) -> Path:
     """The file of its page."""
     return data("rules") / f"{rule.id}.md"
+
+
+def url(rule: Rule) -> str | None:
+    """Where its page is published: below ``TCLINT_DOCS_URL``, as docs/site lays pages out. None where that is not set."""
+    from urllib.parse import quote
+
+    base = os.environ.get("TCLINT_DOCS_URL", "").rstrip("/")
+    return f"{quote(base, safe=':/@%~+,;=')}/rules/{rule.id}/" if base else None
 
 
 def find(text: str) -> Rule:

@@ -23,7 +23,7 @@ from tclint.finding import Confidence, FileReport, Finding, Fix, Severity, Sourc
 from tclint.locate import calls
 from tclint.output._details import clean, variant_notes
 from tclint.report import Context, region
-from tclint.rules import Rule, all_rules
+from tclint.rules import Rule, all_rules, url
 
 SUPPRESSED = True
 """A result says itself that it is suppressed."""
@@ -269,6 +269,7 @@ def _rule(rule: Rule) -> Any:
         help=om.MultiformatMessageString(
             text=f"{rule.summary} tclint explain {rule.id} shows the page of the rule.", markdown=body
         ),
+        help_uri=url(rule),
         default_configuration=om.ReportingConfiguration(level=_LEVELS[rule.severity]),
         properties={
             "tags": list(dict.fromkeys(("ptx", rule.family, "correctness"))),

@@ -27,7 +27,7 @@ from tclint.locate import Target
 from tclint.output._details import NO_LINE, chain, variant_notes, where
 from tclint.output._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable
 from tclint.report import Context, count, place, region, tally
-from tclint.rules import page
+from tclint.rules import page, url
 from tclint.source import Source
 
 if TYPE_CHECKING:
@@ -86,8 +86,9 @@ class _Frames:
         lines = [point.line for mark in marks for point in region(report, mark.span)]
         gutter = " " * len(str(max(lines)))
         bar = style(BLUE, f"{gutter} |")
+        rule = self._style.link(url(finding.rule) or file_url(str(page(finding.rule))), finding.rule.id)
         yield (
-            style(color, f"{finding.severity.label}[{self._link(str(page(finding.rule)), finding.rule.id)}]")
+            style(color, f"{finding.severity.label}[{rule}]")
             + style(BOLD, printable(f" {finding.rule.name}: {finding.message}"))
         )
         yield from self._head(report, finding, gutter)
