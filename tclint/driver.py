@@ -23,6 +23,7 @@ from tclint.rules import Rule, all_rules
 from tclint.select import ignored, wants_entry
 from tclint.source import Source
 from tclint.suppress import apply
+from tclint.vocabulary import source_help
 
 __all__ = ["analyse", "check_source", "source_location"]
 
@@ -190,6 +191,7 @@ def _findings(
                 steps=tuple(steps),
                 count=hit.count,
                 help=hit.help,
+                help_source=source_help(rule.id, entry, source.data),
                 fingerprint=prints.make(rule.id, entry, parts),
                 source_location=location,
                 fixes=resolve(source, owner, hit.fixes),

@@ -111,6 +111,15 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceHelp:
+    """What to change where the PTX was made from (:mod:`tclint.vocabulary`)."""
+
+    producer: str
+    """What that is written in: ``CUTLASS``, ``CUDA C++``."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Confirmation:
     """What came of executing the kernel to confirm a finding (:mod:`tclint.executor.confirm`)."""
 
@@ -147,6 +156,8 @@ class Finding:
     """How many uses share this cause; ``span`` is the first."""
     help: str = ""
     """What would fix it, as an instruction to the user; empty: nothing to say."""
+    help_source: SourceHelp | None = None
+    """The same for whoever wrote what the PTX was made from; None: that is not known."""
     fingerprint: str = ""
     """See :class:`Fingerprints`."""
     source_location: SourceLocation | None = None

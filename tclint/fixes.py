@@ -26,8 +26,8 @@ __all__ = [
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _END_OF_LINE = re.compile(rb"[ \t]*(?://[^\r\n]*)?(?=\r?\n|\Z)")
-_OLDEST: dict[Version, int] = {(9, 0): 75}
-"""From which ``.version`` on ptxas refuses targets below which number: CUDA 13 has nothing older than Turing."""
+_SINCE_13, _OLDEST = (9, 0), 75
+"""The ``.version`` of CUDA 13, whose ptxas knows no older target, and none by its former name."""
 
 
 class Place(NamedTuple):
@@ -200,14 +200,17 @@ def reversion(module: Module, needed: Version, safe: bool = True) -> tuple[Repai
     """Raise (or, unsafe, lower) ``.version``; nothing where ptxas of that version would not take the target."""
     targets = [t for t in map(Target.parse, module.targets) if t]
     known = needed in TOOLKITS.values()
-    dropped = any(t.number in RENAMED if needed >= (9, 0) else False for t in targets) or any(
-        needed >= since and t.number < oldest for since, oldest in _OLDEST.items() for t in targets
-    )
-    if not known or dropped or any(needed < t.introduced for t in targets) or module.version is None:
+    if module.version is None or not known or any(_refuses(needed, t) for t in targets):
         return ()
     change = _header(module.version_span, f".version {dotted(needed)}")
     verb = "raise" if needed > module.version else "lower"
     return (Repair(f"{verb} .version to {dotted(needed)}", (change,), safe and needed > module.version),)
+
+
+def _refuses(version: Version, target: Target) -> bool:
+    """Whether no ptxas that takes *version* takes *target* with it."""
+    gone = version >= _SINCE_13 and (target.number < _OLDEST or target.number in RENAMED)
+    return gone or version < target.introduced
 
 
 def retarget(module: Module, target: Target, least: Version | None = None) -> tuple[Repair, ...]:

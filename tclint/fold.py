@@ -90,10 +90,18 @@ def _places(report: FileReport, finding: Finding) -> list[Variant]:
 def _recount(reports: Iterable[FileReport], summary: Summary) -> Summary:
     """The numbers of what is left; the files in which something was found stay as they are."""
     found = [finding for report in reports for finding in report.findings if finding.suppressed is None]
+    fixes = [
+        any(fix.safe for fix in finding.fixes)
+        for report in reports
+        for finding in report.findings
+        if report.member is None and finding.fixes and finding.suppressed is None
+    ]
     severities = Counter(finding.severity for finding in found)
     return replace(
         summary,
         by_severity={severity: severities[severity] for severity in summary.by_severity},
         by_rule=dict(sorted(Counter(finding.rule.id for finding in found).items())),
         folded=sum(len(finding.variants) for finding in found),
+        fixable=sum(fixes),
+        unsafe_fixable=len(fixes) - sum(fixes),
     )

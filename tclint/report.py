@@ -45,6 +45,12 @@ class Summary:
     """By the baseline."""
     gone: tuple[Entry, ...] = ()
     """The findings of the baseline that this run has looked for and not found."""
+    fixed: Mapping[Severity, int] = field(default_factory=dict)
+    """What ``--fix`` has mended; it is not among the others."""
+    fixable: int = 0
+    """Of what is shown, how many findings have a safe fix that can be applied to a file."""
+    unsafe_fixable: int = 0
+    """How many have unsafe ones only."""
     excluded: int = 0
     """Files and folders that ``exclude`` left out."""
     min_confidence: Confidence = Confidence.MEDIUM
@@ -141,20 +147,29 @@ def exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
 
 def tally(summary: Summary) -> str:
     """The run in one honest sentence: what was found, what is hidden, what could not be analysed."""
+    fixed = sum(summary.fixed.values())
     found = [
         count(number, "note" if severity is Severity.INFO else severity.label)
-        for severity, number in summary.by_severity.items()
-        if number
+        for severity, left in summary.by_severity.items()
+        if (number := left + summary.fixed.get(severity, 0))
     ]
     readable = summary.files - summary.failed
     files = count(readable, "file")
     if found:
         where = f"{summary.files_with_findings} of {files}" if readable > 1 else files
         parts = [f"Found {', '.join(found)} in {where}"]
+        if fixed:
+            remaining = sum(summary.by_severity.values())
+            parts = [f"Found {', '.join(found)} ({fixed} fixed, {remaining} remaining)"]
         if summary.folded:
             parts.append(f"{count(summary.folded, 'more place')} folded into them")
     else:
         parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
+    if summary.fixable:
+        parts.append(f"{summary.fixable} fixable with --fix")
+    if summary.unsafe_fixable:
+        hidden = count(summary.unsafe_fixable, "more fix").replace("fixs", "fixes")
+        parts.append(f"{hidden} with --unsafe-fixes")
     parts += _hidden(summary)
     if summary.excluded:
         parts.append(f"{count(summary.excluded, 'path')} excluded by the configuration")

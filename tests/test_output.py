@@ -176,6 +176,7 @@ error[WG001] wgmma-unwaited-accumulator-read: %f0 is read too early
   |                           ^^^^ 3. reads it, and no wait lies on this path
   |
   = help: wait before it
+  = fix: insert a wait (--fix)
   = note: 3 uses with this cause; the first is shown
   = note: PTX ISA 9.7.15.7.3
   = source: mma.cuh:10:3
@@ -321,6 +322,7 @@ def test_json_is_schema_1() -> None:
         "shown_at": {"kind": "ptx", "path": "gemm.ptx", "line": 6, "column": 24},
         "message": "%f0 is read too early",
         "help": "wait before it",
+        "help_source": None,
         "manual": ["9.7.15.7.3"],
         "count": 3,
         "fingerprint": "0123456789abcdef:1",
@@ -371,6 +373,9 @@ def test_json_is_schema_1() -> None:
         "baselined": {"total": 0, "rules": {}},
         "gone": [],
         "excluded": 0,
+        "fixed": 0,
+        "fixable": 0,
+        "unsafe_fixable": 0,
     }
 
 

@@ -158,7 +158,7 @@ def test_the_command_writes_all_reports_in_one_run(run_tclint: Process, folder: 
     options = [part for name in names for part in ("--output", f"{name}={name}.out")]
     done = run_tclint("check", FIXTURE, *options, "--output-format", "concise", "--color", "always")
     assert (done.returncode, done.stderr) == (1, "")
-    assert "Found 1 error in 1 file." in done.stdout
+    assert "Found 1 error in 1 file; 1 fixable with --fix." in done.stdout
     assert sorted(os.listdir()) == sorted(f"{name}.out" for name in names)
     assert done.stdout == (folder / "concise.out").read_text()
     assert "\x1b" not in (folder / "text.out").read_text()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tclint.commands import CLEAN
+from tclint.commands import CLEAN, FAILURE, FINDINGS
 from tclint.commands._common import (
+    STDIN,
     STDIN_NAME,
     Choice,
     color_option,
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from tclint.baseline import Baseline
     from tclint.config import Config
     from tclint.finding import FileReport
+    from tclint.fixing import Fixing
     from tclint.locate import Mode
+    from tclint.pool import Input
 
 
 @click.command(cls=SettingsCommand)
@@ -62,6 +65,17 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="How --confirm launches the kernel; by default KERNEL.launch.toml beside it, or else a launch is assumed.",
 )
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Make the safe fixes in the files; standard input goes fixed to standard output.",
+)
+@click.option(
+    "--unsafe-fixes", is_flag=True, help="Also those fixes that may change what the program computes."
+)
+@click.option(
+    "--diff", is_flag=True, help="Show what --fix would change, as a unified diff, and change nothing."
+)
 @color_option
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of showing them.")
 @click.option("--timings", is_flag=True, help="Say on standard error what the time was spent on.")
@@ -73,6 +87,9 @@ def command(
     outputs: tuple[str, ...],
     locate: Mode,
     launch: str | None,
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
     color: str,
     statistics: bool,
     timings: bool,
@@ -89,7 +106,7 @@ def command(
     RULES are ids, names, families, beginnings of ids, or ALL, separated by commas.
 
     Exit code: 0 clean, 1 findings at or above --fail-on, 2 usage error, an input that could not be analysed, or a
-    comment that suppresses nothing.
+    comment that suppresses nothing. After --fix what is left counts; with --diff it is 1 if something would change.
     """
     from dataclasses import replace
 
@@ -122,11 +139,20 @@ def command(
     left_out = LeftOut(config)
     sources = inputs(paths, stdin_filename or STDIN_NAME, left_out)
     known = _baseline(config)
+    fixing = None
+    if fix or diff:
+        from tclint.fixing import Fixing
+
+        _refuse_unfixable(paths, diff)
+        fixing = Fixing(config, unsafe_fixes, diff, known)
+        sources = fixing.through(sources, stdin_filename or STDIN_NAME)
+    if fixing is not None and diff:
+        return _show(fixing, sources)
     checked = list(shown_on(sys.stderr, reports(sources, config)))
     _refuse_unmatched(config, [item.report for item in checked])
     found, known = known.compared([item.report for item in checked], config, paths)
     shown, summary = fold(*present(found, config, known.gone))
-    summary = replace(summary, excluded=len(left_out.paths))
+    summary = replace(summary, excluded=len(left_out.paths), fixed=fixing.fixed if fixing is not None else {})
     context = Context(
         summary,
         locate=Locator.of(locate, shown),
@@ -140,10 +166,41 @@ def command(
     except OutputError as error:
         raise click.ClickException(str(error)) from None
     terminal = replace(context, color=use_color(color), width=width(), links=use_links())
-    write(statistics_of(shown, summary) if statistics else renderer(output_format)(shown, terminal))
+    text = statistics_of(shown, summary) if statistics else renderer(output_format)(shown, terminal)
+    if fixing is not None and fixing.stdin is not None:
+        write(fixing.stdin.decode())
+    write(text, sys.stdout if fixing is None or fixing.stdin is None else sys.stderr)
+    if fixing is not None and fixing.notes:
+        _note(fixing)
     if timings:
         write(timings_of(item.seconds for item in checked), sys.stderr)
     return exit_code(shown, config.failing)
+
+
+def _refuse_unfixable(paths: tuple[str, ...], diff: bool) -> None:
+    if STDIN in paths and len(paths) > 1 and not diff:
+        raise click.UsageError("--fix writes standard input to standard output: it must be the only path.")
+
+
+def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
+    """The diffs on standard output, and all else on standard error."""
+    from tclint.report import count
+
+    for _ in sources:
+        pass
+    write("".join(fixing.diffs))
+    fixing.notes = [*fixing.problems, *fixing.notes]
+    changed = sum(fixing.fixed.values())
+    if changed:
+        fixing.notes.append(f"Would fix {count(changed, 'finding')}.")
+    _note(fixing)
+    return FAILURE if fixing.problems else FINDINGS if changed else CLEAN
+
+
+def _note(fixing: Fixing) -> None:
+    from tclint.output._style import printable
+
+    write("".join(f"{printable(note)}\n" for note in fixing.notes), sys.stderr)
 
 
 def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:

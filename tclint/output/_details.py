@@ -29,6 +29,8 @@ def details(report: FileReport, finding: Finding, context: Context) -> Iterator[
         yield f"{number}. {_at(context.locate(report, step))}: {role}{step.message}"
     if finding.help:
         yield f"help: {finding.help}"
+    if finding.help_source is not None:
+        yield f"help: {finding.help_source.producer}: {finding.help_source.text}"
     if finding.count > 1:
         yield f"note: {count(finding.count, 'use')} with this cause"
     yield from (f"note: {text}" for text in variant_notes(report, finding))

@@ -57,7 +57,7 @@ def write(texts: Mapping[str, str]) -> None:
         for path, text in texts.items():
             target = os.path.realpath(path)
             if not _special(path):
-                staged.append((path, beside(path, target, _encoded(text)), target))
+                staged.append((path, beside(path, target, text), target))
         for path, temporary, target in staged:
             try:
                 os.replace(temporary, target)
@@ -114,8 +114,8 @@ def _special(path: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def beside(path: str, target: str, data: bytes) -> str:
-    """A new file in the folder of the target, with its permissions, that holds the data. Raises OutputError."""
+def beside(path: str, target: str, text: str | bytes) -> str:
+    """A new file in the folder of the target, with its permissions, that holds the text. Raises OutputError."""
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name[:100]}.{os.getpid()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -124,7 +124,7 @@ def beside(path: str, target: str, data: bytes) -> str:
             try:
                 with suppress(FileNotFoundError):
                     os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
-                file.write(data)
+                file.write(text if isinstance(text, bytes) else _encoded(text))
                 file.flush()
             except BaseException:
                 with suppress(OSError):

@@ -58,6 +58,7 @@ def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str
         },
         "message": finding.message,
         "help": finding.help or None,
+        "help_source": asdict(finding.help_source) if finding.help_source else None,
         "manual": list(finding.rule.manual),
         "steps": [
             {
@@ -136,6 +137,9 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "baselined": _total(summary.baselined),
         "gone": [asdict(entry) for entry in summary.gone],
         "excluded": summary.excluded,
+        "fixed": sum(summary.fixed.values()),
+        "fixable": summary.fixable,
+        "unsafe_fixable": summary.unsafe_fixable,
     }
 
 

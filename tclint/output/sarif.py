@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -150,6 +151,8 @@ class _Run:
         )
         if self._context.baseline:  # what is in it is left out: GitHub would open an alert for each
             result.baseline_state = "new"
+        if finding.help_source is not None:
+            result.properties["tclint/helpSource"] = asdict(finding.help_source)
         if finding.suppressed is not None:
             # sarif-om calls the status "state", which the final schema does not know: leave it out, it means accepted.
             result.suppressions = [
@@ -293,6 +296,7 @@ def _message(report: FileReport, finding: Finding, related: list[tuple[Any, str]
         *([f"Path: {', then '.join(links[: len(finding.steps)])}"] if finding.steps else []),
         *(f"In the {link}" for link in links[len(finding.steps) :]),
         *([f"Help: {_plain(finding.help)}"] if finding.help else []),
+        *([f"In {source.producer}: {_plain(source.text)}"] if (source := finding.help_source) else []),
         *(_plain(note[0].upper() + note[1:]) for note in variant_notes(report, finding)),
     ]
     return ". ".join(part.rstrip(".") for part in parts) + "."

@@ -225,6 +225,11 @@ def _marks(finding: Finding) -> Iterator[_Mark]:
 def _footers(report: FileReport, finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.help:
         yield "help", finding.help
+    if finding.help_source is not None:
+        yield "help", f"{finding.help_source.producer}: {finding.help_source.text}"
+    if finding.fixes and report.member is None:
+        fix = finding.fixes[0]
+        yield "fix", f"{fix.message} ({'--fix' if fix.safe else '--fix --unsafe-fixes'})"
     if finding.count > 1:
         yield "note", f"{count(finding.count, 'use')} with this cause; the first is shown"
     yield from (("note", text) for text in variant_notes(report, finding))
