@@ -190,6 +190,8 @@ class Fixing:
     diffs: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """Why some of it could not be analysed."""
+    reports: list[FileReport] = field(default_factory=list)
+    """What is left in each input that could be read."""
     stdin: bytes | None = None
     """Standard input as it comes out."""
 
@@ -212,6 +214,7 @@ class Fixing:
             if is_stdin:
                 self.stdin = source.data
             return source
+        self.reports.append(mended.report)
         where = place(mended.report)
         self.problems += [f"{where}:{p.line}: problem: {p.message}" for p in mended.report.problems]
         for finding, reason in mended.refused:

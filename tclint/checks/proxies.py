@@ -29,7 +29,8 @@ from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import fenced_between
 from tclint.dataflow import Path, Results
 from tclint.finding import Confidence, Severity
-from tclint.fixes import Repair
+from tclint.fixes import Repair, before
+from tclint.ir.nodes import Memory
 from tclint.model import KernelModel
 
 _FENCE = "fence.proxy.async.shared::cta"
@@ -388,6 +389,21 @@ def unfenced_maps(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 yield "PR003", _map_hit(model, write, use, path)
 
 
+def _acquired(model: KernelModel, use: int, path: Path) -> tuple[Repair, ...]:
+    """The fences for a map that the thread itself has written, right before it uses the map."""
+    operand = model.instruction(use).role("tensormap")
+    if not isinstance(operand, Memory) or not isinstance(operand.base, int):
+        return ()
+    name = model.function.registers[operand.base].name
+    address = f"[{name}+{operand.offset}]" if operand.offset else f"[{name}]"
+    fences = (
+        *(() if path.state == RELEASED else ("fence.proxy.tensormap::generic.release.gpu;",)),
+        f"fence.proxy.tensormap::generic.acquire.gpu {address}, 128;",
+    )
+    said = " and ".join(fence.rstrip(";") for fence in fences)
+    return (Repair(f"add {said}", (before(use, *fences),), True),)
+
+
 def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
     operation, writer = _called(model, use), _called(model, write)
     fences = [
@@ -413,6 +429,7 @@ def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
             Mark(use, f"{operation} uses it", role=model.who(path.threads)),
         ),
         help=remedy,
+        fixes=_acquired(model, use, path),
         confidence=model.confidence(path, write),
     )
 

@@ -188,6 +188,7 @@ def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
 
     for _ in sources:
         pass
+    _refuse_unmatched(fixing.config, fixing.reports)
     write("".join(fixing.diffs))
     fixing.notes = [*fixing.problems, *fixing.notes]
     changed = sum(fixing.fixed.values())
