@@ -6,18 +6,19 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import perf_counter
 
 from tclint.causes import without_consequences
 from tclint.checks import Hit, kernel_checks, module_checks
 from tclint.config import Config
 from tclint.dataflow.engine import LimitExceeded
-from tclint.finding import FileReport, Finding, Fingerprints, Problem, SourceLocation, Span, Step
+from tclint.finding import Edit, FileReport, Finding, Fingerprints, Problem, SourceLocation, Span, Step
 from tclint.fixes import resolve
-from tclint.ir.build import build
 from tclint.ir.inline import inlinable, inline
-from tclint.ir.nodes import Function, Location, Module
-from tclint.isa.target import Target
+from tclint.ir.nodes import Function, Location, Module, Variable
+from tclint.ir.rebuild import Builds, same_program
+from tclint.isa.target import Target, Version
 from tclint.model import KernelModel
 from tclint.rules import Rule, all_rules
 from tclint.select import ignored, wants_entry
@@ -25,17 +26,17 @@ from tclint.source import Source
 from tclint.suppress import apply
 from tclint.vocabulary import source_help
 
-__all__ = ["analyse", "check_source", "source_location"]
+__all__ = ["Past", "analyse", "check_source", "source_location"]
 
+_Hits = tuple[tuple[tuple[Rule, Hit], ...], tuple[str, ...]]
 _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
 
-def analyse(source: Source) -> tuple[Module, list[Problem]]:
+def analyse(source: Source, past: Past | None = None) -> tuple[Module, list[Problem]]:
     """The module of *source*, and what is wrong with it as a whole."""
-    from tclint.syntax import parse, problems
+    from tclint.syntax import problems
 
-    tree = parse(source.data)
-    module = build(tree, source.data)
+    tree, module = (past or Past()).builds.build(source.data)
     found = [Problem(source.position(p.start_byte).line, p.message) for p in problems(tree)]
     if not found and not module.functions and module.version is None and not module.variables:
         found.append(Problem(1, "no PTX in it: neither .version nor a function"))
@@ -58,8 +59,82 @@ def analyse(source: Source) -> tuple[Module, list[Problem]]:
 _TARGET_OPTIONS = frozenset(("texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"))
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What the checks of a function may ask of its module, and of the run."""
+
+    config: Config
+    version: Version | None
+    targets: tuple[str, ...]
+    address_size: int
+    variables: dict[str, Variable]
+    bodies: tuple[str, ...]
+    """The functions that have one."""
+
+    @classmethod
+    def of(cls, module: Module, config: Config) -> _Facts:
+        bodies = tuple(f.name for f in module.functions if f.instructions)
+        return cls(config, module.version, module.targets, module.address_size, module.variables, bodies)
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """What the checks said of one function, and all that they could look at."""
+
+    function: Function
+    facts: _Facts
+    called: tuple[Function, ...]
+    """Where it calls anything: all functions of the module."""
+    hits: tuple[tuple[Rule, Hit], ...]
+    limits: tuple[str, ...]
+    """Which analyses gave up."""
+
+    def holds(self, function: Function, facts: _Facts, called: tuple[Function, ...]) -> bool:
+        """Whether they would say the same of *function*, but for where it stands."""
+        return (
+            not any(map(_placed, self.hits))
+            and self.facts == facts
+            and same_program(self.function, function)
+            and len(self.called) == len(called)
+            and all(map(same_program, self.called, called))
+        )
+
+
+def _placed(hit: tuple[Rule, Hit]) -> bool:
+    """Whether it says where in the text something is, and not only at which instruction: an edit would move that."""
+    _, found = hit
+    return found.span is not None or any(isinstance(c, Edit) for fix in found.fixes for c in fix.changes)
+
+
+class Past:
+    """What earlier runs over a text found out, for the run over its next state; one that has none starts afresh.
+
+    A run that an exception ended leaves it as good as it was.
+    """
+
+    def __init__(self) -> None:
+        self.builds = Builds()
+        self._checked: dict[tuple[str, int], _Checked] = {}
+
+    def checked(
+        self, module: Module, function: Function, facts: _Facts, check: Callable[[Function], _Hits]
+    ) -> _Checked:
+        """What the checks say of *function*, its calls inlined; they are run (*check*) if that is not known."""
+        same = [f for f in module.functions if f.name == function.name]
+        key = function.name, next(n for n, f in enumerate(same) if f.start == function.start)
+        calls = any(use.match is not None and use.match.form.flow == "call" for use in function.uses)
+        called = tuple(module.functions) if calls else ()
+        known = self._checked.get(key)
+        if known is None or not known.holds(function, facts, called):
+            known = self._checked[key] = _Checked(function, facts, called, *check(function))
+        return known
+
+
 def check_source(
-    source: Source, config: Config | None = None, clock: Callable[[str, float], None] | None = None
+    source: Source,
+    config: Config | None = None,
+    clock: Callable[[str, float], None] | None = None,
+    past: Past | None = None,
 ) -> FileReport:
     """Lint one source.
 
@@ -69,9 +144,12 @@ def check_source(
     *clock* is told the seconds that each stage took. A function whose
     analysis exceeds its limit, or that a syntax error lies in, is reported as
     a problem; the others are still checked.
+
+    *past* knows earlier states of the same text, and learns this one. What it
+    says is what a run without it says.
     """
     with _without_collector():
-        return _check(source, config or Config(), clock)
+        return _check(source, config or Config(), clock, past or Past())
 
 
 @contextmanager
@@ -85,7 +163,9 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _check(source: Source, config: Config, clock: Callable[[str, float], None] | None) -> FileReport:
+def _check(
+    source: Source, config: Config, clock: Callable[[str, float], None] | None, past: Past
+) -> FileReport:
     rules = all_rules()
     on = frozenset(rules) if config.rules is None else config.rules
     began = perf_counter()
@@ -97,7 +177,7 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
             clock(stage, now - began)
         began = now
 
-    module, problems = analyse(source)
+    module, problems = analyse(source, past)
     tick("parse and build")
     found: list[tuple[Rule, Function | None, Hit]] = []
     if module.functions or module.version is not None:
@@ -110,6 +190,11 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
                     found.append((rules[rule], about, hit))
             tick("check " + names[0])
     callees = inlinable(module)
+    facts = _Facts.of(module, config)
+
+    def check(function: Function) -> _Hits:
+        return _kernel_hits(KernelModel(function, module, config), on, tick)
+
     for function in module.functions:
         if not function.instructions or function.declared_only or not _wanted(function, config):
             continue
@@ -117,23 +202,13 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
             t.kind in ("undefined-guard", "undefined-label", "duplicate-label") for t in function.troubles
         ):
             continue
-        model = KernelModel(inline(function, callees), module, config)
-        hits: list[tuple[Rule, Hit]] = []
-        roots = {use.opcode.partition(".")[0] for use in model.function.uses}
-        for names, kernel_check, needs in kernel_checks():
-            if (needs and needs not in roots) or on.isdisjoint(names):
-                continue
-            try:
-                for rule, hit in kernel_check(model):
-                    if rule in on:
-                        hits.append((rules[rule], hit))
-            except LimitExceeded as error:
-                problems.append(Problem(source.position(function.start).line, str(error)))
-            tick("check " + names[0])
-        model.release()
-        off = ignored(config, source.path, function.name) if hits else ()
-        told = without_consequences(hits, config.confidence, off)
-        found += [(rule, model.function, hit) for rule, hit in told]
+        whole = inline(function, callees)
+        checked = past.checked(module, whole, facts, check)
+        line = source.position(function.start).line if checked.limits else 0
+        problems += [Problem(line, limit) for limit in checked.limits]
+        off = ignored(config, source.path, function.name) if checked.hits else ()
+        told = without_consequences(checked.hits, config.confidence, off)
+        found += [(rule, whole, hit) for rule, hit in told]
     findings = apply(source, module, _findings(source, module, found), config, complete=not problems)
     tick("findings")
     status = "analysed" if not problems else "partial" if module.functions else "failed"
@@ -146,6 +221,26 @@ def _check(source: Source, config: Config, clock: Callable[[str, float], None] |
         source=source,
         entries=tuple(function.name for function in module.functions if function.instructions),
     )
+
+
+def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], None]) -> _Hits:
+    """What the checks of the rules that are *on* say of a function, and which of them gave up."""
+    rules = all_rules()
+    hits: list[tuple[Rule, Hit]] = []
+    limits: list[str] = []
+    roots = {use.opcode.partition(".")[0] for use in model.function.uses}
+    for names, kernel_check, needs in kernel_checks():
+        if (needs and needs not in roots) or on.isdisjoint(names):
+            continue
+        try:
+            for rule, hit in kernel_check(model):
+                if rule in on:
+                    hits.append((rules[rule], hit))
+        except LimitExceeded as error:
+            limits.append(str(error))
+        tick("check " + names[0])
+    model.release()
+    return tuple(hits), tuple(limits)
 
 
 def _wanted(function: Function, config: Config) -> bool:

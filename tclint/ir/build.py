@@ -9,7 +9,7 @@ scopes that use the same names again and again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from tclint.ir.nodes import (
 )
 from tclint.ir.operands import HEAD, LARGEST, clean, integer, parse_operand, shape, split_operands
 from tclint.isa.table import Match, Table, table
-from tclint.isa.target import Target, parse_version
+from tclint.isa.target import parse_version
 
 if TYPE_CHECKING:
     from tclint.syntax import Node, Tree
@@ -68,10 +68,11 @@ _VECTOR_SPECIALS = frozenset(
 class _Scope:
     """One brace scope: the names declared in it, and what was looked up through it."""
 
-    __slots__ = ("absent", "known", "labels", "parent", "pending", "ranges", "tables", "variables")
+    __slots__ = ("absent", "known", "labels", "last", "parent", "pending", "ranges", "tables", "variables")
 
     def __init__(self, parent: _Scope | None) -> None:
         self.parent = parent
+        self.last = -1  # where its last declaration ends, relative to the function
         self.known: dict[str, int] = {}
         self.ranges: dict[str, tuple[int, str]] = {}  # prefix -> (count, type)
         self.labels: dict[str, int] = {}
@@ -93,6 +94,12 @@ class _Builder:
         self.base = function.start
         self.isa = isa
         self.scope = _Scope(None)
+        self.places_of_scopes = [(0, self.scope)]
+        """From where on, relative to the function, which scope is the present one."""
+        self.longest = 0  # range of registers
+        self.troubles = (
+            0  # so many of the function's are its own; those of names that the module lacks follow
+        )
         self.missing: dict[str, bool] = {}
         self.uses: dict[tuple[str, str], Use] = {}
         self.calls: list[tuple[int, str]] = []
@@ -137,6 +144,7 @@ class _Builder:
 
     def declare(self, text: str, start: int, end: int, module: Module | None = None) -> None:
         """Take a variable declaration: registers into the scope, everything else into the function."""
+        self.scope.last = end - self.base
         if message := _misaligned(text):
             self.trouble("alignment", start, end, message)
         for space, kind, name, count, variable in _declared(text):
@@ -145,6 +153,7 @@ class _Builder:
                     self.claim(f"{name}<", start, end)
                     self.scope.ranges[name] = (count, kind)
                     self.scope.absent.clear()
+                    self.longest = max(self.longest, count)
                     if count <= self.plenty:
                         self.fill(name, count, kind)
                 elif name in self.scope.variables:
@@ -190,13 +199,14 @@ class _Builder:
 
     def block(self, node: Node) -> None:
         """Build the statements of a function body, nested scopes included, without recursion."""
-        stack: list[Iterator[Node]] = [iter(node.named_children)]
+        stack: list[tuple[Iterator[Node], int]] = [(iter(node.named_children), node.end_byte)]
         instructions = self.function.instructions
         while stack:
-            child = next(stack[-1], None)
+            child = next(stack[-1][0], None)
             if child is None:
-                stack.pop()
+                _, end = stack.pop()
                 self.close()
+                self.places_of_scopes.append((end - self.base, self.scope))
                 continue
             kind = child.type
             if kind == "instruction":
@@ -218,13 +228,14 @@ class _Builder:
                 self.function.labels.setdefault(len(instructions), name)
             elif kind == "block":
                 self.scope = _Scope(self.scope)
-                stack.append(iter(child.named_children))
+                self.places_of_scopes.append((child.start_byte - self.base, self.scope))
+                stack.append((iter(child.named_children), child.end_byte))
             elif kind == "branch_targets":
                 match = _TABLE.match(clean(self.text[child.start_byte : child.end_byte]))
                 if match:
                     names: list[str] = []
                     most = (
-                        self.text.count(":", self.base) + 1
+                        self.text.count(":", self.base, self.function.end) + 1
                     )  # no more labels can be there, and one that is not
                     for name, count in _RANGED.findall(match[2]):
                         names.extend(
@@ -626,14 +637,20 @@ class _Header:
         self.defined.add(name)
 
 
-def build(tree: Tree, data: bytes, isa: Table | None = None) -> Module:
+Make = Callable[["Node", str, Module, Table], tuple[Function, _Builder | None]]
+"""Makes the function of a syntax node, given the text and what the module said before it."""
+
+
+def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None = None) -> Module:
     """Make the module of a syntax tree over *data*.
 
     Never raises for a broken tree: what lies in damaged functions is marked
     (:attr:`Function.damaged`) and what is undefined is listed
-    (:attr:`Function.troubles`).
+    (:attr:`Function.troubles`). *make* makes the functions
+    (:mod:`tclint.ir.rebuild` has some already).
     """
     isa = isa or table()
+    make = make or make_function
     # Every byte one character, so that byte offsets index the text; names are ASCII (4.4).
     text = data.decode("latin-1")
     module = Module()
@@ -646,7 +663,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None) -> Module:
         start, end = node.start_byte, node.end_byte
         header.take(kind, start, end)
         if kind == "function":
-            function, builder = _function(node, text, module, isa)
+            function, builder = make(node, text, module, isa)
             if not function.declared_only:
                 header.define(function.name, start, end)
             first.setdefault(function.name, start)
@@ -708,7 +725,8 @@ def build(tree: Tree, data: bytes, isa: Table | None = None) -> Module:
     return module
 
 
-def _function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
+def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
+    """The function of a syntax node, and its builder if it has a body; names are still to be looked up in the module."""
     name_node = node.child_by_field_name("name")
     kind_node = node.child_by_field_name("kind")
     body = node.child_by_field_name("body")
@@ -718,7 +736,7 @@ def _function(node: Node, text: str, module: Module, isa: Table) -> tuple[Functi
         start=node.start_byte,
         end=node.end_byte,
         version=module.version or (0, 0),
-        target=next((t for t in map(Target.parse, module.targets) if t), None),
+        target=module.target,
         damaged=node.has_error,
     )
     builder = _Builder(function, text, isa)
@@ -743,5 +761,6 @@ def _function(node: Node, text: str, module: Module, isa: Table) -> tuple[Functi
         function.declared_only = True
         return function, None
     builder.block(body)
+    builder.troubles = len(function.troubles)
     function.uses = list(builder.uses.values())
     return function, builder

@@ -383,6 +383,11 @@ class Module:
     troubles: list[Trouble] = field(default_factory=list)
     """Those outside its functions."""
 
+    @property
+    def target(self) -> Target | None:
+        """The first architecture that ``.target`` names."""
+        return next((t for t in map(Target.parse, self.targets) if t), None)
+
     def function(self, name: str) -> Function | None:
         """The function called *name*, its definition before its declaration."""
         found = None

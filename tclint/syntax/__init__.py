@@ -6,15 +6,28 @@ The grammar (`grammar.js`) knows no instruction. Its errors stay inside a statem
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from tree_sitter import Language, Node, Parser, Tree, TreeCursor
+from tree_sitter import Language, Node, Parser, Point, Query, QueryCursor, Tree, TreeCursor
 
 from tclint.syntax._binding import language
 
-__all__ = ["LANGUAGE", "Node", "SyntaxProblem", "Tree", "TreeCursor", "language", "parse", "problems"]
+__all__ = [
+    "LANGUAGE",
+    "Change",
+    "Node",
+    "Query",
+    "QueryCursor",
+    "SyntaxProblem",
+    "Tree",
+    "TreeCursor",
+    "language",
+    "parse",
+    "problems",
+    "reparse",
+]
 
 LANGUAGE = Language(language())
 
@@ -55,6 +68,67 @@ def parse(text: bytes, old_tree: Tree | None = None) -> Tree:
     text = text.rstrip(b"\0")
     parser = Parser(LANGUAGE)
     return parser.parse(text) if old_tree is None else parser.parse(text, old_tree)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The bytes from ``start`` to ``old_end`` of a text became those from ``start`` to ``new_end`` of the next one."""
+
+    start: int
+    old_end: int
+    new_end: int
+
+    @classmethod
+    def between(cls, old: bytes, new: bytes) -> Change:
+        """The smallest change that makes *new* of *old*."""
+        start = _alike(min(len(old), len(new)), lambda n: old[:n] == new[:n])
+        most = min(len(old), len(new)) - start
+        tail = _alike(most, lambda n: n == 0 or old[-n:] == new[-n:])
+        return cls(start, len(old) - tail, len(new) - tail)
+
+    @property
+    def delta(self) -> int:
+        """How far what stands behind it moved."""
+        return self.new_end - self.old_end
+
+
+def _alike(most: int, equal: Callable[[int], bool]) -> int:
+    """The largest number up to *most* for which *equal*, which holds for all smaller ones, holds."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if equal(middle) else (low, middle - 1)
+    return low
+
+
+def reparse(old_tree: Tree, old: bytes, new: bytes, change: Change) -> tuple[Tree, tuple[int, int]]:
+    """The tree of *new*, and the bytes of it outside of which both trees are the same.
+
+    *old_tree*, the tree of *old*, is moved to where *change* put its parts. How an error is recovered from depends on
+    what was reused, so a text with errors is parsed as a whole: the tree is always the one that `parse` makes.
+    """
+    if change.start == change.old_end == change.new_end:
+        return old_tree, (change.start, change.start)
+    old_tree.edit(
+        start_byte=change.start,
+        old_end_byte=change.old_end,
+        new_end_byte=change.new_end,
+        start_point=_point(old, change.start),
+        old_end_point=_point(old, change.old_end),
+        new_end_point=_point(new, change.new_end),
+    )
+    tree = parse(new, old_tree)
+    if tree.root_node.has_error:
+        tree = parse(new)
+    ranges = old_tree.changed_ranges(tree)
+    return tree, (
+        min([change.start, *(r.start_byte for r in ranges)]),
+        max([change.new_end, *(r.end_byte for r in ranges)]),
+    )
+
+
+def _point(text: bytes, offset: int) -> Point:
+    return Point(text.count(b"\n", 0, offset), offset - text.rfind(b"\n", 0, offset) - 1)
 
 
 def problems(tree: Tree) -> list[SyntaxProblem]:

@@ -1,0 +1,21 @@
+"""``tclint lsp``."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command
+@click.option("--stdio", is_flag=True, help="Speak over standard input and output, which it does anyway.")
+def command(stdio: bool) -> None:
+    """Start the language server, for editors.
+
+    It speaks the Language Server Protocol over standard input and output; messages for people go to standard error.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("pygls") is None or find_spec("lsprotocol") is None:
+        raise click.ClickException("the language server needs pygls: pip install 'tclint-ptx[lsp]'")
+    from tclint.lsp.server import make_server
+
+    make_server().start_io()

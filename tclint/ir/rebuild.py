@@ -1,0 +1,316 @@
+"""States of one module one after the other: what an edit leaves alone is taken from the state before it.
+
+A function whose text is the same is taken over as a whole. In the function that was edited, the statements around the
+edit are built anew where nothing else depends on them; labels, branches, declarations and blocks make it a new function.
+The result is always the module that :func:`tclint.ir.build.build` makes; only the instructions may be older objects,
+with their spans moved.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tclint.ir.build import _Builder, build, make_function
+from tclint.ir.nodes import Function, Instruction, Module
+from tclint.isa.table import Table
+from tclint.syntax import Change, Tree, parse, reparse
+
+if TYPE_CHECKING:
+    from tclint.syntax import Node
+
+__all__ = ["Builds", "same_program"]
+
+_ROUNDS = 4
+"""So often the part that is built anew may grow to whole statements."""
+
+
+class Builds:
+    """Builds the states of one text."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._built: tuple[Tree, Module] | None = None
+        self._made: dict[int, tuple[Function, _Builder, bool]] = {}
+        """By its start: a function with a body, its builder, and whether its syntax has errors."""
+
+    def build(self, data: bytes) -> tuple[Tree, Module]:
+        """The tree and the module of the next state."""
+        if self._built is not None and data == self._data:
+            return self._built
+        before, self._made = self._made, {}
+        built, self._built = self._built, None  # its tree is moved now, and of no use if anything goes wrong
+        if built is None:
+            tree = parse(data)
+            module = build(tree, data, make=self._fresh)
+        else:
+            change = Change.between(self._data, data)
+            tree, window = reparse(built[0], self._data, data, change)
+            step = _Step(before, built[0], tree, change, window, self._fresh)
+            module = build(tree, data, make=lambda *about: self._note(about[0], *step.make(*about)))
+        self._data, self._built = data, (tree, module)
+        return tree, module
+
+    def _fresh(self, node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
+        return self._note(node, *make_function(node, text, module, isa))
+
+    def _note(
+        self, node: Node, function: Function, builder: _Builder | None
+    ) -> tuple[Function, _Builder | None]:
+        if builder is not None:
+            self._made[function.start] = function, builder, node.has_error
+        return function, builder
+
+
+class _Step:
+    """From one state to the next."""
+
+    def __init__(
+        self,
+        before: dict[int, tuple[Function, _Builder, bool]],
+        old: Tree,
+        new: Tree,
+        change: Change,
+        window: tuple[int, int],
+        fresh: Callable[[Node, str, Module, Table], tuple[Function, _Builder | None]],
+    ) -> None:
+        self.before = before
+        self.old = old
+        self.new = new
+        self.change = change
+        self.window = window
+        self.fresh = fresh
+
+    def make(self, node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
+        """The function of *node*, from its earlier state if possible."""
+        start, end = node.start_byte, node.end_byte
+        low, high = self.window
+        moved = start >= self.change.new_end and start > high
+        made = self.before.get(start - self.change.delta if moved else start)
+        if made is None or (made[0].version, made[0].target) != (module.version or (0, 0), module.target):
+            return self.fresh(node, text, module, isa)
+        function, builder, broken = made
+        if moved or end < low:
+            if end - start == function.end - function.start and not broken and not node.has_error:
+                builder.text, builder.base = text, start
+                return replace(
+                    function, start=start, end=end, troubles=function.troubles[: builder.troubles]
+                ), builder
+        elif (
+            start < low
+            and high < end
+            and end - start == function.end - function.start + self.change.delta
+            and function.damaged == broken
+            and (found := self._statements(node)) is not None
+        ):
+            new = _edited(function, builder, text, self.change, *found)
+            if new is not None:
+                new.damaged = node.has_error
+                return new, builder
+        return self.fresh(node, text, module, isa)
+
+    def _statements(self, node: Node) -> tuple[int, int, list[Node]] | None:
+        """The bytes that whole statements around the edit fill, and those of them that are instructions now.
+
+        None: there is more than instructions and comments, now or before.
+        """
+        low, high = self.window
+        for _ in range(_ROUNDS):
+            around: list[list[Node]] = []
+            blocks = [_block(tree.root_node, low, high) for tree in (self.old, self.new)]
+            for block in blocks:
+                if block is None or (block.start_byte, block.end_byte) != (
+                    blocks[0] and (blocks[0].start_byte, blocks[0].end_byte)
+                ):
+                    return None
+                around.append(list(_touched(block, low, high)))
+            # What only touches the edit, and did so before, is the same text.
+            beside = {_extent(c) for c in around[0]} & {_extent(c) for c in around[1]}
+            beside = {extent for extent in beside if extent[2] <= low or extent[1] >= high}
+            around = [[child for child in found if _extent(child) not in beside] for found in around]
+            every = [child for found in around for child in found]
+            if any(child.type not in ("instruction", "comment", "ERROR") for child in every):
+                return None
+            grown = min([low, *(c.start_byte for c in every)]), max([high, *(c.end_byte for c in every)])
+            if grown == (low, high):
+                return low, high, [c for c in around[1] if c.type == "instruction"]
+            low, high = grown
+        return None
+
+
+def _block(root: Node, low: int, high: int) -> Node | None:
+    """The innermost block that has bytes before *low* and after *high*."""
+    node = root.descendant_for_byte_range(max(low - 1, 0), high + 1)
+    while node is not None and not (node.type == "block" and node.start_byte < low and high < node.end_byte):
+        node = node.parent
+    return node
+
+
+def _extent(node: Node) -> tuple[str, int, int]:
+    return node.type, node.start_byte, node.end_byte
+
+
+def _touched(block: Node, low: int, high: int) -> Iterator[Node]:
+    """The parts of a block from *low* to *high*, with those that end or begin just there."""
+    cursor = block.walk()
+    if cursor.goto_first_child_for_byte(max(low - 1, 0)) is None:
+        return
+    while True:
+        node = cursor.node
+        assert node is not None
+        if node.start_byte > high:
+            return
+        if node.end_byte >= low:
+            yield node
+        if not cursor.goto_next_sibling():
+            return
+
+
+def _edited(
+    function: Function, builder: _Builder, text: str, change: Change, low: int, high: int, nodes: list[Node]
+) -> Function | None:
+    """The function with the statements from *low* to *high* made of *nodes*; None: more than these may change."""
+    if builder.troubles or builder.missing:
+        return None
+    start, delta = function.start, change.delta
+    old_high = high - delta - start
+    instructions = function.instructions
+    first = bisect_left(instructions, low - start, key=lambda i: i.start)
+    behind = bisect_left(instructions, old_high, lo=first, key=lambda i: i.start)
+    if any(i.flow for i in instructions[first:behind]):
+        return None
+    at = bisect_right(builder.places_of_scopes, low - start, key=lambda pair: pair[0]) - 1
+    scope = innermost = builder.places_of_scopes[at][1]
+    while scope is not None:
+        if scope.last > low - start:
+            return None
+        scope = scope.parent  # type: ignore[assignment]
+    length = function.end - start
+    if builder.longest > min(builder.plenty, (length + delta) // 8):
+        return None
+
+    # From here on the builder changes; who gives up makes a new one.
+    for use in builder.uses.values():
+        sites = use.sites
+        del sites[bisect_left(sites, first) : bisect_left(sites, behind)]
+    tail = instructions[behind:]
+    shift = len(nodes) - (behind - first)
+    new = replace(
+        function, end=function.end + delta, instructions=instructions[:first], troubles=[], damaged=False
+    )
+    if shift and not _renumber(new, builder, tail, first, behind, shift):
+        return None
+    calls = builder.calls
+    builder.calls = [(i if i < first else i + shift, name) for i, name in calls if not first <= i < behind]
+    builder.function, builder.instructions, builder.text = new, new.instructions, text
+    builder.scope, builder.plenty = innermost, (length + delta) // 8
+    known = len(new.registers)
+    for node in nodes:
+        builder.instruction(node.start_byte, node.end_byte)
+    fresh = new.instructions[first:]
+    if new.troubles or new.damaged or any(i.flow for i in fresh) or len(new.registers) != known:
+        return None
+    if len(fresh) != len(nodes):
+        return None
+    builder.calls.sort(key=lambda call: call[0])
+    for use in builder.uses.values():
+        use.sites.sort()
+    new.uses = sorted((use for use in builder.uses.values() if use.sites), key=lambda use: use.sites[0])
+    new.instructions += tail
+    if delta:
+        for instruction in tail:
+            instruction.start += delta
+            instruction.end += delta
+        scopes = {id(scope): scope for _, scope in builder.places_of_scopes}
+        for scope in scopes.values():
+            if scope.last >= old_high:
+                scope.last += delta
+        builder.places_of_scopes = [
+            (place + delta if place >= old_high else place, scope)
+            for place, scope in builder.places_of_scopes
+        ]
+    return new
+
+
+def _renumber(
+    new: Function, builder: _Builder, tail: list[Instruction], first: int, behind: int, shift: int
+) -> bool:
+    """Give the instructions from *behind* on numbers that are larger by *shift*; False: something else moves too.
+
+    What stands between two instructions is known by the number of the second one, so its place is lost where an
+    instruction comes or goes.
+    """
+    here = range(first, behind + 1)
+    if any(at in new.labels for at in here) or any(at in here for at, _ in new.locations):
+        return False
+    if any(
+        t in here for use in new.uses if use.flow for i in use.sites for t in _targets(new, tail, behind, i)
+    ):
+        return False
+    new.labels = {at + shift if at > behind else at: name for at, name in new.labels.items()}
+    new.locations = [(at + shift if at > behind else at, place) for at, place in new.locations]
+    for use in builder.uses.values():
+        sites = use.sites
+        at = bisect_left(sites, behind)
+        sites[at:] = [site + shift for site in sites[at:]]
+        if not use.flow:
+            continue
+        for site in sites:  # a branch is an object of one state: others may still compare it
+            where = new.instructions if site < first else tail
+            index = site if site < first else site - behind - shift
+            branch = where[index]
+            if any(t > behind for t in branch.targets):
+                where[index] = _aimed(branch, tuple(t + shift if t > behind else t for t in branch.targets))
+    return True
+
+
+def _targets(new: Function, tail: list[Instruction], behind: int, site: int) -> tuple[int, ...]:
+    return (new.instructions[site] if site < behind else tail[site - behind]).targets
+
+
+def _aimed(branch: Instruction, targets: tuple[int, ...]) -> Instruction:
+    copy = Instruction(
+        branch.opcode, branch.match, branch.guard, branch.negated, branch.operands, branch.reads, branch.writes,
+        branch.start, branch.end,
+    )  # fmt: skip
+    copy.targets = targets
+    return copy
+
+
+_FIELDS = (
+    "name",
+    "entry",
+    "target",
+    "version",
+    "registers",
+    "variables",
+    "parameters",
+    "directives",
+    "noreturn",
+)
+_OF_INSTRUCTIONS = ("opcode", "guard", "negated", "operands", "reads", "writes", "targets")
+
+
+def same_program(one: Function, other: Function) -> bool:
+    """Whether two functions differ at most in where their parts stand in the text, and in what ``.loc`` says."""
+    if len(one.instructions) != len(other.instructions) or one.labels != other.labels:
+        return False
+    if any(getattr(one, name) != getattr(other, name) for name in _FIELDS):
+        return False
+    if [t.kind for t in one.troubles] != [t.kind for t in other.troubles] or one.damaged != other.damaged:
+        return False
+    pairs = zip(one.instructions, other.instructions, strict=True)
+    return all(a is b or _same_instruction(a, b) for a, b in pairs)
+
+
+def _same_instruction(a: Instruction, b: Instruction) -> bool:
+    return a.match is b.match and all(
+        _identical(getattr(a, name), getattr(b, name)) for name in _OF_INSTRUCTIONS
+    )
+
+
+def _identical(a: object, b: object) -> bool:
+    """Equality that tells apart what operands are but tuples are not: kinds of them, 1 and 1.0, 0.0 and -0.0."""
+    return a == b and (not isinstance(a, tuple) or all(type(item) is int for item in a) or repr(a) == repr(b))

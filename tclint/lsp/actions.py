@@ -1,0 +1,122 @@
+"""Code actions: the fixes of findings, and the comments that hide them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from lsprotocol import types
+
+from tclint.finding import Edit, Finding, Span
+from tclint.ir.nodes import Module
+from tclint.lsp.diagnostics import of_finding
+from tclint.lsp.document import Document, Lint
+from tclint.suppress import RULES as OF_COMMENTS
+
+__all__ = ["FIX_ALL", "actions", "safe_edits"]
+
+FIX_ALL = "source.fixAll.tclint"
+_QUICK = types.CodeActionKind.QuickFix
+
+
+def actions(
+    document: Document,
+    lint: Lint,
+    module: Module,
+    place: Span,
+    only: Sequence[str] | None,
+    versioned: bool,
+) -> list[types.CodeAction]:
+    """What can be done about the findings at *place*, as far as it is of a kind that is asked for."""
+    shown = [f for f in lint.report.findings if f.suppressed is None]
+    found: list[types.CodeAction] = []
+    if _wanted(_QUICK, only):
+        for finding in shown:
+            if finding.span.start <= place.end and place.start <= finding.span.end:
+                about = [of_finding(document.uri, lint.text, finding)]
+                for title, edits, safe in (*_fixes(finding), *_comments(lint, module, finding)):
+                    found.append(
+                        types.CodeAction(
+                            title=title,
+                            kind=_QUICK,
+                            diagnostics=about,
+                            is_preferred=safe or None,
+                            edit=_workspace_edit(document, lint, edits, versioned),
+                        )
+                    )
+    if _wanted(FIX_ALL, only) and (edits := safe_edits(shown)):
+        found.append(
+            types.CodeAction(
+                title="Apply all safe fixes of tclint",
+                kind=FIX_ALL,
+                edit=_workspace_edit(document, lint, edits, versioned),
+            )
+        )
+    return found
+
+
+def _wanted(kind: str, only: Sequence[str] | None) -> bool:
+    """A kind is asked for by its name or the beginning of it: ``source`` asks for ``source.fixAll.tclint``."""
+    return only is None or any(kind == k or kind.startswith(f"{k}.") or k == "" for k in map(_name, only))
+
+
+def _name(kind: str) -> str:
+    return kind.value if isinstance(kind, types.CodeActionKind) else kind
+
+
+def _fixes(finding: Finding) -> Iterator[tuple[str, Iterable[Edit], bool]]:
+    """The first safe fix is the preferred one: fixes of one finding are alternatives."""
+    preferred = next((fix for fix in finding.fixes if fix.safe), None)
+    for fix in finding.fixes:
+        yield fix.message, fix.edits, fix is preferred
+
+
+def _comments(lint: Lint, module: Module, finding: Finding) -> Iterator[tuple[str, Iterable[Edit], bool]]:
+    id = finding.rule.id
+    if id in OF_COMMENTS:
+        return
+    start, owner = finding.span.start, None
+    for function in module.functions:
+        if function.start <= start < function.end:
+            owner = function
+            inside = (i for i in function.instructions if i.start <= start - function.start < i.end)
+            start = next((function.start + i.start for i in inside), start)
+    yield f"Ignore {id} here", [_line_above(lint, start, f"// tclint: ignore[{id}]")], False
+    if owner is not None:
+        edit = _line_above(lint, owner.start, f"// tclint: ignore-entry[{id}]")
+        yield f"Ignore {id} in {owner.name}", [edit], False
+
+
+def _line_above(lint: Lint, offset: int, comment: str) -> Edit:
+    """A line with *comment* before the one that a byte is in, indented alike."""
+    text = lint.text
+    line = text.line(text.line_of(offset))
+    content = text.data[line.start : line.end]
+    indent = content[: len(content) - len(content.lstrip())].decode()
+    newline = "\r\n" if b"\r\n" in text.data else "\n"
+    return Edit(Span(line.start, line.start), f"{indent}{comment}{newline}")
+
+
+def safe_edits(findings: Iterable[Finding]) -> list[Edit]:
+    """The edits of the preferred safe fixes, of those that touch the same bytes only the first fix."""
+    made: list[Edit] = []
+    for finding in findings:
+        fix = next((fix for fix in finding.fixes if fix.safe), None)
+        if fix is not None and not any(_overlap(edit, other) for edit in fix.edits for other in made):
+            made += fix.edits
+    return sorted(made, key=lambda edit: (edit.span.start, edit.span.end))
+
+
+def _overlap(one: Edit, other: Edit) -> bool:
+    a, b = one.span, other.span
+    return a == b or (a.start < b.end and b.start < a.end)
+
+
+def _workspace_edit(
+    document: Document, lint: Lint, edits: Iterable[Edit], versioned: bool
+) -> types.WorkspaceEdit:
+    """The edits in the units of the client; with the version that they are for, where it takes that."""
+    changes = [types.TextEdit(lint.text.range(edit.span), edit.text) for edit in edits]
+    if not versioned:
+        return types.WorkspaceEdit(changes={document.uri: changes})
+    identifier = types.OptionalVersionedTextDocumentIdentifier(document.uri, lint.version)
+    return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(identifier, [*changes])])

@@ -1,0 +1,84 @@
+"""One open document: its text, what is known of it, and the analysis of its present state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tclint.config import Config
+from tclint.driver import Past, check_source
+from tclint.finding import FileReport
+from tclint.ir.inline import inlinable, inline
+from tclint.ir.nodes import Function, Module
+from tclint.lsp.text import Text
+from tclint.model import KernelModel
+from tclint.report import present
+from tclint.source import Source, SourceError
+from tclint.syntax import Tree
+
+__all__ = ["Document", "Lint", "Superseded"]
+
+
+class Superseded(Exception):
+    """The text changed while it was analysed: nobody wants the result any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lint:
+    """What was found in one state of a document."""
+
+    version: int
+    text: Text
+    config: Config
+    report: FileReport
+    """As it is to be shown: with the findings that the settings do not hide."""
+
+
+@dataclass(slots=True)
+class Document:
+    """A document. Only ``text`` and ``version`` may be used by two threads: everything else is the worker's."""
+
+    uri: str
+    path: str
+    text: Text
+    version: int
+    past: Past = field(default_factory=Past)
+    last: Lint | None = None
+    _model: tuple[Module, Function, KernelModel] | None = None
+
+    def lint(self, version: int, text: Text, config: Config) -> Lint:
+        """The findings in a state. Raises Superseded as soon as there is a newer one."""
+        last = self.last
+        if last is not None and last.text is text and last.config == config:
+            return last
+        self._go_on(version)
+        try:
+            source = Source.from_bytes(text.analysed, self.path)
+        except SourceError as error:
+            report = FileReport.failed(self.path, str(error), error.line)
+        else:
+            try:
+                report = check_source(source, config, lambda stage, seconds: self._go_on(version), self.past)
+            except Superseded:
+                raise
+            except Exception:
+                self.past = Past()  # whatever went wrong may be in it
+                raise
+        (shown,), _ = present([report], config)
+        self.last = Lint(version, text, config, shown)
+        return self.last
+
+    def _go_on(self, version: int) -> None:
+        if self.version != version:
+            raise Superseded
+
+    def built(self, text: Text) -> tuple[Tree, Module]:
+        """The tree and the module of a state."""
+        return self.past.builds.build(text.analysed)
+
+    def model(self, module: Module, function: Function, config: Config) -> KernelModel:
+        """What is known about one function of the module; kept until another one is asked for."""
+        known = self._model
+        if known is None or known[0] is not module or known[1] is not function:
+            whole = inline(function, inlinable(module))
+            known = self._model = module, function, KernelModel(whole, module, config)
+        return known[2]

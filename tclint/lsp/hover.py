@@ -1,0 +1,153 @@
+"""What is known about the word under the cursor, as Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tclint.analyses.bulk_groups import BulkWrites
+from tclint.analyses.copy_groups import CopyGroups
+from tclint.analyses.groups import Groups, WgmmaGroups
+from tclint.analyses.tensor_memory import TensorMemory
+from tclint.dataflow import Analysis
+from tclint.explain import UnknownOpcode, isa, rules_markdown
+from tclint.finding import Span
+from tclint.ir.nodes import Instruction, registers
+from tclint.isa.table import table
+from tclint.lsp.names import Place
+from tclint.lsp.text import Text
+from tclint.model import KernelModel
+from tclint.report import count
+from tclint.rules import UnknownRule, find
+
+__all__ = ["hover"]
+
+_SHOWN = 6
+"""So many instructions are listed; the rest is counted."""
+_IN_FLIGHT: tuple[tuple[type[Analysis[Any]], tuple[str, ...]], ...] = (
+    *((kind, (kind.group,)) for kind in (WgmmaGroups, CopyGroups, BulkWrites) if issubclass(kind, Groups)),
+    (TensorMemory, TensorMemory.groups),
+)
+"""The analyses that know what is in flight, and the groups that each follows."""
+_WORD = re.compile(rb"[\w.-]+")
+
+
+def hover(place: Place, text: Text) -> tuple[str, Span] | None:
+    """Markdown, and the bytes that it is about; None: nothing is known."""
+    node = place.node
+    if node is None:
+        return None
+    span = Span(node.start_byte, node.end_byte)
+    if node.type == "comment":
+        return _rule(place)
+    if node.type == "opcode":
+        try:
+            return f"```text\n{isa(table(), ''.join(place.name.split()))}```", span
+        except UnknownOpcode:
+            return None
+    lines = list(_register(place, text) if place.register is not None else _symbol(place, text))
+    return ("\n".join(lines), span) if lines else None
+
+
+def _rule(place: Place) -> tuple[str, Span] | None:
+    """The page of the rule that a comment of tclint names at the place."""
+    assert place.node is not None
+    start, end = place.node.start_byte, place.node.end_byte
+    if b"tclint:" not in place.data[start:end]:
+        return None
+    for match in _WORD.finditer(place.data, start, end):
+        if match.start() <= place.offset <= match.end():
+            try:
+                return rules_markdown([find(match[0].decode())]), Span(*match.span())
+            except (UnknownRule, UnicodeDecodeError):
+                return None
+    return None
+
+
+def _register(place: Place, text: Text) -> Iterator[str]:
+    function, register = place.function, place.register
+    assert function is not None
+    assert register is not None
+    yield f"`{place.name}` register `{function.registers[register].type}`\n"
+    for span in place.declarations()[:1]:
+        yield f"- declared on line {text.line_of(span.start) + 1}"
+    instructions = function.instructions
+    writers = [i for i, instruction in enumerate(instructions) if register in instruction.writes]
+    readers = sum(register in i.reads or register == i.guard for i in instructions)
+    yield f"- written by {_places(place, text, writers)}" if writers else "- written nowhere"
+    yield f"- read by {count(readers, 'instruction')}"
+    yield from _mbarriers(place, text)
+    yield from _flight(place, text)
+
+
+def _symbol(place: Place, text: Text) -> Iterator[str]:
+    function = place.function
+    variable = function.variables.get(place.name) if function is not None else None
+    variable = variable or place.module.variables.get(place.name)
+    declared = [text.line_of(span.start) + 1 for span in place.declarations()]
+    if variable is not None:
+        size = count(variable.size, "byte") if variable.size else "of unknown size"
+        yield f"`{place.name}` variable in `{variable.space}`, {size}, aligned to {variable.align}\n"
+    elif declared:
+        kind = "function" if place.module.function(place.name) is not None else "label"
+        yield f"`{place.name}` {kind}\n"
+    if declared:
+        yield f"- declared on line {declared[0]}"
+    yield from _mbarriers(place, text)
+
+
+def _mbarriers(place: Place, text: Text) -> Iterator[str]:
+    for barrier in place.mbarriers[:_SHOWN]:
+        arrivals = "not known" if barrier.count is None else str(barrier.count)
+        yield f"- mbarrier, arrivals of a phase: {arrivals}, initialised by {_places(place, text, barrier.inits)}"
+
+
+def _flight(place: Place, text: Text) -> Iterator[str]:
+    """The asynchronous operations that may be in flight before the instruction, those on the register first."""
+    function, site, register = place.function, place.site, place.register
+    assert function is not None
+    assert site is not None
+    assert register is not None
+    model = place.model(function)
+    if model.function is not function:
+        yield "- calls are inlined here: what is in flight is not shown"
+        return
+    sites = sorted(_in_flight(model, site))
+    mine = [i for i in sites if _uses(function.instructions[i], register)]
+    others = [i for i in sites if i not in mine]
+    if mine:
+        yield f"- **in flight here, with this register**: {_places(place, text, mine)}"
+    if others:
+        yield f"- in flight here: {_places(place, text, others)}"
+    if not sites:
+        yield "- nothing asynchronous is in flight here"
+
+
+def _in_flight(model: KernelModel, site: int) -> set[int]:
+    """What may be in flight: the states of the analyses, in which paths that exclude each other are joined."""
+    found: set[int] = set()
+    if model.cfg.block_of[site] not in model.cfg.rank:
+        return found
+    for kind, groups in _IN_FLIGHT:
+        if any(model.sites("issue", group) for group in groups):
+            analysis, results = model.solved(kind)
+            found.update(analysis.about(results.before(site)) or ())
+    return found
+
+
+def _uses(instruction: Instruction, register: int) -> bool:
+    return any(register in registers(operand) for operand in instruction.operands)
+
+
+def _places(place: Place, text: Text, sites: list[int]) -> str:
+    """``line 12 `mov.b32` ``, and so on."""
+    assert place.function is not None
+    words = []
+    for site in sites[:_SHOWN]:
+        instruction = place.function.instructions[site]
+        words.append(
+            f"line {text.line_of(place.function.start + instruction.start) + 1} `{instruction.opcode}`"
+        )
+    more = f" and {len(sites) - _SHOWN} more" if len(sites) > _SHOWN else ""
+    return ", ".join(words) + more

@@ -1,0 +1,240 @@
+"""What the name at a place means, where it is defined and where it is used.
+
+Registers and instructions are those of the IR. Everything else (labels, functions, variables, declarations) is looked up
+in the syntax tree: a name means what the innermost block around it declares (PTX ISA 5.4.1, 6.4.4).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tclint.analyses.mbarriers import Mbarrier, Mbarriers
+from tclint.finding import Span
+from tclint.ir.nodes import Function, Memory, Module, registers
+from tclint.model import KernelModel
+from tclint.syntax import Node, Tree
+
+__all__ = ["Place"]
+
+_DEFINERS = ("label", "branch_targets", "call_targets", "call_prototype")
+_SCOPES = ("block", "function", "module")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a module, and what stands there."""
+
+    tree: Tree
+    module: Module
+    data: bytes
+    offset: int
+    model: Callable[[Function], KernelModel]
+
+    # ---------------------------------------------------------------- what stands there
+
+    @cached_property
+    def node(self) -> Node | None:
+        """The name at the place or just before it; None: no name is there."""
+        for offset in (self.offset, self.offset - 1):
+            if 0 <= offset < len(self.data):
+                node = self.tree.root_node.descendant_for_byte_range(offset, offset + 1)
+                if node is not None and node.type in ("identifier", "opcode", "comment"):
+                    return node
+        return None
+
+    @cached_property
+    def function(self) -> Function | None:
+        """The function around it, if it has a body."""
+        around = (f for f in self.module.functions if f.start <= self.offset < f.end and not f.declared_only)
+        return next(around, None)
+
+    @cached_property
+    def site(self) -> int | None:
+        """The instruction that it is in."""
+        if self.function is None:
+            return None
+        inside = self.offset - self.function.start
+        at = bisect_right(self.function.instructions, inside, key=lambda i: i.start) - 1
+        return at if at >= 0 and inside <= self.function.instructions[at].end else None
+
+    @property
+    def name(self) -> str:
+        return _text(self.data, self.node) if self.node is not None else ""
+
+    @cached_property
+    def register(self) -> int | None:
+        """The register that the name is, by its number in the function."""
+        if self.function is None or self.site is None or self.node is None or self.node.type != "identifier":
+            return None
+        instruction = self.function.instructions[self.site]
+        named = {r for operand in instruction.operands for r in registers(operand)} | {instruction.guard}
+        return next((r for r in named if r >= 0 and self.function.registers[r].name == self.name), None)
+
+    @cached_property
+    def mbarriers(self) -> tuple[Mbarrier, ...]:
+        """The mbarrier objects that the address around the place may name."""
+        if self.function is None or self.site is None or self.node is None:
+            return ()
+        operand = self.function.instructions[self.site].role("mbarrier")
+        parent = self.node.parent
+        if not isinstance(operand, Memory) or parent is None or parent.type != "address":
+            return ()
+        base = operand.base
+        known = self.function.registers[base].name if isinstance(base, int) else getattr(base, "name", "")
+        if known != self.name:
+            return ()
+        model = self.model(self.function)
+        if model.function is not self.function:  # calls are inlined: the numbers are others
+            return ()
+        return tuple(model.made(Mbarriers).named(self.site))
+
+    # ---------------------------------------------------------------- where it is defined and used
+
+    def declarations(self) -> list[Span]:
+        """Where the name is declared: the ``.reg`` of a register, the label, function or variable itself."""
+        return [_span(node) for node in self._definitions[1]]
+
+    def definitions(self) -> list[Span]:
+        """Where what it names comes from: the writes of a register, the inits of an mbarrier, else its declaration."""
+        found = [self._instruction(i) for m in self.mbarriers for i in m.inits]
+        if self.register is not None:
+            found += self._mentions(lambda i: self.register in self._instructions[i].writes)
+        return _in_order(found) or self.declarations()
+
+    def references(self, declaration: bool) -> list[Span]:
+        """Where what it names is used; with *declaration*, its declaration too."""
+        own = self.declarations() if declaration else []
+        if self.mbarriers and self.function is not None:
+            barriers = self.model(self.function).made(Mbarriers)
+            sites = (i for found in barriers.sites.values() for i in found)
+            mine = set(self.mbarriers)
+            return _in_order(
+                [*own, *(self._instruction(i) for i in sites if mine & barriers.named(i).keys())]
+            )
+        if self.register is not None:
+            return _in_order([*own, *self._mentions(lambda i: True)])
+        scope, declared = self._definitions
+        if scope is None:
+            return []
+        defining = {node.id for node in declared}
+        uses = (
+            node
+            for node in self._named(self.name, scope)
+            if node.id not in defining and self._scope_of(node) == scope.id
+        )
+        return _in_order([*own, *map(_span, uses)])
+
+    @property
+    def _instructions(self) -> list:  # type: ignore[type-arg]
+        return self.function.instructions if self.function is not None else []
+
+    def _instruction(self, site: int) -> Span:
+        assert self.function is not None
+        instruction = self.function.instructions[site]
+        return Span(self.function.start + instruction.start, self.function.start + instruction.end)
+
+    def _mentions(self, wanted: Callable[[int], bool]) -> list[Span]:
+        """Where the *wanted* instructions spell the register."""
+        register, found = self.register, []
+        spelled = re.compile(rb"(?<![\w$%])" + re.escape(self.name.encode()) + rb"(?![\w$])")
+        for i, instruction in enumerate(self._instructions):
+            if (
+                register in instruction.reads
+                or register in instruction.writes
+                or register == instruction.guard
+            ) and wanted(i):
+                span = self._instruction(i)
+                if match := spelled.search(self.data, span.start, span.end):
+                    found.append(Span(*match.span()))
+        return found
+
+    # ---------------------------------------------------------------- scopes
+
+    @cached_property
+    def _definitions(self) -> tuple[Node | None, list[Node]]:
+        """The scope that declares the name, and what declares it there."""
+        if self.node is None or self.node.type != "identifier":
+            return None, []
+        by_scope: dict[int, tuple[Node, list[Node]]] = {}
+        for scope, node in self._declaring:
+            by_scope.setdefault(scope.id, (scope, []))[1].append(node)
+        around: Node | None = self.node
+        while around is not None:
+            if around.id in by_scope:
+                return by_scope[around.id]
+            around = around.parent
+        return None, []
+
+    def _scope_of(self, node: Node | None) -> int | None:
+        """The scope that declares the name where *node* is."""
+        scopes = {scope.id for scope, _ in self._declaring}
+        while node is not None and node.id not in scopes:
+            node = node.parent
+        return node.id if node is not None else None
+
+    @cached_property
+    def _declaring(self) -> list[tuple[Node, Node]]:
+        """Every declaration of the name, with the scope that it is about."""
+        root, name, found = self.tree.root_node, self.name, []
+        for node in self._named(name, root):
+            parent = node.parent
+            if parent is None or (
+                parent.child_by_field_name("name") is None and parent.type not in _DEFINERS
+            ):
+                continue
+            field = (
+                "name"
+                if parent.type in ("function", "parameter", "variable_declaration", "label")
+                else "label"
+            )
+            fields = parent.children_by_field_name(field)
+            follows = node.next_sibling
+            ranged = follows is not None and follows.type == "range"
+            if not ranged and any(other.id == node.id for other in fields):
+                found += [(scope, node) for scope in _scope(node)]
+        digits = len(name) - len(name.rstrip("0123456789"))
+        for at in range(len(name) - digits, len(name)):
+            number = name[at:]
+            if number != "0" and number[0] == "0":
+                continue
+            for node in self._named(name[:at], root):
+                follows = node.next_sibling
+                count = follows.named_child(0) if follows is not None and follows.type == "range" else None
+                if count is not None and int(number) < int(_text(self.data, count).rstrip("U"), 0):
+                    found += [(scope, node) for scope in _scope(node)]
+        return found
+
+    def _named(self, name: str, scope: Node) -> Iterator[Node]:
+        """The names that are spelled so in a scope."""
+        spelled = re.compile(rb"(?<![\w$%])" + re.escape(name.encode()) + rb"(?![\w$])")
+        for match in spelled.finditer(self.data, scope.start_byte, scope.end_byte):
+            node = self.tree.root_node.descendant_for_byte_range(*match.span())
+            if node is not None and node.type == "identifier" and _span(node) == Span(*match.span()):
+                yield node
+
+
+def _scope(node: Node) -> Iterator[Node]:
+    """The scope that a declaration is about. The name of a function is known around it, its parameters are inside."""
+    above = node.parent
+    if above is not None and above.type == "function":
+        above = above.parent
+    while above is not None and above.type not in _SCOPES:
+        above = above.parent
+    if above is not None:
+        yield above
+
+
+def _span(node: Node) -> Span:
+    return Span(node.start_byte, node.end_byte)
+
+
+def _text(data: bytes, node: Node) -> str:
+    return data[node.start_byte : node.end_byte].decode()
+
+
+def _in_order(spans: list[Span]) -> list[Span]:
+    return sorted(set(spans), key=lambda span: (span.start, span.end))

@@ -1,0 +1,402 @@
+"""The server itself: which requests there are, and in which order their work is done.
+
+The loop reads messages and keeps the texts of documents up to date; everything that looks at a text is done by one
+worker, one thing after the other. An analysis of a state that is not the present one any more ends at its next step, so
+however fast somebody types, at most one analysis is wasted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol, lsp_method
+from pygls.uris import to_fs_path
+
+from tclint import __version__
+from tclint.config import Config
+from tclint.finding import Span
+from tclint.ir.nodes import Module
+from tclint.lsp.actions import FIX_ALL, actions
+from tclint.lsp.configuration import SECTION, Configuration
+from tclint.lsp.diagnostics import SOURCE, diagnostics, of_error
+from tclint.lsp.document import Document, Lint, Superseded
+from tclint.lsp.hover import hover
+from tclint.lsp.names import Place
+from tclint.lsp.outline import folds, symbols
+from tclint.lsp.text import Text
+from tclint.settings import FILE, PROJECT, SettingsError
+from tclint.syntax import Tree
+
+__all__ = ["Server", "make_server"]
+
+LANGUAGE = "ptx"
+_log = logging.getLogger(__name__)
+R = TypeVar("R")
+
+
+class _At(Protocol):
+    """A request about a place."""
+
+    text_document: types.TextDocumentIdentifier
+    position: types.Position
+
+
+class _Protocol(LanguageServerProtocol):
+    """Texts are kept by the server: pygls would split their lines at characters that end no line in the protocol."""
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(
+        self, params: types.DidOpenTextDocumentParams
+    ) -> Generator[Any, Any, None]:
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_OPEN], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(
+        self, params: types.DidChangeTextDocumentParams
+    ) -> Generator[Any, Any, None]:
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_CHANGE], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(
+        self, params: types.DidCloseTextDocumentParams
+    ) -> Generator[Any, Any, None]:
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
+
+
+class Server(LanguageServer):
+    """The documents of one client."""
+
+    def __init__(self) -> None:
+        super().__init__("tclint", __version__, protocol_cls=_Protocol)
+        self.documents: dict[str, Document] = {}
+        self.configuration = Configuration()
+        self._worker = ThreadPoolExecutor(1, "tclint")
+        self._reported: dict[str, tuple[str, list[types.Diagnostic]]] = {}
+        """By document: the id of the last report, and what it said."""
+        self._ids = 0
+        self._pushes: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ---------------------------------------------------------------- the client
+
+    @property
+    def encoding(self) -> str:
+        chosen = self.workspace.position_encoding
+        return chosen.value if isinstance(chosen, types.PositionEncodingKind) else str(chosen)
+
+    @property
+    def pulls(self) -> bool:
+        """Whether the client asks for diagnostics. One that does must not be sent them as well: it would show both."""
+        capabilities = self.client_capabilities.text_document
+        return capabilities is not None and capabilities.diagnostic is not None
+
+    @property
+    def versioned(self) -> bool:
+        """Whether the client takes edits that say which version they are for."""
+        workspace = self.client_capabilities.workspace
+        edit = workspace.workspace_edit if workspace is not None else None
+        return bool(edit is not None and edit.document_changes)
+
+    def complain(self, message: str) -> None:
+        self.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"tclint: {message}"))
+
+    def soon(self, work: Any) -> asyncio.Task[None]:
+        """Let *work* run when the loop has time."""
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # ---------------------------------------------------------------- settings
+
+    def config(self, document: Document) -> Config | None:
+        """The settings of a document, those that are right where some are wrong; None: it is excluded."""
+        try:
+            return self.configuration.of(document.path)
+        except SettingsError as error:
+            self.complain(str(error))
+            return Config()
+
+    def settings_say(self, origin: str, values: object) -> None:
+        try:
+            self.configuration.say(origin, values)
+        except SettingsError as error:
+            self.complain(str(error))
+
+    async def ask_settings(self) -> None:
+        """Ask the client for its settings, if it can be asked, and look at everything anew."""
+        workspace = self.client_capabilities.workspace
+        if workspace is not None and workspace.configuration:
+            items = [types.ConfigurationItem(section=SECTION)]
+            try:
+                (values,) = await self.workspace_configuration_async(types.ConfigurationParams(items))
+            except Exception as error:  # noqa: BLE001 - whatever a client answers
+                _log.warning("the client does not say its settings: %s", error)
+            else:
+                self.settings_say("the settings of the editor", values)
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """Let the diagnostics of all documents be made again."""
+        if not self.pulls:
+            for document in self.documents.values():
+                self.push(document)
+            return
+        workspace = self.client_capabilities.workspace
+        if (
+            workspace is not None
+            and workspace.diagnostics is not None
+            and workspace.diagnostics.refresh_support
+        ):
+            await self.workspace_diagnostic_refresh_async(None)
+
+    async def watch_files(self) -> None:
+        """Ask the client to tell when a configuration file changes."""
+        workspace = self.client_capabilities.workspace
+        watched = workspace.did_change_watched_files if workspace is not None else None
+        if watched is None or not watched.dynamic_registration:
+            return
+        watchers = [types.FileSystemWatcher(f"**/{name}") for name in (FILE, PROJECT)]
+        options = types.DidChangeWatchedFilesRegistrationOptions(watchers)
+        registration = types.Registration("tclint-files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, options)
+        await self.client_register_capability_async(types.RegistrationParams([registration]))
+
+    # ---------------------------------------------------------------- work
+
+    async def work(self, task: Callable[[], R]) -> R:
+        """Let the worker do something."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker, task)
+
+    async def lint(self, document: Document) -> Lint | None:
+        """The analysis of the present state; None: the document is excluded. Raises Superseded."""
+        config, version, text = self.config(document), document.version, document.text
+        if config is None:
+            return None
+        return await self.work(lambda: document.lint(version, text, config))
+
+    async def diagnose(self, document: Document) -> tuple[str, list[types.Diagnostic]]:
+        """The diagnostics of the present state, and a name that they keep as long as they are the same.
+
+        Raises Superseded. Any other error of the analysis becomes a diagnostic.
+        """
+        text = document.text
+        try:
+            lint = await self.lint(document)
+            found = diagnostics(document, lint) if lint is not None else []
+        except Superseded:
+            raise
+        except Exception as error:  # noqa: BLE001 - a check that fails must not end the server
+            _log.error("%s: %s", document.path, error, exc_info=bool(os.environ.get("TCLINT_DEBUG")))
+            found = [of_error(text, error)]
+        name, before = self._reported.get(document.uri, ("", None))
+        if found != before:
+            self._ids += 1
+            name = str(self._ids)
+            self._reported[document.uri] = name, found
+        return name, found
+
+    def push(self, document: Document) -> None:
+        """Send the diagnostics when no more changes come for a while."""
+        if (waiting := self._pushes.pop(document.uri, None)) is not None:
+            waiting.cancel()
+        self._pushes[document.uri] = self.soon(self._push(document))
+
+    async def _push(self, document: Document) -> None:
+        await asyncio.sleep(self.configuration.debounce)
+        version = document.version
+        try:
+            _, found = await self.diagnose(document)
+        except Superseded:
+            return  # the newer one has been asked for
+        if document.version == version and document.uri in self.documents:
+            self.text_document_publish_diagnostics(
+                types.PublishDiagnosticsParams(document.uri, found, version)
+            )
+
+    def close(self, uri: str) -> None:
+        document = self.documents.pop(uri, None)
+        self._reported.pop(uri, None)
+        if (waiting := self._pushes.pop(uri, None)) is not None:
+            waiting.cancel()
+        if document is not None:
+            document.version = -1  # ends an analysis that is under way
+            if not self.pulls:
+                self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
+    async def look(self, uri: str, work: Callable[[Document, Text, Tree, Module], R]) -> R | None:
+        """What *work* makes of the present state of a document; None for one that is not open."""
+        document = self.documents.get(uri)
+        if document is None:
+            return None
+        text = document.text
+
+        def task() -> R:
+            return work(document, text, *document.built(text))
+
+        return await self.work(task)
+
+    async def at(self, params: _At, work: Callable[[Place, Text], R]) -> R | None:
+        """What *work* makes of a place in a document."""
+
+        def look(document: Document, text: Text, tree: Tree, module: Module) -> R:
+            place = Place(
+                tree,
+                module,
+                text.analysed,
+                text.offset(params.position),
+                lambda function: document.model(module, function, self.config(document) or Config()),
+            )
+            return work(place, text)
+
+        return await self.look(params.text_document.uri, look)
+
+
+def make_server() -> Server:
+    """A server that has not been started."""
+    server = Server()
+    feature = server.feature
+
+    @feature(types.INITIALIZE)
+    def initialize(params: types.InitializeParams) -> None:
+        root = to_fs_path(params.root_uri) if params.root_uri else params.root_path
+        server.configuration.folder = Path(root) if root else Path.cwd()
+        options = params.initialization_options
+        nested = options.get("settings") if isinstance(options, dict) else None
+        server.settings_say("initializationOptions", options if nested is None else nested)
+
+    @feature(types.INITIALIZED)
+    async def initialized(params: types.InitializedParams) -> None:
+        server.soon(server.watch_files())
+        server.soon(server.ask_settings())
+
+    @feature(types.SHUTDOWN)
+    def shutdown(params: None) -> None:
+        for uri in [*server.documents]:
+            server.documents[uri].version = -1
+
+    @feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
+    async def settings_changed(params: types.DidChangeConfigurationParams) -> None:
+        if isinstance(params.settings, dict) and isinstance(params.settings.get(SECTION), dict):
+            server.settings_say("the settings of the editor", params.settings[SECTION])
+        server.soon(server.ask_settings())
+
+    @feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    async def files_changed(params: types.DidChangeWatchedFilesParams) -> None:
+        server.configuration.forget()
+        server.soon(server.refresh())
+
+    @feature(types.TEXT_DOCUMENT_DID_OPEN)
+    def opened(params: types.DidOpenTextDocumentParams) -> None:
+        item = params.text_document
+        text = Text.of(item.text, server.encoding)
+        document = Document(item.uri, to_fs_path(item.uri) or item.uri, text, item.version)
+        server.documents[item.uri] = document
+        if not server.pulls:
+            server.push(document)
+
+    @feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    def changed(params: types.DidChangeTextDocumentParams) -> None:
+        document = server.documents.get(params.text_document.uri)
+        if document is None:
+            return
+        document.text = document.text.changed(params.content_changes)
+        document.version = params.text_document.version
+        if not server.pulls:
+            server.push(document)
+
+    @feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    def closed(params: types.DidCloseTextDocumentParams) -> None:
+        server.close(params.text_document.uri)
+
+    @feature(
+        types.TEXT_DOCUMENT_DIAGNOSTIC,
+        types.DiagnosticOptions(
+            identifier=SOURCE, inter_file_dependencies=False, workspace_diagnostics=False
+        ),
+    )
+    async def pull(params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
+        document = server.documents.get(params.text_document.uri)
+        if document is None:
+            return types.RelatedFullDocumentDiagnosticReport([])
+        try:
+            name, found = await server.diagnose(document)
+        except Superseded:
+            raise JsonRpcException(
+                code=types.LSPErrorCodes.ServerCancelled,
+                message="the text has changed",
+                data={"retriggerRequest": True},
+            ) from None
+        if name == params.previous_result_id:
+            return types.RelatedUnchangedDocumentDiagnosticReport(name)
+        return types.RelatedFullDocumentDiagnosticReport(found, result_id=name)
+
+    @feature(
+        types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions([types.CodeActionKind.QuickFix, FIX_ALL])
+    )
+    async def code_action(params: types.CodeActionParams) -> list[types.CodeAction]:
+        document = server.documents.get(params.text_document.uri)
+        if document is None:
+            return []
+        try:
+            lint = await server.lint(document)
+        except Superseded:
+            return []
+        if lint is None:
+            return []
+        text, wanted = lint.text, params.range
+        place = Span(text.offset(wanted.start), text.offset(wanted.end))
+        _, module = await server.work(lambda: document.built(text))
+        return actions(document, lint, module, place, params.context.only, server.versioned)
+
+    @feature(types.TEXT_DOCUMENT_HOVER)
+    async def hovered(params: types.HoverParams) -> types.Hover | None:
+        def show(place: Place, text: Text) -> types.Hover | None:
+            found = hover(place, text)
+            if found is None:
+                return None
+            markdown = types.MarkupContent(types.MarkupKind.Markdown, found[0])
+            return types.Hover(markdown, text.range(found[1]))
+
+        return await server.at(params, show)
+
+    def locations(params: _At, find: Callable[[Place], list[Span]]) -> Any:
+        uri = params.text_document.uri
+        return server.at(
+            params, lambda place, text: [types.Location(uri, text.range(span)) for span in find(place)]
+        )
+
+    @feature(types.TEXT_DOCUMENT_DEFINITION)
+    async def definition(params: types.DefinitionParams) -> Any:
+        return await locations(params, Place.definitions)
+
+    @feature(types.TEXT_DOCUMENT_DECLARATION)
+    async def declaration(params: types.DeclarationParams) -> Any:
+        return await locations(params, Place.declarations)
+
+    @feature(types.TEXT_DOCUMENT_REFERENCES)
+    async def references(params: types.ReferenceParams) -> Any:
+        declared = params.context.include_declaration
+        return await locations(params, lambda place: place.references(declared))
+
+    @feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    async def document_symbol(params: types.DocumentSymbolParams) -> Any:
+        return await server.look(
+            params.text_document.uri, lambda document, text, tree, module: symbols(tree, text)
+        )
+
+    @feature(types.TEXT_DOCUMENT_FOLDING_RANGE)
+    async def folding_range(params: types.FoldingRangeParams) -> Any:
+        return await server.look(
+            params.text_document.uri, lambda document, text, tree, module: folds(tree, text)
+        )
+
+    return server

@@ -1,0 +1,103 @@
+"""The text of a document as UTF-8 bytes, which all of tclint counts in, and positions as a client counts them."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from functools import cached_property
+
+from lsprotocol import types
+
+from tclint.finding import Span
+
+__all__ = ["Text"]
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Text:
+    """One state of a document. A line ends with ``\\n``, ``\\r\\n`` or ``\\r``, and nothing else."""
+
+    def __init__(self, data: bytes, encoding: str = "utf-16") -> None:
+        self.data = data
+        self.encoding = encoding
+        """In whose units the columns of positions count: ``utf-8``, ``utf-16`` or ``utf-32``."""
+
+    @classmethod
+    def of(cls, text: str, encoding: str) -> Text:
+        """What a client sent. Half of a surrogate pair is no character: a question mark takes its place."""
+        return cls(text.encode("utf-8", "replace"), encoding)
+
+    @cached_property
+    def analysed(self) -> bytes:
+        """The bytes to analyse; each is where it is in :attr:`data`. Blanks take the place of a byte order mark."""
+        marked = self.data.startswith(_BYTE_ORDER_MARK)
+        return b"   " + self.data[3:] if marked else self.data
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(match.end() for match in _LINE_END.finditer(self.data))]
+
+    @property
+    def line_count(self) -> int:
+        return len(self._starts)
+
+    def line(self, number: int) -> Span:
+        """The bytes of a 0-based line without its end; an empty span at the end of the text for one behind the last."""
+        if number >= len(self._starts):
+            return Span(len(self.data), len(self.data))
+        start = self._starts[number]
+        end = self._starts[number + 1] if number + 1 < len(self._starts) else len(self.data)
+        while end > start and self.data[end - 1] in b"\r\n":
+            end -= 1
+        return Span(start, end)
+
+    def line_of(self, offset: int) -> int:
+        """The 0-based line that a byte is in."""
+        return bisect_right(self._starts, offset) - 1
+
+    def position(self, offset: int) -> types.Position:
+        """Where a byte is; one inside a character is where that begins."""
+        line = self.line_of(offset)
+        before = self.data[self._starts[line] : offset].decode("utf-8", "ignore")
+        return types.Position(line, self._units(before))
+
+    def range(self, span: Span) -> types.Range:
+        return types.Range(self.position(span.start), self.position(span.end))
+
+    def offset(self, position: types.Position) -> int:
+        """The byte at a position; a column behind the end of its line is that end."""
+        line = self.line(position.line)
+        content = self.data[line.start : line.end]
+        if content.isascii() or self.encoding == "utf-8":
+            inside = min(position.character, len(content))
+            while 0 < inside < len(content) and content[inside] & 0xC0 == 0x80:
+                inside -= 1
+            return line.start + inside
+        passed = units = 0
+        for character in content.decode():
+            units += self._units(character)
+            if units > position.character:
+                break
+            passed += len(character.encode())
+        return line.start + passed
+
+    def _units(self, text: str) -> int:
+        if self.encoding == "utf-8":
+            return len(text.encode())
+        if self.encoding == "utf-32" or text.isascii():
+            return len(text)
+        return len(text.encode("utf-16-le")) // 2
+
+    def changed(self, changes: Iterable[types.TextDocumentContentChangeEvent]) -> Text:
+        """The text after these changes, each of which is about what the ones before it left."""
+        text = self
+        for change in changes:
+            new = change.text.encode("utf-8", "replace")
+            if isinstance(change, types.TextDocumentContentChangePartial):
+                start, end = text.offset(change.range.start), text.offset(change.range.end)
+                new = text.data[:start] + new + text.data[max(start, end) :]
+            text = Text(new, self.encoding)
+        return text
