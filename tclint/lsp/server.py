@@ -246,6 +246,8 @@ class Server(LanguageServer):
 
     async def at(self, params: _At, work: Callable[[Place, Text], R]) -> R | None:
         """What *work* makes of a place in a document."""
+        opened = self.documents.get(params.text_document.uri)
+        config = (self.config(opened) if opened is not None else None) or Config()
 
         def look(document: Document, text: Text, tree: Tree, module: Module) -> R:
             place = Place(
@@ -253,7 +255,7 @@ class Server(LanguageServer):
                 module,
                 text.analysed,
                 text.offset(params.position),
-                lambda function: document.model(module, function, self.config(document) or Config()),
+                lambda function: document.model(module, function, config),
             )
             return work(place, text)
 
