@@ -249,7 +249,7 @@ class _Text:
         function = self._kernel.function
         kind = "kernel" if function.entry else "function"
         size = _size(function)
-        yield self._style(BOLD, f"{kind} {_name(function.name)}") + f"  {where}:{self._line}, {size}"
+        yield self._style(BOLD, f"{kind} {short_name(function.name)}") + f"  {where}:{self._line}, {size}"
         for problem in self._kernel.problems:
             yield f"  {self._style(RED, 'not shown')}: line {problem.line}: {problem.message}"
         found = self._kernel.protocol
@@ -424,7 +424,7 @@ def _counted(rows: Iterable[tuple[str, str]]) -> Iterator[Cells]:
         yield f"line {text}" if text else "", why
 
 
-def _name(name: str) -> str:
+def short_name(name: str) -> str:
     """The name of a kernel, its middle left out where it is long: templates have names of a thousand characters."""
     return name if len(name) <= _NAME else f"{name[: _NAME - 21]}...{name[-18:]}"
 

@@ -30,7 +30,7 @@ def parse(requests: Iterable[str]) -> dict[str, str]:
             raise OutputError(f"{name!r} is no format{_suggestion(name)}")
         if path in ("-", "/dev/stdout"):
             raise OutputError(f"{request!r}: for standard output there is --output-format {name.lower()}")
-        _check(path)
+        refuse_unwritable(path)
         identity = _identity(path)
         if (other := seen.setdefault(identity, path)) != path or path in files:
             raise OutputError(f"two reports for one file: {other} and {path}")
@@ -76,7 +76,8 @@ def write(texts: Mapping[str, str]) -> None:
                 raise _cannot(path, error) from None
 
 
-def _check(path: str) -> None:
+def refuse_unwritable(path: str) -> None:
+    """Raises OutputError where a report cannot be put."""
     try:
         folder = os.path.dirname(os.path.realpath(path))
         if os.path.isdir(path) or path.endswith(("/", os.sep)):

@@ -1,0 +1,149 @@
+"""``tclint show``: a kernel as a page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tclint.commands import CLEAN, FAILURE
+from tclint.commands._common import (
+    STDIN,
+    STDIN_NAME,
+    at,
+    need_numpy,
+    refuse_unused,
+    stdin_filename_option,
+    usage,
+    write,
+)
+from tclint.commands._settings import SettingsCommand, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tclint.finding import FileReport
+    from tclint.ir.nodes import Function
+
+
+@click.command(cls=SettingsCommand)
+@click.argument("path", metavar="KERNEL")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="The page; - for standard output. By default KERNEL's name with .tclint.html, in the current folder.",
+)
+@click.option(
+    "--sources",
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Show lines of the CUDA or Python files below it; without it no file is opened that the PTX names.",
+)
+@stdin_filename_option
+def command(
+    path: str,
+    output: str | None,
+    sources: Path | None,
+    stdin_filename: str | None,
+    configs: tuple[str, ...],
+    isolated: bool,
+    **options: Any,
+) -> int:
+    """Draw a kernel as one page of HTML.
+
+    Its control flow with who runs what, what may be in flight at every instruction, its barriers, and the findings as
+    paths. The page needs nothing but a browser. KERNEL is a PATH as check takes it; where it has several kernels,
+    --entry names one.
+
+    Exit code: 0 written, 2 usage error, or a kernel that could not be analysed, or not all of it.
+    """
+    from tclint.barriers import short_name
+    from tclint.driver import analyse
+    from tclint.fold import fold
+    from tclint.inputs import inputs
+    from tclint.output._files import OutputError, refuse_inputs, refuse_unwritable
+    from tclint.output._files import write as write_files
+    from tclint.output._style import printable
+    from tclint.pool import check
+    from tclint.report import present
+    from tclint.show.kernel import kernel
+    from tclint.show.page import render
+    from tclint.source import SourceError
+
+    refuse_unused(stdin_filename, (path,))
+    config = resolve(configs, isolated, options).config
+    if config.confirm:
+        need_numpy()
+    name = stdin_filename or STDIN_NAME
+    target = output or _default(name if path == STDIN else path)
+    try:
+        if target != STDIN:
+            refuse_unwritable(target)
+            refuse_inputs((target,), (path,))
+    except OutputError as error:
+        raise usage(f"--output: {error}") from None
+    found = list(inputs((path,), name))
+    if len(found) != 1:
+        raise usage(f"{path} has {len(found)} modules; show draws one kernel, so name the file that it is in")
+    shown_as, source = found[0]
+    if isinstance(source, SourceError):
+        raise click.ClickException(at(shown_as, source))
+    report = check((shown_as, source), config).report
+    reports, _ = fold(*present([report], config))
+    module, _ = analyse(source)
+    if report.status == "failed":
+        raise click.ClickException(
+            "; ".join(at(shown_as, SourceError(p.message, p.line)) for p in report.problems)
+        )
+    function = _chosen(module.functions, reports[0], config.entry)
+    text = render(kernel(source, module, function, reports[0], config=config, sources=sources))
+    if target == STDIN:
+        write(text)
+    else:
+        try:
+            write_files({target: text})
+        except OutputError as error:
+            raise click.ClickException(str(error)) from None
+        write(f"{printable(target)}: {printable(short_name(function.name))}\n", sys.stderr)
+    for problem in report.problems:
+        write(f"problem: {printable(at(shown_as, SourceError(problem.message, problem.line)))}\n", sys.stderr)
+    return FAILURE if report.problems else CLEAN
+
+
+def _default(path: str) -> str:
+    name = Path(path).name.removesuffix(".gz").removesuffix(".zst").removesuffix(".ptx")
+    return f"{name.strip('<>') or 'kernel'}.tclint.html"
+
+
+def _chosen(functions: Sequence[Function], report: FileReport, patterns: Sequence[str]) -> Function:
+    """The only function that *patterns* mean; without any the only kernel, or the only one with findings."""
+    from fnmatch import fnmatchcase
+
+    from tclint.output._style import printable
+    from tclint.report import count
+    from tclint.rules import nearest
+
+    bodies = [f for f in functions if f.instructions and not f.declared_only]
+    if not bodies:
+        raise click.ClickException(f"{report.path}: there is no function with a body in it")
+    if patterns:
+        wanted = [f for f in bodies if any(fnmatchcase(f.name, glob) for glob in patterns)]
+        if not wanted:
+            raise usage(
+                f"no function is called {', '.join(patterns)}{nearest(patterns[0], [f.name for f in bodies])}"
+            )
+    else:
+        wanted = [f for f in bodies if f.entry] or bodies
+    if len(wanted) == 1:
+        return wanted[0]
+    times = {f.name: sum(x.entry == f.name and x.suppressed is None for x in report.findings) for f in wanted}
+    found = [f for f in wanted if times[f.name]]
+    if len(found) == 1:
+        return found[0]
+    names = "".join(f"\n  {name}" + (f" ({count(n, 'finding')})" if n else "") for name, n in times.items())
+    raise click.UsageError(
+        printable(f"{report.path} has {len(wanted)} kernels; --entry names the one to show:{names}")
+    )
