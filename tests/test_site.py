@@ -212,3 +212,21 @@ def test_the_man_page_is_sound(command: tuple[str, ...]) -> None:
         [*command, str(ROOT / "docs" / "tclint.1")], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+# ---------------------------------------------------------------- what docs/how-it-decides.md quotes
+
+
+def test_the_numbers_that_it_quotes_stand_where_it_says() -> None:
+    page = (ROOT / "docs" / "how-it-decides.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"^- ((?:.+\n)+?)(?=- |\n|\Z)", page, re.MULTILINE)
+    checked = 0
+    for text in quoted:
+        links = re.findall(r"\]\(((?:results|real-kernels)\.md)#", text)
+        words = re.sub(r"\[[^\]]*\]\([^)]*\)|`[^`]*`|\b[A-Z]{2}\d{3}\b|\bH200\b", "", text)
+        for name in links:
+            there = (ROOT / "docs" / name).read_text(encoding="utf-8")
+            for number in re.findall(r"\d[\d,.]*\d%?|\d%?", words):
+                assert re.search(rf"(?<![\d,.]){re.escape(number)}(?![\d%]|[,.]\d)", there), (number, text)
+                checked += 1
+    assert checked > 15
