@@ -86,6 +86,7 @@ def test_links_are_those_of_the_repository(site: Any) -> None:
     assert relinked("[a](../rules/WG001.md#example)") == "[a](../rules/WG001.md#example)"
     assert relinked("[a](../README.md)") == "[a](../index.md)"
     assert relinked("[a](../rules) [b](#json)") == "[a](rules.md) [b](#json)"
+    assert relinked("[ci.md](ci.md#gitlab)") == "[In CI](ci.md#gitlab)"
     assert relinked("[a](../LICENSE)") == "a"
     assert relinked("[a](../LICENSE)", "https://example.org/x/") == "[a](https://example.org/x/LICENSE)"
     with pytest.raises(generate.PageError, match=r"docs/output\.md links to nowhere\.md"):

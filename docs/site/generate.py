@@ -30,8 +30,8 @@ _MEASURED = ("results", "real-kernels")
 _PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
-    "benchmarks/README.md": "benchmarks/index.md",
-    "tclint/isa/README.md": "tclint/isa/index.md",
+    "benchmarks/README.md": "benchmarks/measure.md",
+    "tclint/isa/README.md": "isa/how-to-extend.md",
 }
 """Pages outside docs/, and where they stand on the site."""
 _FOLDERS = {"rules": "docs/rules.md", "docs/ci": "docs/ci.md"}
@@ -218,6 +218,10 @@ def _relinked(text: str, source: str, source_url: str) -> str:
         page = _sources().get(wanted) or (wanted if _is_shown(wanted) else None)
         if page is None:
             return f"[{words}]({source_url.rstrip('/')}/{wanted})" if source_url else words
+        if (
+            re.fullmatch(r"[\w./-]+\.md", words) and wanted in _sources()
+        ):  # a reader of the site sees no files
+            words = _title((ROOT / wanted).read_text(encoding="utf-8"))
         here = posixpath.dirname(_sources()[source])
         return f"[{words}]({posixpath.relpath(page, here or '.')}{'#' * bool(anchor)}{anchor})"
 
@@ -321,7 +325,7 @@ def isa_index(families: Mapping[str, list[Form]]) -> str:
         "# Instructions",
         "",
         f"The {total} instruction forms that tclint knows, as its table of the ISA has them: `tclint isa OPCODE` shows one.",
-        "[The table](../tclint/isa/index.md) says how to read and extend it. The search finds an opcode.",
+        "[The table](how-to-extend.md) says how to read and extend it. The search finds an opcode.",
     ]
     for name, forms in families.items():
         links = ", ".join(f"[`{form.name}`]({name}.md#{_slug(form.name)})" for form in forms)
