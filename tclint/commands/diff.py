@@ -1,0 +1,58 @@
+"""``tclint diff``: what became of the synchronisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tclint.commands import CLEAN, FAILURE, FINDINGS
+from tclint.commands._common import Choice, color_option, usage, use_color, write
+from tclint.commands._settings import SettingsCommand, resolve
+
+
+@click.command(cls=SettingsCommand)
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@click.option(
+    "--output-format",
+    type=Choice(("text", "json", "sarif")),
+    default="text",
+    show_default=True,
+    help="For people, as docs/diff.schema.json describes it, or for code scanning.",
+)
+@click.option(
+    "--no-findings", is_flag=True, help="Compare the synchronisation only; that takes a fraction of the time."
+)
+@color_option
+def command(
+    old: str,
+    new: str,
+    output_format: str,
+    no_findings: bool,
+    color: str,
+    configs: tuple[str, ...],
+    isolated: bool,
+    **options: Any,
+) -> int:
+    """Show what a new compiler or source did to the synchronisation.
+
+    OLD and NEW are two files or two folders, whose files are paired by name. For each kernel: the waits, fences, commits,
+    barriers, arrivals and elections that were lost, added or moved, or that became weaker or stronger; and the findings
+    that came and went.
+
+    Exit code: 0 nothing changed, 1 something did, 2 usage error, or an input that could not be analysed.
+    """
+    from tclint.diff.pairs import differences, sides
+    from tclint.diff.show import render
+    from tclint.source import SourceError
+
+    config = resolve(configs, isolated, options).config
+    try:
+        found = list(differences(sides(old, new), config, findings=not no_findings))
+    except SourceError as error:
+        raise usage(error) from None
+    write(render(found, output_format, config, use_color(color)))
+    if any(difference.problems for difference in found):
+        return FAILURE
+    return FINDINGS if any(difference.changed for difference in found) and not config.exit_zero else CLEAN

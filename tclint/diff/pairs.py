@@ -1,0 +1,323 @@
+"""Which file of one side is which of the other, and which kernel; then what became of each, and of the findings."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from tclint.config import Config
+from tclint.dataflow import LimitExceeded
+from tclint.diff.compare import Comparison, compare
+from tclint.diff.skeleton import Skeleton, skeleton
+from tclint.driver import analyse
+from tclint.finding import FileReport, Finding, Problem
+from tclint.inputs import inputs
+from tclint.ir.inline import inlinable, inline
+from tclint.ir.nodes import Function, Module
+from tclint.pool import Input, reports
+from tclint.report import present
+from tclint.select import wants_entry
+from tclint.source import Source, SourceError
+
+__all__ = ["Difference", "Found", "Kernel", "Sides", "differences", "sides", "total"]
+
+How = Literal["name", "base name", "likeness", "only one"]
+_LIKE = 0.5
+"""How alike two kernels with different names must be to be taken for one, from 0 to 1."""
+_MOST = 200
+"""Kernels without a partner that are compared with each other, on each side."""
+_BROKEN = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding with the report that it is in."""
+
+    report: FileReport
+    finding: Finding
+
+
+@dataclass(slots=True)
+class Kernel:
+    """A kernel that both sides have."""
+
+    how: How
+    comparison: Comparison
+
+
+@dataclass(slots=True)
+class Difference:
+    """What became of one file."""
+
+    old: str | None
+    """Its name, None: it is new."""
+    new: str | None
+    how: How = "name"
+    kernels: list[Kernel] = field(default_factory=list)
+    only_old: list[str] = field(default_factory=list)
+    """Kernels without a partner."""
+    only_new: list[str] = field(default_factory=list)
+    problems: list[tuple[str, Problem]] = field(default_factory=list)
+    """What could not be analysed, with the path."""
+    came: list[Found] = field(default_factory=list)
+    went: list[Found] = field(default_factory=list)
+    compared: int = 0
+    """Kernels that both sides have, those that are equal byte for byte among them."""
+    source: Source | None = None
+    """The text of the new file; None where it is equal to the old one, or could not be read."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to tell but problems."""
+        return bool(
+            None in (self.old, self.new)
+            or self.only_old
+            or self.only_new
+            or self.came
+            or self.went
+            or any(kernel.comparison.changes for kernel in self.kernels)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The modules of both sides, as pairs; one of two is None where the other has no partner."""
+
+    pairs: tuple[tuple[Input | None, Input | None, How], ...]
+
+
+def sides(old: str, new: str) -> Sides:
+    """The modules below two paths, a file each or a folder each. Raises SourceError for one of both."""
+    folders = os.path.isdir(old), os.path.isdir(new)
+    if folders[0] != folders[1]:
+        raise SourceError(f"{old if folders[0] else new} is a folder and {new if folders[0] else old} is not")
+    here, there = (list(inputs([path], "<stdin>")) for path in (old, new))
+    if not folders[0] and len(here) == len(there) == 1:
+        return Sides(((here[0], there[0], "name"),))
+    roots = (old, new) if folders[0] else (os.path.dirname(old), os.path.dirname(new))
+    one = not folders[0]
+    found, left, right = _partners(
+        here, there, lambda item: _relative(item, roots[0], one), lambda item: _relative(item, roots[1], one)
+    )
+    pairs: list[tuple[Input | None, Input | None, How]] = [(a, b, "name") for a, b in found]
+    again, left, right = _partners(left, right, _base, _base)
+    pairs += [(a, b, "base name") for a, b in again]
+    pairs += [(a, None, "name") for a in left]
+    pairs += [(None, b, "name") for b in right]
+    return Sides(tuple(sorted(pairs, key=lambda pair: (pair[0] or pair[1] or ("",))[0])))
+
+
+def _relative(item: Input, root: str, one: bool) -> Hashable:
+    path, source = item
+    member = source.member if isinstance(source, Source) else None
+    return "" if one else os.path.relpath(path, root), member
+
+
+def _base(item: Input) -> Hashable:
+    path, source = item
+    return os.path.basename(path), source.member if isinstance(source, Source) else None
+
+
+def _partners(
+    old: Sequence[T], new: Sequence[T], here: Callable[[T], Hashable], there: Callable[[T], Hashable]
+) -> tuple[list[tuple[T, T]], list[T], list[T]]:
+    """What has a key that nothing else on its side has, with what has it on the other; and the rest of both."""
+    left, right = defaultdict[Hashable, list[T]](list), defaultdict[Hashable, list[T]](list)
+    for item in old:
+        left[here(item)].append(item)
+    for item in new:
+        right[there(item)].append(item)
+    keys = [key for key in left if len(left[key]) == len(right.get(key, ())) == 1]
+    found = [(left[key][0], right[key][0]) for key in keys]
+    taken = set(keys)
+    return (
+        found,
+        [item for item in old if here(item) not in taken],
+        [item for item in new if there(item) not in taken],
+    )
+
+
+# ---------------------------------------------------------------- differences
+
+
+def differences(found: Sides, config: Config, findings: bool = True) -> Iterator[Difference]:
+    """What became of each file, in order; without *findings* no rule is checked."""
+    for old, new, how in found.pairs:
+        yield _difference(old, new, how, config, findings)
+
+
+def _difference(old: Input | None, new: Input | None, how: How, config: Config, findings: bool) -> Difference:
+    made = Difference(_name(old), _name(new), how)
+    here, there = _modules(old, made), _modules(new, made)
+    if old is None or new is None:
+        return made
+    if here is not None and there is not None:
+        if here[0].data == there[0].data:
+            made.problems.clear()  # whatever it is, it did not change
+            made.compared = len(_wanted(here[1], config))
+            return made
+        made.source = there[0]
+        partners = _kernels(here, there, config, made)
+        made.compared = len(partners)
+        if findings:
+            _findings(
+                made, (old, new), config, {k.comparison.old.name: k.comparison.new.name for k in partners}
+            )
+    return made
+
+
+def _name(item: Input | None) -> str | None:
+    if item is None:
+        return None
+    path, source = item
+    member = source.member if isinstance(source, Source) else None
+    return f"{path}({member})" if member else path
+
+
+def _modules(item: Input | None, made: Difference) -> tuple[Source, Module] | None:
+    if item is None:
+        return None
+    path, source = item
+    if isinstance(source, SourceError):
+        made.problems.append((path, Problem(source.line, str(source))))
+        return None
+    try:
+        module, problems = analyse(source)
+    except SourceError as error:
+        made.problems.append((path, Problem(error.line, str(error))))
+        return None
+    made.problems += ((path, problem) for problem in problems)
+    return source, module
+
+
+def _wanted(module: Module, config: Config) -> list[Function]:
+    """The functions to compare: kernels, and what cannot be seen in one; without a kernel all."""
+    bodies = [f for f in module.functions if f.instructions and not f.declared_only]
+    seen = inlinable(module) if any(f.entry for f in bodies) else {}
+    return [f for f in bodies if (f.entry or f.name not in seen) and wants_entry(config, f.name)]
+
+
+def _kernels(
+    old: tuple[Source, Module], new: tuple[Source, Module], config: Config, made: Difference
+) -> list[Kernel]:
+    here, there = list(_skeletons(*old, config, made)), list(_skeletons(*new, config, made))
+    found, left, right = _partners(here, there, lambda s: s.name, lambda s: s.name)
+    pairs: list[tuple[Skeleton, Skeleton, How]] = [(a, b, "name") for a, b in found]
+    if len(left) == len(right) == 1 and not found:
+        pairs.append((left.pop(), right.pop(), "only one"))
+    for a, b in _alike(left, right):
+        left.remove(a)
+        right.remove(b)
+        pairs.append((a, b, "likeness"))
+    order = {id(s): n for n, s in enumerate(here)}
+    kernels = [Kernel(how, compare(a, b)) for a, b, how in sorted(pairs, key=lambda pair: order[id(pair[0])])]
+    made.kernels = [
+        kernel
+        for kernel in kernels
+        if kernel.how != "name" or kernel.comparison.changes or kernel.comparison.operations
+    ]
+    made.only_old, made.only_new = [s.name for s in left], [s.name for s in right]
+    return kernels
+
+
+def _skeletons(source: Source, module: Module, config: Config, made: Difference) -> Iterator[Skeleton]:
+    callees = inlinable(module)
+    for function in _wanted(module, config):
+        line = source.position(function.start).line
+        if function.damaged or any(trouble.kind in _BROKEN for trouble in function.troubles):
+            continue  # a problem of the module says so
+        try:
+            yield skeleton(source, module, inline(function, callees))
+        except LimitExceeded as error:
+            made.problems.append((source.path, Problem(line, str(error))))
+
+
+def _alike(old: Sequence[Skeleton], new: Sequence[Skeleton]) -> Iterator[tuple[Skeleton, Skeleton]]:
+    """Kernels of different names that are likely to be one, the likeliest first."""
+    left = [(s, _words(s.name), Counter(op.kind for op in s.ops)) for s in old[:_MOST]]
+    right = [(s, _words(s.name), Counter(op.kind for op in s.ops)) for s in new[:_MOST]]
+    scores = []
+    for i, (_, names, ops) in enumerate(left):
+        for j, (_, other_names, other_ops) in enumerate(right):
+            name = _likeness(names, other_names)
+            score = (2 * name + _likeness(ops, other_ops)) / 3
+            if name >= _LIKE and score >= _LIKE:
+                scores.append((-score, i, j))
+    taken: set[tuple[str, int]] = set()
+    for _, i, j in sorted(scores):
+        if not taken & {("old", i), ("new", j)}:
+            taken |= {("old", i), ("new", j)}
+            yield left[i][0], right[j][0]
+
+
+def _words(name: str) -> Counter[str]:
+    """The words and numbers of a name: suffixes and template arguments differ in a few."""
+    return Counter(re.findall(r"[A-Za-z]+|\d+", name))
+
+
+def _likeness(old: Counter[str], new: Counter[str]) -> float:
+    total = old.total() + new.total()
+    return 2 * (old & new).total() / total if total else 1.0
+
+
+# ---------------------------------------------------------------- findings
+
+
+def _findings(made: Difference, pair: tuple[Input, Input], config: Config, names: dict[str, str]) -> None:
+    """What came and went: the same fingerprint is the same finding, and so is the same message at the same source line."""
+    shown, _ = present((item.report for item in reports(pair, config)), config)
+    old, new = shown
+    for report in shown:
+        known = {problem for _, problem in made.problems}
+        made.problems += ((report.path, problem) for problem in report.problems if problem not in known)
+    went = [Found(old, f) for f in old.findings if f.suppressed is None]
+    came = [Found(new, f) for f in new.findings if f.suppressed is None]
+    for key in (_print, _said):
+        went, came = _unmatched(went, came, lambda f, key=key: key(f, names), lambda f, key=key: key(f, {}))  # type: ignore[misc]
+    made.went, made.came = went, came
+
+
+def _print(found: Found, names: dict[str, str]) -> Hashable:
+    finding = found.finding
+    return finding.fingerprint.partition(":")[0]
+
+
+def _said(found: Found, names: dict[str, str]) -> Hashable:
+    finding = found.finding
+    entry = names.get(finding.entry, finding.entry) if finding.entry else None
+    place = finding.source_location
+    message = re.sub(r"%\w+", "%", finding.message)
+    return finding.rule.id, entry, message, place and (place.file, place.line)
+
+
+def _unmatched(
+    old: list[Found], new: list[Found], here: Callable[[Found], Hashable], there: Callable[[Found], Hashable]
+) -> tuple[list[Found], list[Found]]:
+    left: defaultdict[Hashable, deque[int]] = defaultdict(deque)
+    for number, found in enumerate(old):
+        left[here(found)].append(number)
+    matched: set[int] = set()
+    rest = []
+    for found in new:
+        if numbers := left.get(there(found)):
+            matched.add(numbers.popleft())
+        else:
+            rest.append(found)
+    return [found for number, found in enumerate(old) if number not in matched], rest
+
+
+def total(found: Iterable[Difference]) -> Counter[str]:
+    """How many instructions became what."""
+    return Counter(
+        change.status
+        for difference in found
+        for kernel in difference.kernels
+        for change in kernel.comparison.changes
+        for _ in (change.places if change.status != "repeated" else "1")
+    )

@@ -1,0 +1,357 @@
+"""A difference as text for people, as JSON for programs and as SARIF.
+
+docs/diff.md shows the text; docs/diff.schema.json is the schema of the JSON. ``schema`` grows by one when a key changes
+its meaning or goes, not when one is added.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tclint.config import Config
+from tclint.diff.compare import STATUSES, Change, Place, Status
+from tclint.diff.pairs import Difference, Found, How, Kernel, total
+from tclint.diff.skeleton import Op
+from tclint.finding import Confidence, FileReport, Finding, Fingerprints, Severity, SourceLocation, Span
+from tclint.output._style import BOLD, CYAN, RED, YELLOW, Style, printable
+from tclint.report import count, place, region
+from tclint.rules import Rule
+
+__all__ = ["FORMATS", "render"]
+
+FORMATS = ("text", "json", "sarif")
+SCHEMA = 1
+_COLORS = {"lost": RED, "weakened": RED, "changed": YELLOW, "moved": YELLOW}
+_SHOWN = 3
+"""So many instructions of a change are shown; the others are counted."""
+_NAME = 80
+
+
+def render(found: Sequence[Difference], output_format: str, config: Config, color: bool = False) -> str:
+    """All differences in one of ``FORMATS``."""
+    if output_format == "json":
+        return _json(found)
+    if output_format == "sarif":
+        return _sarif(found, config)
+    return "\n".join(_Text(Style(color)).lines(found)) + "\n"
+
+
+# ---------------------------------------------------------------- text
+
+
+class _Text:
+    def __init__(self, style: Style) -> None:
+        self._style = style
+
+    def lines(self, found: Sequence[Difference]) -> Iterator[str]:
+        for difference in found:
+            if (
+                difference.changed
+                or difference.problems
+                or any(k.comparison.operations for k in difference.kernels)
+            ):
+                yield from self._file(difference)
+                yield ""
+        yield self._style(BOLD, _tally(found))
+
+    def _file(self, difference: Difference) -> Iterator[str]:
+        old, new = difference.old, difference.new
+        if old is None or new is None:
+            yield (
+                self._style(BOLD, printable(f"{old or new}"))
+                + f": {'is new' if old is None else 'is not there any more'}"
+            )
+        else:
+            how = "" if difference.how == "name" else f" (paired by {difference.how})"
+            yield self._style(BOLD, printable(f"{old} -> {new}")) + how
+        for path, problem in difference.problems:
+            at = f"{path}:{problem.line}" if problem.line else path
+            yield f"  {self._style(RED, 'problem')}: {printable(f'{at}: {problem.message}')}"
+        for names, words in ((difference.only_old, "is not there any more"), (difference.only_new, "is new")):
+            yield from (f"  kernel {_short(name)} {words}" for name in names)
+        for kernel in difference.kernels:
+            yield from self._kernel(kernel)
+        for findings, words in ((difference.came, "came"), (difference.went, "went")):
+            if findings:
+                yield f"  {count(len(findings), 'finding')} {words}:"
+                yield from (f"    {_finding(one)}" for one in findings)
+
+    def _kernel(self, kernel: Kernel) -> Iterator[str]:
+        old, new = kernel.comparison.old.name, kernel.comparison.new.name
+        name = _short(old) if old == new else f"{_short(old)} -> {_short(new)}"
+        how = f" (paired by {_how(kernel.how)})" if kernel.how != "name" else ""
+        changes = kernel.comparison.changes
+        yield f"  kernel {printable(name)}{how}{'' if changes else ': no change in synchronisation'}"
+        for change in changes:
+            yield from self._change(change)
+        if operations := kernel.comparison.operations:
+            words = ", ".join(f"{name} {a} -> {b}" for name, (a, b) in operations.items())
+            yield f"    operations: {words}"
+
+    def _change(self, change: Change) -> Iterator[str]:
+        status = self._style(_COLORS.get(change.status, CYAN), change.status)
+        number = len(change.places)
+        times = f" {number} times" if number > 1 and _same(change.places) else ""
+        message = f": {change.message}" if change.message else ""
+        yield f"    {status} {change.what}{times}{printable(message)}"
+        both = change.places[0].old is not None and change.places[0].new is not None
+        for at in change.places[:_SHOWN]:
+            op = at.op
+            if both and at.old is not None and at.new is not None:
+                yield f"      old {_line(at.old)}: {printable(at.old.text)}"
+                yield f"      new {_line(at.new)}: {printable(at.new.text)}"
+            else:
+                yield f"      {'old' if at.old is not None else 'new'} {_line(op)}: {printable(op.text)}"
+        if number > _SHOWN:
+            yield f"      and {number - _SHOWN} more"
+        if change.between is not None:
+            for side, (before, behind) in zip(("old", "new"), change.between, strict=True):
+                yield f"      {side}: {_where(before, behind)}"
+
+
+def _same(places: Sequence[Place]) -> bool:
+    return len({at.op.token for at in places}) == 1
+
+
+def _line(op: Op) -> str:
+    return f"line {op.line}{_source(op.source)}"
+
+
+def _source(source: SourceLocation | None) -> str:
+    return printable(f" ({os.path.basename(source.file)}:{source.line})") if source is not None else ""
+
+
+def _where(before: Op | None, behind: Op | None) -> str:
+    """``between line 12 bar.sync and line 20 wgmma.wait_group``."""
+    if before is None:
+        return f"before {_named(behind)}" if behind is not None else "alone"
+    return (
+        f"between {_named(before)} and {_named(behind)}" if behind is not None else f"behind {_named(before)}"
+    )
+
+
+def _named(op: Op) -> str:
+    words = [word for word in op.text.split() if not word.startswith("@")]
+    return printable(f"line {op.line} {words[0].rstrip(';') if words else op.kind}")
+
+
+def _finding(found: Found) -> str:
+    finding, report = found.finding, found.report
+    line, column = region(report, finding.span)[0]
+    text = f"{place(report)}:{line}:{column}: {finding.severity.label} {finding.rule.id} {finding.message}"
+    return printable(f"{text}{_source(finding.source_location)}")
+
+
+def _short(name: str) -> str:
+    return printable(name if len(name) <= _NAME else f"{name[: _NAME - 21]}…{name[-20:]}")
+
+
+def _how(how: How) -> str:
+    return {"only one": "being the only one", "likeness": "likeness"}.get(how, how)
+
+
+def _tally(found: Sequence[Difference]) -> str:
+    compared = sum(difference.compared for difference in found)
+    numbers = total(found)
+    words = ", ".join(f"{numbers[status]} {status}" for status in STATUSES if numbers[status])
+    parts = [
+        f"{count(compared, 'kernel')} compared: {words or 'no change in synchronisation'}"
+        if compared
+        else "No kernel was compared"
+    ]
+    for noun, came, went in (
+        ("finding", sum(len(d.came) for d in found), sum(len(d.went) for d in found)),
+        ("kernel", sum(len(d.only_new) for d in found), sum(len(d.only_old) for d in found)),
+        ("file", sum(d.old is None for d in found), sum(d.new is None for d in found)),
+    ):
+        if came or went:
+            parts.append(f"{count(came, noun)} came, {went} went")
+    if broken := len({path for difference in found for path, _ in difference.problems}):
+        parts.append(f"{count(broken, 'input')} could not be analysed, or not all of it")
+    return "; ".join(parts) + "."
+
+
+# ---------------------------------------------------------------- json
+
+
+def _json(found: Sequence[Difference]) -> str:
+    numbers = total(found)
+    document = {
+        "schema": SCHEMA,
+        "files": [_file_object(difference) for difference in found],
+        "summary": {
+            "files": len(found),
+            "kernels": sum(difference.compared for difference in found),
+            "changes": {status: numbers[status] for status in STATUSES},
+            "came": sum(len(difference.came) for difference in found),
+            "went": sum(len(difference.went) for difference in found),
+        },
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _file_object(difference: Difference) -> dict[str, Any]:
+    return {
+        "old": difference.old,
+        "new": difference.new,
+        "paired_by": difference.how if difference.old and difference.new else None,
+        "problems": [
+            {"path": path, "line": problem.line or None, "message": problem.message}
+            for path, problem in difference.problems
+        ],
+        "kernels": [_kernel_object(kernel) for kernel in difference.kernels],
+        "only_old": difference.only_old,
+        "only_new": difference.only_new,
+        "came": [_finding_object(one) for one in difference.came],
+        "went": [_finding_object(one) for one in difference.went],
+    }
+
+
+def _kernel_object(kernel: Kernel) -> dict[str, Any]:
+    made = kernel.comparison
+    return {
+        "old": made.old.name,
+        "new": made.new.name,
+        "paired_by": kernel.how,
+        "changes": [
+            {
+                "status": change.status,
+                "class": change.what,
+                "message": change.message or None,
+                "instructions": [
+                    {"old": _op_object(at.old), "new": _op_object(at.new)} for at in change.places
+                ],
+                "between": change.between
+                and {
+                    side: [_op_object(op) for op in ops]
+                    for side, ops in zip(("old", "new"), change.between, strict=True)
+                },
+            }
+            for change in made.changes
+        ],
+        "operations": [{"name": name, "old": a, "new": b} for name, (a, b) in made.operations.items()],
+    }
+
+
+def _op_object(op: Op | None) -> dict[str, Any] | None:
+    if op is None:
+        return None
+    return {
+        "line": op.line,
+        "source": _source_object(op.source),
+        "text": op.text,
+        "loops": op.loops,
+        "threads": op.role,
+    }
+
+
+def _source_object(source: SourceLocation | None) -> dict[str, Any] | None:
+    return (
+        None
+        if source is None
+        else {"file": source.file, "line": source.line, "column": source.column or None}
+    )
+
+
+def _finding_object(found: Found) -> dict[str, Any]:
+    finding, report = found.finding, found.report
+    line, column = region(report, finding.span)[0]
+    return {
+        "id": finding.rule.id,
+        "name": finding.rule.name,
+        "severity": finding.severity.label,
+        "path": report.path,
+        "member": report.member,
+        "entry": finding.entry,
+        "line": line,
+        "column": column,
+        "message": finding.message,
+        "fingerprint": finding.fingerprint,
+        "source": _source_object(finding.source_location),
+    }
+
+
+# ---------------------------------------------------------------- sarif
+
+
+def _sarif(found: Sequence[Difference], config: Config) -> str:
+    """The findings that came, and each change as a note; what went is no result, as GitHub would open an alert for it."""
+    from tclint.locate import Locator
+    from tclint.output import renderer
+    from tclint.report import Context, present
+
+    reports = [report for difference in found if (report := _report(difference)) is not None]
+    shown, summary = present(reports, Config(pedantic=True))
+    locate = Locator.of("auto", shown)
+    return renderer("sarif")(
+        shown, Context(summary, locate=locate, fail_on=config.failing, rules=config.rules, baseline=True)
+    )
+
+
+def _report(difference: Difference) -> FileReport | None:
+    """The new file with what is to be said of it."""
+    problems = tuple(problem for _, problem in difference.problems)
+    source = difference.source
+    if source is None:
+        path = difference.new or difference.old or ""
+        return FileReport(path=path, status="failed", problems=problems) if problems else None
+    prints = Fingerprints()
+    notes = [
+        _note(kernel, change, prints) for kernel in difference.kernels for change in kernel.comparison.changes
+    ]
+    return FileReport(
+        path=source.path,
+        member=source.member,
+        status="partial" if problems else "analysed",
+        problems=problems,
+        findings=(*(one.finding for one in difference.came), *notes),
+        source=source,
+    )
+
+
+def _note(kernel: Kernel, change: Change, prints: Fingerprints) -> Finding:
+    """A change at its place in the new file; of what was lost, at what now stands where it was."""
+    at = change.places[0]
+    op = at.new
+    if op is None and change.between is not None:
+        op = next((near for near in change.between[1] if near is not None), None)
+    function = kernel.comparison.new.function
+    span = op.span if op is not None else Span(function.start, function.start + 1)
+    rule = _rule(change.status)
+    words = [f"{change.what} {change.status}"]
+    if change.message:
+        words.append(change.message)
+    if at.old is not None:
+        words.append(f"it was line {at.old.line} of the old version{_source(at.old.source)}: {at.old.text}")
+    return Finding(
+        rule=rule,
+        severity=rule.severity,
+        confidence=rule.confidence,
+        span=span,
+        message="; ".join(words),
+        entry=function.name,
+        count=len(change.places),
+        fingerprint=prints.make(rule.id, function.name, (change.what, change.message, at.op.kind)),
+        source_location=op.source if op is not None else None,
+    )
+
+
+def _rule(status: Status) -> Rule:
+    """What SARIF wants to know of a kind of change."""
+    summary = f"Synchronisation that was {status} from one version of a kernel to the next."
+    return Rule(
+        id=f"DIFF-{status.upper()}",
+        name=f"synchronisation-{status}",
+        family="diff",
+        severity=Severity.INFO,
+        confidence=Confidence.HIGH,
+        since="0.1.0",
+        manual=(),
+        summary=summary,
+        body=summary,
+        examples=(),
+        corrections=(),
+    )

@@ -1,0 +1,277 @@
+"""The synchronisation skeleton of a function: what waits, fences, commits, meets, arrives and elects, in program order.
+
+Between these stand the operations that they are about (copies, matrix multiplications), and what kinds of memory are
+accessed, so that one barrier can be told from the next. Registers, labels, addresses and arithmetic leave no trace in it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tclint.analyses.mbarriers import Mbarrier, Mbarriers
+from tclint.driver import source_location
+from tclint.finding import SourceLocation, Span
+from tclint.ir.nodes import Function, Instruction, Module
+from tclint.isa.table import Match
+from tclint.model import KernelModel
+from tclint.source import Source
+
+__all__ = ["Op", "Skeleton", "skeleton"]
+
+CLASSES = {
+    "wait": "wait",
+    "mbarrier-wait": "wait",
+    "pdl-wait": "wait",
+    "commit": "commit",
+    "register-fence": "fence",
+    "proxy-fence": "fence",
+    "memory-fence": "fence",
+    "tcgen05-fence-before": "fence",
+    "tcgen05-fence-after": "fence",
+    "barrier-sync": "barrier",
+    "barrier-arrive": "barrier",
+    "barrier-wait": "barrier",
+    "mbarrier-arrive": "arrival",
+    "mbarrier-expect": "arrival",
+    "mbarrier-complete": "arrival",
+    "pdl-launch": "arrival",
+    "mbarrier-init": "mbarrier",
+    "mbarrier-inval": "mbarrier",
+    "elect": "election",
+    "setmaxnreg": "registers",
+    "tmem-alloc": "tensor memory",
+    "tmem-dealloc": "tensor memory",
+    "tmem-relinquish": "tensor memory",
+}
+"""What an event is called; any other is an operation, of which only the mbarrier and the lanes are compared."""
+ACCESS = "ordered access"
+SEMANTICS = {"weak": 0, "relaxed": 1, "acquire": 2, "release": 2, "acq_rel": 3, "sc": 4}
+SCOPES = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 3}
+_DEFAULTS = {
+    "mbarrier-arrive": ("release", "cta"),
+    "mbarrier-wait": ("acquire", "cta"),
+    "mbarrier-expect": ("relaxed", "cta"),
+    "mbarrier-complete": ("relaxed", "cta"),
+    "barrier-arrive": ("release", ""),
+    "barrier-wait": ("acquire", ""),
+    "memory-fence": ("acq_rel", ""),
+}
+"""What counts where nothing is written (9.7.13)."""
+_MEMBAR = {"gl": "gpu", "cta": "cta", "sys": "sys"}
+_SILENT = frozenset("sync async cta b32 b64 b128 u32 s32 warp shared shared::cta".split())
+"""Words of an opcode that say nothing, or nothing that is not told otherwise."""
+_NUMBERS = ("depth", "mask", "count", "tx", "parity", "columns")
+_SPIN = 4
+"""Blocks of a loop that does nothing but wait."""
+_TEXT = 100
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """An instruction of the skeleton."""
+
+    site: int
+    line: int
+    span: Span
+    source: SourceLocation | None
+    what: str
+    """The class; "" for an operation or an access, whose coming and going is no change of the synchronisation."""
+    kind: str
+    """What may be the same instruction, weaker or stronger."""
+    text: str
+    words: frozenset[str] = frozenset()
+    semantics: str = ""
+    scope: str = ""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """By the name of the role; one that is not known is left out."""
+    object: Hashable = None
+    """The mbarriers that it may name, or the number of the barrier; None: not known, or none."""
+    loops: int = 0
+    """In how many loops it is, those not counted that only wait."""
+    retried: bool = False
+    """A wait in a loop that only waits."""
+    role: str = ""
+    """The threads that execute it, in words."""
+
+    @property
+    def operation(self) -> bool:
+        """Whether it is something asynchronous that others wait for."""
+        return self.kind.startswith("issue ")
+
+    @property
+    def access(self) -> bool:
+        """Whether it is there for the alignment only."""
+        return self.kind.startswith("access ")
+
+    @property
+    def token(self) -> Hashable:
+        """All that is written in the instruction itself, but for numbers that a compiler may keep in a register."""
+        depth = self.numbers.get("depth", -1)
+        return self.kind, self.words, self.semantics, self.scope, depth, self.retried
+
+
+@dataclass(slots=True, eq=False)
+class Skeleton:
+    """The skeleton of one function."""
+
+    function: Function
+    ops: list[Op]
+    lines: frozenset[tuple[str, int]]
+    """The source lines that it was made from."""
+
+    @property
+    def name(self) -> str:
+        return self.function.name
+
+
+def skeleton(source: Source, module: Module, function: Function) -> Skeleton:
+    """That of *function*, whose callees are inlined. Raises LimitExceeded for a function that is too big for it."""
+    model = KernelModel(function, module)
+    try:
+        ops = list(_without_repeats(_Reader(source, model).ops()))
+    finally:
+        model.release()
+    lines = {(module.files.get(l.file, ""), l.line) for _, l in function.locations if l.line}
+    return Skeleton(function, ops, frozenset(lines))
+
+
+def _without_repeats(ops: Iterator[Op]) -> Iterator[Op]:
+    """Of accesses of one kind that follow each other, the first."""
+    before = ""
+    for op in ops:
+        if not (op.access and op.kind == before):
+            yield op
+        before = op.kind
+
+
+class _Reader:
+    def __init__(self, source: Source, model: KernelModel) -> None:
+        self._source, self._model, self._function = source, model, model.function
+        self._mbarriers = Mbarriers(model)
+        self._loops, self._spins = self._nesting()
+
+    def ops(self) -> Iterator[Op]:
+        """The instructions in program order; what nothing leads to is left out."""
+        cfg = self._model.cfg
+        found: list[tuple[int, Match]] = []
+        for use in self._function.uses:
+            match = use.match
+            if match is not None and (match.form.event or _accessed(match)):
+                found += ((i, match) for i in use.sites if cfg.block_of[i] in cfg.rank)
+        for site, match in sorted(found, key=lambda item: item[0]):
+            yield self._op(site, match)
+
+    def _op(self, site: int, match: Match) -> Op:
+        function, instruction = self._function, self._function.instructions[site]
+        event, form = match.form.event, match.form
+        start, end = function.start + instruction.start, function.start + instruction.end
+        block = self._model.cfg.block_of[site]
+        words, semantics, scope = _words(instruction, event)
+        what = CLASSES.get(event, "")
+        if not event:
+            ordered = SEMANTICS.get(semantics, 0) > 0
+            what = ACCESS if SEMANTICS.get(semantics, 0) > 1 else ""
+            kind = f"{'ordered' if ordered else 'access'} {_accessed(match)}"
+            words = frozenset()
+        elif what:
+            kind = f"{event} {form.group}".strip()
+        else:
+            kind, words = f"{event} {instruction.name}", frozenset()
+        op = Op(
+            site,
+            self._source.position(start).line,
+            Span(start, end),
+            source_location(self._model.module, function.location(site)),
+            what,
+            kind,
+            "",
+            words,
+            semantics,
+            scope,
+            loops=self._loops.get(block, 0),
+        )
+        if op.access:
+            op.text = instruction.name
+            return op
+        text = " ".join(self._source.data[start:end].decode(errors="replace").split())
+        op.text = text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
+        op.retried = event == "mbarrier-wait" and block in self._spins
+        op.numbers = dict(self._numbers(site, event, form.roles))
+        op.object = self._object(site, event, form.roles)
+        op.role = self._model.who(self._model.views.at(site).threads)
+        return op
+
+    def _numbers(self, site: int, event: str, roles: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+        if event == "wait":
+            yield "depth", 0
+        for role in _NUMBERS:
+            if role in roles and (number := self._model.known(site, role)) is not None:
+                yield role, number & 0xFFFFFFFF
+
+    def _object(self, site: int, event: str, roles: Mapping[str, str]) -> Hashable:
+        if "mbarrier" in roles:
+            found = self._inits.get(site) if event == "mbarrier-init" else self._mbarriers.named(site)
+            return frozenset((m.base, m.offset) for m in found) if found else None
+        if event.startswith("barrier-") and "id" in roles:
+            return self._model.known(site, "id")
+        return None
+
+    @cached_property
+    def _inits(self) -> dict[int, list[Mbarrier]]:
+        """What each init makes."""
+        made: dict[int, list[Mbarrier]] = {}
+        for mbarrier in self._mbarriers.objects.values():
+            for site in mbarrier.inits:
+                made.setdefault(site, []).append(mbarrier)
+        return made
+
+    def _nesting(self) -> tuple[dict[int, int], set[int]]:
+        """In how many loops each block is, and the blocks of loops that do nothing but wait."""
+        cfg = self._model.cfg
+        events: defaultdict[int, set[str]] = defaultdict(set)
+        for event in self._model.events:
+            events[cfg.block_of[event.site]].add(event.kind)
+        depth: defaultdict[int, int] = defaultdict(int)
+        spins: set[int] = set()
+        for body in cfg.loops.values():
+            if len(body) <= _SPIN and set().union(*(events[b] for b in body)) == {"mbarrier-wait"}:
+                spins |= body
+            else:
+                for block in body:
+                    depth[block] += 1
+        return dict(depth), spins
+
+
+def _accessed(match: Match) -> str:
+    """What kind of memory an instruction without an event accesses: ``ld.shared``; "" where nobody else sees it."""
+    form = match.form
+    space = match.space.partition("::")[0]
+    if form.event or not form.memory or space in (".param", ".local", ".const"):
+        return ""
+    return form.name.partition(".")[0] + space
+
+
+def _words(instruction: Instruction, event: str) -> tuple[frozenset[str], str, str]:
+    """The words of an opcode that say how it synchronises, and its semantics and scope as they are by default."""
+    root, *words = instruction.opcode.split(".")
+    semantics, scope = _DEFAULTS.get(event, ("", ""))
+    rest = []
+    for word in words:
+        if root == "membar" and word in _MEMBAR:
+            semantics, scope = "sc", _MEMBAR[word]
+        elif word in SEMANTICS:
+            semantics = word
+        elif word in SCOPES and not event.startswith("barrier-"):
+            scope = word
+        elif word in ("volatile", "mmio"):
+            semantics, scope = "relaxed", "sys"
+        elif event == "proxy-fence" or not (word in _SILENT or (event == "commit" and "shared" in word)):
+            rest.append(word)
+    if not event and root in ("atom", "red") and not semantics:
+        semantics, scope = "relaxed", scope or "gpu"
+    if event.startswith("barrier-") and root == "bar":  # bar.sync is barrier.sync.aligned (9.7.13.1)
+        rest.append("lanes" if "warp" in words else "aligned")
+    return frozenset(rest), semantics, scope
