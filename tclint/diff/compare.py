@@ -27,6 +27,9 @@ _NEAR, _NEAR_ON_A_LINE = 8, 16
 _SAME_SOURCE = 0.8
 """The part of the source lines that two versions share when the source is the same and the compiler another."""
 
+_SAME_LAYOUT = 0.9
+"""The part of the aligned instructions about mbarriers that agree on their places when these are the same."""
+
 Pair = tuple[int, int]
 
 
@@ -59,7 +62,7 @@ class Change:
     def what(self) -> str:
         """The class: ``wait``, ``fence``; of several the words for all."""
         return ", ".join(
-            dict.fromkeys(p.op.what or ACCESS for p in self.places if p.op.what or len(self.places) == 1)
+            dict.fromkeys(_class(at.op) for at in self.places if at.op.what or self.status != "repeated")
         )
 
 
@@ -77,11 +80,11 @@ class Comparison:
 def compare(old: Skeleton, new: Skeleton) -> Comparison:
     """The changes, in the order of the old kernel."""
     same_source = _shared(old.lines, new.lines) >= _SAME_SOURCE
-    names = _named_alike(old.ops, new.ops, _pairs(old.ops, new.ops, _written(same_source)))
-    pairs = _pairs(old.ops, new.ops, _exactly(same_source, names))
+    names = _named_alike(old.ops, new.ops, _pairs(old.ops, new.ops, _keys(same_source)))
+    pairs = _pairs(old.ops, new.ops, _keys(same_source, names))
     pairs = _fill(old.ops, new.ops, pairs)
     names = _named_alike(old.ops, new.ops, pairs)
-    made = _Comparer(old.ops, new.ops, pairs, names)
+    made = _Comparer(old.ops, new.ops, pairs, names, same_source)
     return Comparison(old, new, made.changes(), _counted(old.ops, new.ops))
 
 
@@ -95,13 +98,22 @@ def _shared(old: frozenset[object], new: frozenset[object]) -> float:
 class _Key:
     """What must be equal for two instructions to be aligned."""
 
-    def __init__(self, names: dict[Hashable, Hashable] | None, line: bool, loops: bool) -> None:
-        self._names, self._line, self._loops = names, line, loops
+    def __init__(
+        self,
+        names: dict[Hashable, Hashable] | None = None,
+        *,
+        numbers: bool = False,
+        line: bool = False,
+        loops: bool = False,
+    ) -> None:
+        self._names, self._numbers, self._line, self._loops = names, numbers, line, loops
 
     def __call__(self, op: Op, new: bool) -> Hashable:
         key: list[Hashable] = [op.token]
         if self._names is not None and op.object is not None:
             key.append(op.object if new else self._names.get(op.object, ("old", op.object)))
+        if self._numbers:
+            key += op.numbers.items()
         if self._line and op.source is not None:
             key += (op.source.file, op.source.line)
         if self._loops:
@@ -109,16 +121,17 @@ class _Key:
         return tuple(key)
 
 
-def _written(same_source: bool) -> list[_Key]:
-    """What the instructions say alone."""
-    lines = [_Key(None, True, True)] if same_source else []
-    return [*lines, _Key(None, False, True), _Key(None, False, False)]
-
-
-def _exactly(same_source: bool, names: dict[Hashable, Hashable]) -> list[_Key]:
-    """The most telling first: with the line, the objects and the loops, then less and less of it."""
-    lines = [_Key(names, True, True), _Key(names, True, False)] if same_source else []
-    return [*lines, _Key(names, False, True), _Key(names, False, False), *_written(same_source)]
+def _keys(same_source: bool, names: dict[Hashable, Hashable] | None = None) -> list[_Key]:
+    """The most telling first: with the line, the objects, the numbers and the loops, then less and less of it."""
+    return [
+        *([_Key(names, numbers=True, line=True, loops=True)] if same_source else []),
+        *([_Key(names, line=True)] if same_source else []),
+        _Key(names, numbers=True, loops=True),
+        _Key(names, loops=True),
+        *([_Key(names)] if names is not None else []),
+        _Key(numbers=True),
+        _Key(),
+    ]
 
 
 def _pairs(old: Sequence[Op], new: Sequence[Op], keys: Iterable[_Key]) -> list[Pair]:
@@ -152,7 +165,11 @@ def _fill(old: Sequence[Op], new: Sequence[Op], pairs: list[Pair]) -> list[Pair]
 
 
 def _named_alike(old: Sequence[Op], new: Sequence[Op], pairs: Iterable[Pair]) -> dict[Hashable, Hashable]:
-    """For each object of the old version the one that takes its place; each is taken once."""
+    """For each object of the old version the one that takes its place; each is taken once.
+
+    That is the one with which it is aligned most often; but where the layout of shared memory stayed what it was, the one
+    at the same place.
+    """
     votes = Counter(
         (old[a].object, new[b].object)
         for a, b in pairs
@@ -164,6 +181,10 @@ def _named_alike(old: Sequence[Op], new: Sequence[Op], pairs: Iterable[Pair]) ->
         if here not in names and there not in taken:
             names[here] = there
             taken.add(there)
+    same = sum(number for (here, there), number in votes.items() if here == there)
+    if same >= _SAME_LAYOUT * sum(number for pair, number in votes.items() if names.get(pair[0]) == pair[1]):
+        every = {op.object for op in (*old, *new) if op.object is not None}
+        return {name: name for name in every}
     return names
 
 
@@ -172,8 +193,14 @@ def _named_alike(old: Sequence[Op], new: Sequence[Op], pairs: Iterable[Pair]) ->
 
 class _Comparer:
     def __init__(
-        self, old: Sequence[Op], new: Sequence[Op], pairs: list[Pair], names: dict[Hashable, Hashable]
+        self,
+        old: Sequence[Op],
+        new: Sequence[Op],
+        pairs: list[Pair],
+        names: dict[Hashable, Hashable],
+        same_source: bool,
     ) -> None:
+        self._same_source = same_source
         # The accesses have done their work.
         self._old = [op for op in old if not op.access]
         self._new = [op for op in new if not op.access]
@@ -293,7 +320,8 @@ class _Comparer:
         if here.source is not None and there.source is not None:
             if _line(here) == _line(there):
                 return 2 * (distance > _NEAR_ON_A_LINE), distance
-            return 1 + (distance > _NEAR), distance
+            if self._same_source:
+                return 2 * (distance > 0), distance
         if here.object is not None and self._names.get(here.object) == there.object:
             return 0, distance
         return 1 + (distance > _NEAR), distance
@@ -335,6 +363,10 @@ def _differences(here: Op, there: Op) -> Iterator[tuple[int, str]]:
         yield -1, "not repeated until the phase is complete any more"
     if there.retried and not here.retried:
         yield 1, "repeated until the phase is complete"
+    if here.guarded and not there.guarded and there.controls <= here.controls:
+        yield 0, "not under a condition any more"
+    if there.guarded and not here.guarded and there.controls >= here.controls:
+        yield 0, "under a condition now"
     yield from _words_apart(here, there)
     for role, number in here.numbers.items():
         now = there.numbers.get(role)
@@ -460,6 +492,12 @@ def _at(ops: Sequence[Op], index: int) -> Op | None:
 
 def _line(op: Op) -> Hashable:
     return (op.source.file, op.source.line) if op.source is not None else None
+
+
+def _class(op: Op) -> str:
+    return op.what or (
+        "operation" if op.operation else ACCESS if op.kind.startswith("ordered") else "exchange"
+    )
 
 
 def _loops(number: int) -> str:

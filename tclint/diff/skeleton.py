@@ -93,6 +93,9 @@ class Op:
     """In how many loops it is, those not counted that only wait."""
     retried: bool = False
     """A wait in a loop that only waits."""
+    guarded: bool = False
+    controls: int = 0
+    """How many branches decide whether it is executed."""
     role: str = ""
     """The threads that execute it, in words."""
 
@@ -201,6 +204,8 @@ class _Reader:
         op.retried = event == "mbarrier-wait" and block in self._spins
         op.numbers = dict(self._numbers(site, event, form.roles))
         op.object = self._object(site, event, form.roles)
+        op.guarded = instruction.guard >= 0
+        op.controls = len(self._model.cfg.controllers(block))
         op.role = self._model.who(self._model.views.at(site).threads)
         return op
 
@@ -214,10 +219,15 @@ class _Reader:
     def _object(self, site: int, event: str, roles: Mapping[str, str]) -> Hashable:
         if "mbarrier" in roles:
             found = self._inits.get(site) if event == "mbarrier-init" else self._mbarriers.named(site)
-            return frozenset((m.base, m.offset) for m in found) if found else None
+            return frozenset((self._base(m.base), m.offset) for m in found) if found else None
         if event.startswith("barrier-") and "id" in roles:
             return self._model.known(site, "id")
         return None
+
+    def _base(self, value: int) -> Hashable:
+        """The variable that mbarriers are in, by its name; any other address by its number, which is of this function."""
+        node = self._model.values.node(value)
+        return str(node[1]) if node[0] == "symbol" else value
 
     @cached_property
     def _inits(self) -> dict[int, list[Mbarrier]]:
