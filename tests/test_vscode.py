@@ -15,15 +15,13 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from test_grammar import captures
 from test_rules import find_ptxas
-from tree_sitter import Query, QueryCursor
 
 import tclint
 from tclint import settings
-from tclint._data import data
 from tclint.ir.nodes import Special
 from tclint.ir.operands import parse_operand
-from tclint.syntax import LANGUAGE, parse
 
 # Where `npm ci` was run, which need not be the checkout.
 EXTENSION = Path(os.environ.get("TCLINT_VSCODE") or ROOT / "editors" / "vscode")
@@ -42,7 +40,7 @@ SCOPES = {
     "keyword.modifier": r"storage\.modifier",
     "label": r"entity\.name\.label",
     "number": r"constant\.numeric|punctuation\.separator",  # a run of numbers is one node
-    "operator": r"keyword\.operator|punctuation|constant\.numeric",  # a range is one node
+    "operator": r"keyword\.operator|punctuation\.definition\.range",
     "property": r"variable\.other\.member",
     "punctuation.bracket": r"punctuation\.",
     "punctuation.delimiter": r"punctuation\.",
@@ -74,18 +72,6 @@ def built() -> Path:
 
 
 # ---- highlighting ----
-
-
-def captures(text: bytes) -> list[str | None]:
-    """The capture of each byte: of the patterns that match, the last one counts, as in editors."""
-    query = Query(LANGUAGE, (data("queries") / "highlights.scm").read_text("utf-8"))
-    found: list[str | None] = [None] * len(text)
-    matches = QueryCursor(query).matches(parse(text).root_node)
-    for _, nodes in sorted(matches, key=lambda match: match[0]):
-        for capture, captured in nodes.items():
-            for node in captured:
-                found[node.start_byte : node.end_byte] = [capture] * (node.end_byte - node.start_byte)
-    return found
 
 
 def tokenized(extension: Path, *paths: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
