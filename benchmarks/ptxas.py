@@ -2,8 +2,7 @@
 
 For single instructions ptxas is asked to parse only (``-arch compute_XX``): it then reports every error of a file with its line, so
 thousands of independent instructions go into one run (about 100,000 lines a second). :meth:`Ptxas.compile` compiles a
-whole file, with everything that ptxas has to say of it. Where ptxas is looked for:
-``$TCLINT_PTXAS``, the ``nvidia-cuda-nvcc`` wheel of this Python environment, ``PATH``.
+whole file, with everything that ptxas has to say of it. Where ptxas is looked for: :mod:`tclint.tools`.
 
     echo 'tcgen05.wait::ld.sync.aligned;' | python -m benchmarks.ptxas 9.1 sm_100a
 """
@@ -11,20 +10,19 @@ whole file, with everything that ptxas has to say of it. Where ptxas is looked f
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from tclint.isa.target import RENAMED, Version, dotted
+from tclint.tools import candidates
 
 __all__ = [
     "OLDEST",
@@ -330,23 +328,9 @@ class Archive:
         return self._known[build]
 
 
-def _candidates() -> Iterable[str]:
-    if named := os.environ.get("TCLINT_PTXAS"):
-        yield named
-        return
-    for distribution in ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu13", "nvidia-cuda-nvcc-cu12"):
-        try:
-            files = importlib.metadata.files(distribution) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        yield from (str(f.locate()) for f in files if f.name in ("ptxas", "ptxas.exe"))
-    if on_path := shutil.which("ptxas"):
-        yield on_path
-
-
 def find() -> Ptxas:
     """The ptxas to use. Raises :class:`PtxasMissing` with what to do about it."""
-    for path in _candidates():
+    for path in candidates("ptxas"):
         if os.access(path, os.X_OK):
             return Ptxas(Path(path))
         if "TCLINT_PTXAS" in os.environ:

@@ -6,20 +6,20 @@ it has read its operands, and waits before it is issued until all scoreboards of
 documented; it is the one that has been read out of every architecture since Volta, and the tests hold it against
 pairs of instructions that must wait for each other.
 
-nvdisasm is looked for in ``$TCLINT_NVDISASM``, the ``nvidia-cuda-nvdisasm`` wheel of this Python environment, ``PATH``.
+Where nvdisasm is looked for: :mod:`tclint.tools`.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+
+from tclint.tools import candidates
 
 __all__ = ["Code", "Nvdisasm", "NvdisasmMissing", "Sass", "find", "parse"]
 
@@ -181,22 +181,9 @@ class Nvdisasm:
         return parse(run.stdout)
 
 
-def _candidates() -> Iterable[str]:
-    if named := os.environ.get("TCLINT_NVDISASM"):
-        yield named
-        return
-    try:
-        files = importlib.metadata.files("nvidia-cuda-nvdisasm") or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    yield from (str(f.locate()) for f in files if f.name in ("nvdisasm", "nvdisasm.exe"))
-    if on_path := shutil.which("nvdisasm"):
-        yield on_path
-
-
 def find() -> Nvdisasm:
     """The nvdisasm to use. Raises :class:`NvdisasmMissing` with what to do about it."""
-    for path in _candidates():
+    for path in candidates("nvdisasm"):
         if os.access(path, os.X_OK):
             return Nvdisasm(Path(path))
         if "TCLINT_NVDISASM" in os.environ:

@@ -17,6 +17,7 @@ from pathlib import Path
 from tclint.config import Config
 from tclint.select import excluded
 from tclint.source import CONTAINERS, GZIP, ZSTD, Source, SourceError, read_bytes
+from tclint.tools import candidates
 
 __all__ = ["STDIN", "LeftOut", "inputs", "origin", "read_sources"]
 
@@ -214,7 +215,7 @@ def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[So
     """The PTX modules of a container, in its order."""
     from tempfile import TemporaryDirectory
 
-    tool = _cuobjdump()
+    tool = next(candidates("cuobjdump"), None)
     if tool is None:
         raise SourceError(
             f"is {kind}; NVIDIA's cuobjdump takes the PTX out of it but was not found: put it on PATH, name it in "
@@ -270,28 +271,3 @@ def _run(tool: str, *arguments: str, folder: str) -> str:
         said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise SourceError(f"{tool} failed: {said}")
     return done.stdout
-
-
-def _cuobjdump() -> str | None:
-    """The tool: as TCLINT_CUOBJDUMP names it, on PATH, in a toolkit, or in a package beside tclint."""
-    import shutil
-
-    if named := os.environ.get("TCLINT_CUOBJDUMP"):
-        return named
-    if found := shutil.which("cuobjdump"):
-        return found
-    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
-    for folder in [*(os.path.join(home, "bin") for home in homes if home), *_package_folders()]:
-        if found := shutil.which("cuobjdump", path=folder):
-            return found
-    return None
-
-
-def _package_folders() -> Iterator[str]:
-    """Where the wheels of NVIDIA and of Triton keep their tools."""
-    from importlib.util import find_spec
-
-    for package, below in (("nvidia", "*/bin"), ("triton", "backends/nvidia/bin")):
-        spec = find_spec(package)
-        for place in spec.submodule_search_locations or () if spec else ():
-            yield from sorted(glob(os.path.join(place, below)))

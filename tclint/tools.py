@@ -1,0 +1,44 @@
+"""Where NVIDIA's command-line tools are: ``cuobjdump``, ``ptxas``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from glob import glob
+
+
+def candidates(name: str) -> Iterator[str]:
+    """The programs called *name*, the one to take first.
+
+    What ``TCLINT_NAME`` names is the only one, whether it exists or not. Others are looked for on ``PATH``, in the toolkits
+    of ``CUDA_HOME``, ``CUDA_PATH`` and ``/usr/local/cuda``, and in the packages beside tclint.
+    """
+    if named := os.environ.get(variable(name)):
+        yield shutil.which(named) or named
+        return
+    for folder in _folders():
+        if found := shutil.which(name, path=folder):
+            yield found
+
+
+def variable(name: str) -> str:
+    """The environment variable that names a tool: ``TCLINT_PTXAS_BLACKWELL``."""
+    return f"TCLINT_{name.upper().replace('-', '_')}"
+
+
+def _folders() -> Iterator[str]:
+    yield from filter(None, os.get_exec_path())
+    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
+    yield from (os.path.join(home, "bin") for home in homes if home)
+    yield from packaged("nvidia", "*/bin")
+    yield from packaged("triton", "backends/nvidia/bin")
+
+
+def packaged(package: str, below: str) -> Iterator[str]:
+    """The folders *below* a Python package of NVIDIA's or Triton's wheels, which is not imported."""
+    from importlib.util import find_spec
+
+    spec = find_spec(package)
+    for place in spec.submodule_search_locations or () if spec else ():
+        yield from sorted(glob(os.path.join(place, below)))
