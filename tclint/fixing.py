@@ -23,7 +23,7 @@ from tclint.pool import Input, debug, internal_error
 from tclint.report import count, place, present
 from tclint.source import Source, SourceError, read_bytes
 
-__all__ = ["Fixing", "Mended", "Refused", "mend", "shown", "tried"]
+__all__ = ["Fixing", "Mended", "Refused", "compatible", "mend", "shown", "tried"]
 
 _NOTHING = Baseline("")
 _ROUNDS = 10
@@ -72,7 +72,7 @@ class _Mending:
     def run(self) -> Mended:
         for _ in range(_ROUNDS):
             todo = self._todo()
-            if not todo or (self._try(_compatible(todo)) is not None and not self._one_by_one(todo)):
+            if not todo or (self._try(compatible(todo)) is not None and not self._one_by_one(todo)):
                 break
         left = {finding.fingerprint for finding in self.report.findings}
         refused = (refusal for name, refusal in self.refused.items() if name in left)
@@ -147,7 +147,7 @@ def tried(
     return Mended(source, then, tuple(finding for key, finding in before.items() if key not in after))
 
 
-def _compatible(todo: Iterable[tuple[Finding, list[Fix]]]) -> list[tuple[Finding, Fix]]:
+def compatible(todo: Iterable[tuple[Finding, list[Fix]]]) -> list[tuple[Finding, Fix]]:
     """The best fix of each finding, but for those whose edits get in the way of one before."""
     chosen: list[tuple[Finding, Fix]] = []
     taken: list[Edit] = []

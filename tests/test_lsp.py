@@ -287,7 +287,7 @@ async def test_a_comment_that_hides_the_finding_can_be_inserted(client: Language
     hidden = [f.rule.id for f in lint(after).findings if f.suppressed is not None]
     assert hidden == ["WG001"]
     assert not [f for f in lint(after).findings if f.rule.id.startswith("SU")]
-    assert await act(client, t.Position(0, 0)) == []
+    assert await act(client, t.Position(0, 0), ["quickfix"]) == []
     assert await act(client, place(WRONG, "add.f32 %f5"), ["refactor"]) == []
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from lsprotocol import types
 
 from tclint.finding import Edit, Finding, Span
+from tclint.fixing import compatible
 from tclint.ir.nodes import Module
 from tclint.lsp.diagnostics import of_finding
 from tclint.lsp.document import Document, Lint
@@ -97,18 +98,10 @@ def _line_above(lint: Lint, offset: int, comment: str) -> Edit:
 
 
 def safe_edits(findings: Iterable[Finding]) -> list[Edit]:
-    """The edits of the preferred safe fixes, of those that touch the same bytes only the first fix."""
-    made: list[Edit] = []
-    for finding in findings:
-        fix = next((fix for fix in finding.fixes if fix.safe), None)
-        if fix is not None and not any(_overlap(edit, other) for edit in fix.edits for other in made):
-            made += fix.edits
+    """The edits of the preferred safe fixes, but for those that get in the way of one before."""
+    safe = ((finding, [fix for fix in finding.fixes if fix.safe]) for finding in findings)
+    made = {edit for _, fix in compatible((f, fixes) for f, fixes in safe if fixes) for edit in fix.edits}
     return sorted(made, key=lambda edit: (edit.span.start, edit.span.end))
-
-
-def _overlap(one: Edit, other: Edit) -> bool:
-    a, b = one.span, other.span
-    return a == b or (a.start < b.end and b.start < a.end)
 
 
 def _workspace_edit(
