@@ -151,8 +151,11 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def results(workspace: Path, name: str = "tclint.sarif") -> list[dict[str, Any]]:
-    """The results of a report, which must be SARIF and say that the run went well."""
-    (run,) = json.loads((workspace / name).read_text(encoding="utf-8"))["runs"]
+    """The results of a report, which must be SARIF by its schema where that is at hand."""
+    log = json.loads((workspace / name).read_text(encoding="utf-8"))
+    if (schema := Path(os.environ.get("TCLINT_SARIF_MULTITOOL", "/nowhere")) / "sarif-2.1.0.json").is_file():
+        pytest.importorskip("jsonschema").validate(log, json.loads(schema.read_text("utf-8-sig")))
+    (run,) = log["runs"]
     assert run["tool"]["driver"]["name"] == "tclint"
     return list(run["results"])
 

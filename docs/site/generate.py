@@ -103,8 +103,8 @@ def _sources() -> Mapping[str, str]:
 def _navigation(
     pages: Mapping[str, str], families: Mapping[str, list[Form]], known: list[Command]
 ) -> list[dict[str, object]]:
-    listed = {*_GUIDE, *_DEVELOPMENT, *_MEASURED, "rules"}
-    others = [Path(path).stem for path in pages if path.startswith("docs/") and Path(path).stem not in listed]
+    listed = {f"docs/{name}.md" for name in (*_GUIDE, *_DEVELOPMENT, *_MEASURED, "rules")}
+    others = [path[5:-3] for path in pages if path.startswith("docs/") and path not in listed]
 
     def docs(names: Iterable[str]) -> list[dict[str, object]]:
         paths = [f"docs/{name}.md" for name in names]
