@@ -60,7 +60,7 @@ def test_every_rule_form_and_command_has_its_place(site: Any, tmp_path: Path) ->
 
 def test_the_page_of_a_rule_links_to_the_manual_and_to_related_rules(site: Any) -> None:
     page = site("generate").rule_page(all_rules()["TM006"])
-    assert "| PTX ISA | [9.7.16." in page
+    assert "| PTX ISA 9.1 | [9.7.16." in page
     assert "(https://docs.nvidia.com/cuda/parallel-thread-execution/#tcgen05-" in page
     assert re.search(r"^\| Related \|.*\[TC003\]\(TC003\.md\)", page, re.MULTILINE)
     assert "`tclint explain TM006`" in page

@@ -279,7 +279,7 @@ def rule_page(rule: Rule) -> str:
         ("Severity", rule.severity.label),
         ("Confidence", rule.confidence.label),
         ("Family", f"[{rule.family}](../docs/rules.md#{_slug(rule.family)})"),
-        ("PTX ISA", sections),
+        ("PTX ISA 9.1", sections),
         ("Since", f"tclint {rule.since}"),
     ]
     if rule.toolkit:
@@ -326,6 +326,7 @@ def isa_index(families: Mapping[str, list[Form]]) -> str:
         "",
         f"The {total} instruction forms that tclint knows, as its table of the ISA has them: `tclint isa OPCODE` shows one.",
         "[The table](how-to-extend.md) says how to read and extend it. The search finds an opcode.",
+        "Sections are those of PTX ISA 9.1; a link leads to the section by name, whatever its number is in the manual today.",
     ]
     for name, forms in families.items():
         links = ", ".join(f"[`{form.name}`]({name}.md#{_slug(form.name)})" for form in forms)
