@@ -280,6 +280,19 @@ def test_the_gitlab_job_reports_what_it_finds(project: Path) -> None:
         assert {result["ruleId"] for result in results(project, name)} == {"WG001"}
 
 
+@pytest.mark.skipif(shutil.which("ctest") is None, reason="CMake is not installed")
+def test_ctest_fails_where_the_build_leaves_findings(project: Path) -> None:
+    (project / "CMakeLists.txt").write_text(
+        f'cmake_minimum_required(VERSION 3.15)\nproject(k NONE)\nenable_testing()\ninclude("{CI}/tclint.cmake")\n'
+    )
+    for name, code in (("wgmma_waited.ptx", 0), ("wgmma_unwaited.ptx", 8)):
+        (project / "build" / "ptx").mkdir(parents=True, exist_ok=True)
+        shutil.copy(FIXTURES / name, project / "build" / "ptx")
+        done = shell("cmake -S . -B build && cd build && ctest --output-on-failure", project)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert ("error WG001" in done.stdout) == bool(code)
+
+
 def steps(path: Path) -> list[dict[str, Any]]:
     (job,) = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values()
     return list(job["steps"])

@@ -37,6 +37,9 @@ _PAGES = {
 _FOLDERS = {"rules": "docs/rules.md", "docs/ci": "docs/ci.md"}
 """What a link to a folder leads to."""
 
+_SHOWN = (".cmake", ".json", ".png", ".svg", ".yml")
+"""Files of docs/ that are on the site as they are."""
+
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([\w-]*).*$", re.MULTILINE)
 _CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 _LINK = re.compile(r"(?<!\!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
@@ -78,7 +81,7 @@ def generate(folder: Path, source_url: str = "") -> None:
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text(_plain_fences(text), encoding="utf-8")
     for path in (ROOT / "docs").rglob("*"):
-        if path.suffix in (".json", ".yml", ".png", ".svg"):
+        if path.suffix in _SHOWN:
             copy = site / path.relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
@@ -232,7 +235,7 @@ def _is_shown(path: str) -> bool:
     """Whether a file that is no page is on the site all the same."""
     folder, _, name = path.rpartition("/")
     return (folder == "rules" and name.endswith(".md")) or (
-        path.startswith("docs/") and name.endswith((".json", ".yml", ".png", ".svg"))
+        path.startswith("docs/") and name.endswith(_SHOWN)
     )
 
 
