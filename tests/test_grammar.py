@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -41,6 +43,7 @@ def tree_sitter(tmp_path_factory: pytest.TempPathFactory) -> Run:
         shutil.copytree(SYNTAX / part, copy / part)
     for part in ("grammar.js", "tree-sitter.json"):
         shutil.copy(SYNTAX / part, copy)
+    (folder / "fixtures").symlink_to(ROOT / "fixtures")
     # Its settings and what it compiles stay there too. It knows the captures that its theme has a colour for.
     names = [HIGHLIGHTS.capture_name(i) for i in range(HIGHLIGHTS.capture_count)]
     settings = folder / "config" / "tree-sitter" / "config.json"
@@ -164,3 +167,39 @@ def test_its_name_is_its_own() -> None:
     assert GRAMMAR["name"] == "ptx_isa"
     assert "tree_sitter_ptx_isa(void)" in (SYNTAX / "src" / "parser.c").read_text("utf-8")
     assert re.fullmatch(GRAMMAR["injection-regex"], "ptx")
+
+
+# ---- docs/grammar.md ----
+
+PAGE = (ROOT / "docs" / "grammar.md").read_text("utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_commands_of_the_page(tree_sitter: Run) -> None:
+    (commands,) = blocks("sh")
+    for command in commands.splitlines():
+        words = shlex.split(command)
+        assert words.pop(0) == "tree-sitter"
+        files = [
+            path
+            for word in words
+            if "*" in word
+            for path in sorted((ROOT / "fixtures").glob(Path(word).name))
+        ]
+        run = tree_sitter(*(word for word in words if "*" not in word), *files)
+        assert run.returncode == 0, f"{command}\n{run.stdout}{run.stderr}"
+
+
+def test_the_python_of_the_page() -> None:
+    (code,) = blocks("python")
+    environment = os.environ | {"PYTHONPATH": str(SYNTAX.parent.parent)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
+
+
+def test_the_numbers_of_the_page() -> None:
+    assert f"with {HIGHLIGHTS.capture_count} captures" in PAGE
+    assert f"| captures of `highlights.scm` | {HIGHLIGHTS.capture_count} |" in PAGE
+    assert f"tree-sitter-cli@{GENERATOR}" in PAGE
