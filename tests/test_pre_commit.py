@@ -37,6 +37,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ".venv",
         "tests",
         "benchmarks",
+        "node_modules",
     )
     shutil.copytree(ROOT, folder, ignore=skipped, symlinks=True)
     git(folder, "init", "--quiet")
