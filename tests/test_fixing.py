@@ -133,7 +133,7 @@ def test_overlapping_fixes_are_not_made_together(monkeypatch: pytest.MonkeyPatch
     other = Fix("", (Edit(Span(5, 5), "b"),), True)
     around = Fix("", (Edit(Span(2, 9), "c"),), True)
     finding = shown(Source(WRONG.encode(), "k.ptx"), Config()).findings[0]
-    chosen = fixing._compatible([(finding, [fix]) for fix in (at, same, other, around)])
+    chosen = fixing.compatible([(finding, [fix]) for fix in (at, same, other, around)])
     assert [fix for _, fix in chosen] == [at, same]
 
 
