@@ -1,6 +1,6 @@
 """How many findings have a fix, and how many of the fixes hold: the finding is gone, nothing new comes, ptxas agrees.
 
-    python -m benchmarks.fixes FOLDER... [--faults] [--each 20] [--seed 7]
+    python -m benchmarks.fixes FOLDER... [--faults] [--most FILES] [--each 20] [--seed 7]
 
 Every fix of every finding in the ``.ptx`` files below the folders is made alone and checked again; what ptxas took before
 it must take afterwards. With ``--faults`` the findings are those of faults that are planted in the files, waits, fences
@@ -112,9 +112,12 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--each", type=int, default=20, help="faults of each operator")
+    parser.add_argument("--most", type=int, default=None, help="look at so many files, drawn with the seed")
     parser.add_argument("--seed", type=int, default=7)
     given = parser.parse_args()
     files = _files(given.folders)
+    random.Random(given.seed).shuffle(files)
+    files = files[: given.most]
     counts: Counter[tuple[str, str, str]] = Counter()
     if given.faults:
         rng = random.Random(given.seed)

@@ -14,7 +14,7 @@ from tclint.analyses.groups import OPEN, OVERDUE, Groups
 from tclint.analyses.values import Level
 from tclint.checks.convergence import branches
 from tclint.dataflow import Path
-from tclint.fixes import Change, Repair, after, before, opcode, operand
+from tclint.fixes import Repair, after, before, opcode, operand
 from tclint.ir.nodes import Immediate, Instruction
 from tclint.model import KernelModel
 
@@ -138,13 +138,18 @@ def group_repairs(
         return ()
     if age == OVERDUE:
         return _committed(model, groups, path, site, waits, _SPELLED[groups.group][1])
-    if age >= 0 and waits:
-        return _shallower(model, groups, site, age - later, waits[-1])
     if age < OVERDUE:
         return ()
-    barriers = [i for i in path.sites(model.cfg, site) if model.instruction(i).event == "barrier-sync"]
-    # Other threads may touch the bytes behind a barrier: what is waited for before it is complete for all of them.
-    return waits_before(model, groups, (site,), path.end, age == OPEN, prefer=barriers[::-1])
+    shallower = _shallower(model, groups, site, age - later, waits[-1]) if age >= 0 and waits else ()
+    # Other threads may touch the bytes behind a barrier: what is waited for before it is complete for all of them. The
+    # proxy fence for these bytes, where one comes before the barrier, has to come behind the wait.
+    handing: list[int] = []
+    for i in path.sites(model.cfg, site):
+        event = model.instruction(i).event
+        fenced = bool(handing) and model.instruction(handing[-1]).event == "proxy-fence"
+        if (event == "barrier-sync" and not fenced) or event == "proxy-fence":
+            handing.append(i)
+    return shallower or waits_before(model, groups, (site,), path.end, age == OPEN, prefer=handing[::-1])
 
 
 def waits_before(
@@ -178,21 +183,28 @@ def waits_before(
 def _committed(
     model: KernelModel, groups: Groups, path: Path, site: int, waits: list[int], commit: str
 ) -> tuple[Repair, ...]:
-    """A commit before the first wait that should have covered the operation."""
+    """A commit before the first wait that should have covered the operation, or behind the last operation of its block."""
     wait = waits[0] if waits else -1
-    if wait < 0 or model.reaches(site, path.end, (wait,)):
-        return ()
+    covered = wait >= 0 and not model.reaches(site, path.end, (wait,))
+    depth = _depth(model.instruction(wait)) if covered else None
     if groups.group == "cp.async":
-        changes: tuple[Change, ...] = (before(wait, "cp.async.wait_all;"),)
-        if model.instruction(wait).opcode == "cp.async.wait_group" and _depth(model.instruction(wait)) == 0:
-            return (Repair("add cp.async.wait_all before this wait", changes, True),)
-        return (Repair("wait for all copies with cp.async.wait_all", changes, True),)
-    if _depth(model.instruction(wait)) != 0:
-        return ()
-    guard = model.instruction(wait).guard >= 0
-    if guard and not together(model, wait, _SPELLED[groups.group][0], (site,)):
-        return ()
-    return (Repair(f"add {commit.rstrip(';')}", (before(wait, commit),), drained(model, groups.group)),)
+        if not covered:
+            return ()
+        message = (
+            "add cp.async.wait_all before this wait"
+            if depth == 0
+            else "wait for all copies with cp.async.wait_all"
+        )
+        return (Repair(message, (before(wait, "cp.async.wait_all;"),), True),)
+    message, safe = f"add {commit.rstrip(';')}", drained(model, groups.group)
+    found = []
+    if depth == 0 and together(model, wait, _SPELLED[groups.group][0], (site,)):
+        found.append(Repair(message, (before(wait, commit),), safe))
+    block = model.cfg.block_of[site]
+    last = max(i for i in model.sites("issue", groups.group) if model.cfg.block_of[i] == block)
+    if model.instruction(last).guard < 0:
+        found.append(Repair(f"{message} behind the operation", (after(last, commit),), safe))
+    return tuple(found)
 
 
 def _shallower(model: KernelModel, groups: Groups, site: int, age: int, wait: int) -> tuple[Repair, ...]:
@@ -228,12 +240,25 @@ def loads_waited(
     model: KernelModel, kind: str, meetings: Iterable[tuple[Collection[int], int]]
 ) -> tuple[Repair, ...]:
     """``tcgen05.wait`` for the ``ld`` or ``st`` of each meeting, before what must not meet them."""
+    meetings = list(meetings)
     statement = f"tcgen05.wait::{kind}.sync.aligned;"
     sites = [place(model, firsts, use, "warp", like=firsts) for firsts, use in meetings]
     found = dict.fromkeys(site for site in sites if site is not None)
-    if None in sites or not found:
-        return ()
-    return (Repair(f"add {statement.rstrip(';')}", tuple(before(site, statement) for site in found), True),)
+    repairs = []
+    if None not in sites and found:
+        repairs.append(
+            Repair(f"add {statement.rstrip(';')}", tuple(before(at, statement) for at in found), True)
+        )
+    lasts = _last_of_blocks(model, {first for firsts, _ in meetings for first in firsts})
+    if all(model.instruction(last).guard < 0 for last in lasts):
+        changes = tuple(after(last, statement) for last in lasts)
+        repairs.append(Repair(f"add {statement.rstrip(';')} behind the tcgen05.{kind}", changes, True))
+    return tuple(repairs)
+
+
+def _last_of_blocks(model: KernelModel, sites: Iterable[int]) -> list[int]:
+    """The last of *sites* in each block."""
+    return list({model.cfg.block_of[site]: site for site in sorted(sites)}.values())
 
 
 # ---------------------------------------------------------------- fences
