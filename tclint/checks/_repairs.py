@@ -137,9 +137,13 @@ def group_repairs(
     if groups.group not in _SPELLED or path.end < 0:
         return ()
     if age == OVERDUE:
-        return _committed(model, groups, path, site, waits, _SPELLED[groups.group][1])
+        late = _committed(model, groups, path, site, waits, _SPELLED[groups.group][1])
+        return late or waits_before(model, groups, (site,), path.end, True)
     if age < OVERDUE:
         return ()
+    if waits and 0 <= age < later:  # what has committed it came behind the wait
+        late = _committed(model, groups, path, site, waits[-1:], _SPELLED[groups.group][1])
+        return late or waits_before(model, groups, (site,), path.end, False)
     shallower = _shallower(model, groups, site, age - later, waits[-1]) if age >= 0 and waits else ()
     # Other threads may touch the bytes behind a barrier: what is waited for before it is complete for all of them. The
     # proxy fence for these bytes, where one comes before the barrier, has to come behind the wait.
@@ -149,7 +153,16 @@ def group_repairs(
         fenced = bool(handing) and model.instruction(handing[-1]).event == "proxy-fence"
         if (event == "barrier-sync" and not fenced) or event == "proxy-fence":
             handing.append(i)
-    return shallower or waits_before(model, groups, (site,), path.end, age == OPEN, prefer=handing[::-1])
+    if shallower:
+        return shallower
+    if groups.group == "wgmma":
+        # What a wgmma reads may be given free by the first arrival behind it.
+        arrival = next(
+            (i for i in path.sites(model.cfg, site) if model.instruction(i).event == "mbarrier-arrive"), -1
+        )
+        if arrival >= 0 and (early := waits_before(model, groups, (site,), arrival, age == OPEN)):
+            return early
+    return waits_before(model, groups, (site,), path.end, age == OPEN, prefer=handing[::-1])
 
 
 def waits_before(
