@@ -306,12 +306,17 @@ def fenced_between(
 ) -> tuple[Repair, ...]:
     """A fence behind the access at *first*, or behind the wait *begins*.
 
-    It stands before the signal that hands the bytes over, where one comes on the way; otherwise right behind the access.
+    It stands before the signal that hands the bytes over, where one comes on the way and in all threads that access them;
+    otherwise right behind the access. The fence of an elected thread says nothing about what the others have done.
     """
+    cfg = model.cfg
+    deciding = cfg.controllers(cfg.block_of[first])
     start, seen = first if begins is None else begins, begins is None
     for i in passed:
         if seen and model.instruction(i).event in _SIGNALS:
-            return fence_before((i,), statement)
+            if set(cfg.controllers(cfg.block_of[i])).issubset(deciding):
+                return fence_before((i,), statement)
+            break
         seen |= i == start
     return (Repair(f"add {statement.rstrip(';')}", (after(start, statement),), True),)
 
