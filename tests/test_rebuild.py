@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 from random import Random
-from time import monotonic
+from time import monotonic, process_time
 
 import pytest
 from support import WGMMA, before_the_wait, built, kernel, module
@@ -211,3 +211,15 @@ def test_the_tree_after_a_change_is_that_of_the_text() -> None:
         tree, _ = reparse(tree, before, state, Change.between(before, state))
         assert str(tree.root_node) == str(parse(state).root_node)
         before = state
+
+
+def test_a_brace_in_a_long_table_costs_no_more_than_the_table() -> None:
+    """What follows the brace looks like one declaration of many names."""
+    times = []
+    for length in (10, 500, 4000):
+        table = ", ".join("7" * 250 for _ in range(length))
+        broken = module(f".global .b8 table[{length}] = {{1, 2}}, {table}}};").encode()
+        began = process_time()
+        build(parse(broken), broken)
+        times.append(process_time() - began)
+    assert times[2] < 16 * times[1]  # 8 times the text

@@ -147,6 +147,7 @@ class _Builder:
         self.scope.last = end - self.base
         if message := _misaligned(text):
             self.trouble("alignment", start, end, message)
+        external = ".extern" in text
         for space, kind, name, count, variable in _declared(text):
             if space in ("reg", "sreg"):
                 if count:
@@ -172,7 +173,7 @@ class _Builder:
                     self.scope.known[name] = len(self.function.registers)
                     self.function.registers.append(Register(name, kind))
             else:
-                if name != "_" and ".extern" not in text:
+                if name != "_" and not external:
                     self.claim(name, start, end)
                 self.function.variables.setdefault(name, variable)
 
@@ -674,8 +675,9 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
             declaration = text[start:end]
             if message := _misaligned(declaration):
                 module.troubles.append(Trouble("alignment", start, end, message))
+            external = ".extern" in declaration
             for _, _, name, _, variable in _declared(declaration):
-                if ".extern" not in declaration:
+                if not external:
                     header.define(name, start, end)
                 first.setdefault(name, start)
                 module.variables[name] = variable
