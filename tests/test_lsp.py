@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import ClickException
 from support import HOPPER, before_the_wait, kernel, lint, module
 
 pytest.importorskip("pygls", reason="the language server needs pygls")
 pytest_lsp = pytest.importorskip("pytest_lsp", reason="its tests need pytest-lsp")
 
 from lsprotocol import types as t
+from pygls.exceptions import JsonRpcException
 from pytest_lsp import ClientServerConfig, LanguageClient
 
+from tclint.cli import cli
 from tclint.config import Config
 from tclint.finding import Edit, Fix, Span
 from tclint.lsp import document as documents
@@ -143,6 +146,24 @@ async def test_what_has_not_changed_is_not_sent_again(client: LanguageClient) ->
 
 
 @pytest.mark.asyncio
+async def test_whoever_asks_about_an_old_state_is_told_to_ask_again(client: LanguageClient) -> None:
+    await start(client)
+    open_(client, WRONG * 40)
+    asked = []
+    for version in range(2, 7):
+        asked.append(asyncio.ensure_future(pull(client)))
+        await asyncio.sleep(0.01)
+        change(client, version, t.TextDocumentContentChangeWholeDocument(text=WRONG + "\n" * version))
+    last = await pull(client)
+    assert "WG001" in [d.code for d in last.items]
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    cancelled = [e for e in ended if isinstance(e, JsonRpcException)]
+    assert cancelled
+    assert {e.code for e in cancelled} == {t.LSPErrorCodes.ServerCancelled}
+    assert all(e.data["retriggerRequest"] for e in cancelled)
+
+
+@pytest.mark.asyncio
 async def test_a_client_that_cannot_ask_is_sent_them(client: LanguageClient) -> None:
     await start(client, capabilities(pull=False), options={"debounce": 0.05})
     open_(client, WRONG)
@@ -233,6 +254,24 @@ async def test_the_client_is_asked_for_its_settings_and_told_what_is_wrong(clien
         await asyncio.sleep(0.02)
     assert not items
     assert any("there is no setting selct" in m.message for m in client.messages)
+
+
+@pytest.mark.asyncio
+async def test_a_wrong_file_is_told_once_and_the_editor_still_heard(
+    client: LanguageClient, tmp_path: Path
+) -> None:
+    (tmp_path / "tclint-ptx.toml").write_text("selct = []\n")
+    uri = (tmp_path / "k.ptx").as_uri()
+    await start(client, root=tmp_path, options={"ignore": ["WG001"]})
+    open_(client, WRONG, uri)
+    for version in (2, 3):
+        assert "WG001" not in [d.code for d in (await pull(client, uri=uri)).items]
+        change(
+            client, version, t.TextDocumentContentChangeWholeDocument(text=WRONG + "\n" * version), uri=uri
+        )
+    assert [m.message.partition("there")[2] for m in client.messages] == [
+        " is no setting selct; did you mean select?"
+    ]
 
 
 @pytest.mark.asyncio
@@ -442,6 +481,12 @@ async def test_symbols_and_folds(client: LanguageClient) -> None:
 
 
 # ---------------------------------------------------------------- states
+
+
+def test_without_pygls_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ClickException, match=r"needs pygls: pip install 'tclint-ptx\[lsp\]'"):
+        cli.main(["lsp"], standalone_mode=False)
 
 
 def test_an_analysis_of_an_old_state_ends() -> None:

@@ -60,7 +60,13 @@ class Configuration:
         above = (file, *file.parents) if config.exclude else ()
         return None if any(excluded(config, str(part)) for part in above) else config
 
+    def without_files(self) -> Config:
+        """What the editor says alone, for when a file is wrong."""
+        return resolve(self._layers()).config
+
     def _resolved(self, folder: Path) -> Settings:
         found = discover(folder)
-        said = [Layer(origin, values, self.folder) for origin, values in self._said.items()]
-        return resolve([*([found] if found is not None else []), *said])
+        return resolve([*([found] if found is not None else []), *self._layers()])
+
+    def _layers(self) -> list[Layer]:
+        return [Layer(origin, values, self.folder) for origin, values in self._said.items()]

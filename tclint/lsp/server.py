@@ -83,6 +83,8 @@ class Server(LanguageServer):
         self._reported: dict[str, tuple[str, list[types.Diagnostic]]] = {}
         """By document: the id of the last report, and what it said."""
         self._ids = 0
+        self._told: set[str] = set()
+        """What is wrong with configuration files, as it was told."""
         self._pushes: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -123,8 +125,10 @@ class Server(LanguageServer):
         try:
             return self.configuration.of(document.path)
         except SettingsError as error:
-            self.complain(str(error))
-            return Config()
+            if str(error) not in self._told:  # not with every keystroke
+                self._told.add(str(error))
+                self.complain(str(error))
+            return self.configuration.without_files()
 
     def settings_say(self, origin: str, values: object) -> None:
         try:
@@ -294,6 +298,7 @@ def make_server() -> Server:
     @feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     async def files_changed(params: types.DidChangeWatchedFilesParams) -> None:
         server.configuration.forget()
+        server._told.clear()
         server.soon(server.refresh())
 
     @feature(types.TEXT_DOCUMENT_DID_OPEN)
