@@ -142,9 +142,9 @@ def test_everything_is_reached_by_tab_and_the_focus_is_seen(opened: Any) -> None
     assert {"query", "next-match", "theme", "show-help", "graph", "listing", "finding0", "zoom-in"} <= seen
 
 
-@pytest.mark.parametrize(
-    ("query", "matches", "first"),
-    [
+def test_search(opened: Any) -> None:
+    page = opened(UNCOMMITTED)
+    for query, matches, first in (
         ("tcgen05.mma", "1 of 1", "line 150"),
         ("%r18", "of 14", ""),
         (":150", "1 of 1", "line 150"),
@@ -152,18 +152,15 @@ def test_everything_is_reached_by_tab_and_the_focus_is_seen(opened: Any) -> None
         ("multiply_stage", "of 2", "line 129"),
         ("B23", "1 of 1", "line 129"),
         ("nothing like it", "nothing", ""),
-    ],
-)
-def test_search(opened: Any, query: str, matches: str, first: str) -> None:
-    page = opened(UNCOMMITTED, at="#L28")
-    press(page, "/")
-    page.keyboard.type(query)
-    assert matches in text_of(page, "#match-count")
-    assert first in selected(page)
-    press(page, "Enter", "Shift+Enter")
-    assert first in selected(page)
-    press(page, "Escape")
-    assert text_of(page, "#match-count") == ""
+    ):
+        press(page, "l", "Home", "/")
+        page.keyboard.type(query)
+        assert matches in text_of(page, "#match-count"), query
+        assert first in selected(page), query
+        press(page, "Enter", "Shift+Enter")
+        assert first in selected(page), query
+        press(page, "Escape")
+        assert text_of(page, "#match-count") == ""
 
 
 def test_what_is_in_flight_and_what_an_instruction_does(opened: Any) -> None:
@@ -228,13 +225,16 @@ def test_a_narrow_window_shows_one_part_at_a_time(opened: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
 
 
-def test_the_paper_has_all_that_is_not_folded(opened: Any) -> None:
-    page = opened(UNCOMMITTED)
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_the_paper_has_all_that_is_not_folded(opened: Any, viewport: Any) -> None:
+    page = opened(UNCOMMITTED, viewport=viewport)
     pdf = page.pdf(format="A4")
     assert pdf.startswith(b"%PDF")
     page.emulate_media(media="print")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     words = text_of(page, "body")
+    assert page.is_visible("#box0")
+    assert page.locator("#graph").bounding_box()["height"] > 300
     assert "tcgen05.dealloc" in words
     assert "the thread ends without a commit" in words
     assert "mbarrier full[2]" in words

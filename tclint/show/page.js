@@ -496,14 +496,14 @@
       for (const fix of finding.fixes) details.push(h("p", { class: "advice" }, h("b", {}, fix.safe ? "Fix: " : "Fix (unsafe): "), fix.message));
       if (finding.variants.length) details.push(h("p", { class: "dim" }, `The same cause also shows at line ${finding.variants.join(", ")}.`));
       if (finding.elsewhere) details.push(h("p", { class: "dim" }, `Also at ${many(finding.elsewhere, "place")} in other kernels.`));
-      if (rule.why) details.push(h("details", {}, h("summary", {}, "Why it is wrong"), rule.why.split("\n").map((part) => h("p", {}, part))));
+      if (rule.why) details.push(h("details", { open: open === "all" ? "" : null }, h("summary", {}, "Why it is wrong"), rule.why.split("\n").map((part) => h("p", {}, part))));
       details.push(h("p", { class: "dim" }, `${rule.name} · PTX ISA ${rule.manual.join(", ")} · ${finding.confidence} confidence`));
       details.push(h("p", { class: "walk" }, h("button", { type: "button", onclick: () => { stop(); move(-1); } }, "[ Previous step"),
         h("button", { type: "button", onclick: () => { stop(); move(1); } }, "Next step ]"),
         h("button", { type: "button", onclick: () => walk() }, "Walk")));
     }
     return h("article", { class: `finding ${finding.severity}${n === active ? " active" : ""}` },
-      h("button", { type: "button", id: `finding${n}`, "aria-expanded": String(open), onclick: () => { activate(n, false); walk(); } },
+      h("button", { type: "button", id: `finding${n}`, "aria-expanded": String(Boolean(open)), onclick: () => { activate(n, false); walk(); } },
         h("span", { class: "badge" }, `${labelOf[finding.severity]} ${finding.rule}`), h("span", { class: "dim" },
           ` line ${finding.line}${finding.count > 1 ? ` · ${many(finding.count, "use")}` : ""}${finding.suppressed !== null ? " · suppressed by a comment" : ""}`),
         h("span", { class: "message" }, finding.message)),
@@ -512,7 +512,7 @@
   const drawFindings = (all) => {
     const focused = document.activeElement && document.activeElement.id;
     byId("findings").replaceChildren(h("h2", {}, findings.length ? many(findings.length, "finding") : "No findings"),
-      ...findings.map((finding, n) => card(finding, n, all || n === active)));
+      ...findings.map((finding, n) => card(finding, n, all ? "all" : n === active)));
     if (focused && focused.startsWith("finding") && byId(focused)) byId(focused).focus({ preventScroll: true });
   };
   const activate = (n, focus, at = 0) => {
