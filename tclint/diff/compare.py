@@ -24,8 +24,8 @@ STATUSES: tuple[Status, ...] = ("lost", "weakened", "changed", "moved", "repeate
 """What may have become of an instruction, the gravest first."""
 _NEAR, _NEAR_ON_A_LINE = 8, 16
 """Aligned instructions between two places of one that moved, at most: in general, and when its source line is the same."""
-_SAME_SOURCE = 0.8
-"""The part of the source lines that two versions share when the source is the same and the compiler another."""
+_SAME_SOURCE = 0.5
+"""The part of the aligned instructions that have the same source line in both when the source is the same."""
 
 _SAME_LAYOUT = 0.9
 """The part of the aligned instructions about mbarriers that agree on their places when these are the same."""
@@ -79,17 +79,33 @@ class Comparison:
 
 def compare(old: Skeleton, new: Skeleton) -> Comparison:
     """The changes, in the order of the old kernel."""
-    same_source = _shared(old.lines, new.lines) >= _SAME_SOURCE
-    names = _named_alike(old.ops, new.ops, _pairs(old.ops, new.ops, _keys(same_source)))
-    pairs = _pairs(old.ops, new.ops, _keys(same_source, names))
-    pairs = _fill(old.ops, new.ops, pairs)
+    pairs = _pairs(old.ops, new.ops, _keys(False))
+    same_source = _same_source(old.ops, new.ops, pairs)
+    names = _named_alike(old.ops, new.ops, pairs)
+    # Lines tell equal instructions apart, but a compiler gives some of them another one: what leaves fewer changes counts.
+    pairs = max(
+        (
+            _fill(old.ops, new.ops, _pairs(old.ops, new.ops, _keys(lines, names)))
+            for lines in sorted({same_source, False}, reverse=True)
+        ),
+        key=lambda found: _unchanged(old.ops, new.ops, found),
+    )
     names = _named_alike(old.ops, new.ops, pairs)
     made = _Comparer(old.ops, new.ops, pairs, names, same_source)
     return Comparison(old, new, made.changes(), _counted(old.ops, new.ops))
 
 
-def _shared(old: frozenset[object], new: frozenset[object]) -> float:
-    return len(old & new) / max(len(old | new), 1)
+def _unchanged(old: Sequence[Op], new: Sequence[Op], pairs: Iterable[Pair]) -> int:
+    """How many instructions are what they were, at the same depth of loops."""
+    return sum(
+        bool(old[a].what) and old[a].token == new[b].token and old[a].loops == new[b].loops for a, b in pairs
+    )
+
+
+def _same_source(old: Sequence[Op], new: Sequence[Op], pairs: Iterable[Pair]) -> bool:
+    """Whether a line number says the same in both versions: the compiler is another one, and not the source."""
+    known = [(old[a].at, new[b].at) for a, b in pairs if old[a].at is not None and new[b].at is not None]
+    return sum(here == there for here, there in known) > _SAME_SOURCE * len(known)
 
 
 # ---------------------------------------------------------------- alignment
@@ -115,7 +131,7 @@ class _Key:
         if self._numbers:
             key += op.numbers.items()
         if self._line and op.source is not None:
-            key += (op.source.file, op.source.line)
+            key.append(op.at)
         if self._loops:
             key.append(op.loops)
         return tuple(key)
@@ -318,10 +334,10 @@ class _Comparer:
         if here.object is not None and there.object is not None and self._conflict(here, there):
             return 2, distance
         if here.source is not None and there.source is not None:
-            if _line(here) == _line(there):
+            if here.at == there.at:
                 return 2 * (distance > _NEAR_ON_A_LINE), distance
             if self._same_source:
-                return 2 * (distance > 0), distance
+                return 2 * (distance > 2), distance
         if here.object is not None and self._names.get(here.object) == there.object:
             return 0, distance
         return 1 + (distance > _NEAR), distance
@@ -432,7 +448,7 @@ def _grouped(changes: list[Change]) -> Iterator[Change]:
             return id(change)
         if change.status == "moved" and change.between is None:
             return change.status, change.message
-        return change.status, change.message, op.token, op.what, op.source
+        return change.status, change.message, op.token, op.what, op.at
 
     for _, run in groupby(changes, alike):
         first, *others = run
@@ -488,10 +504,6 @@ def _counted(old: Sequence[Op], new: Sequence[Op]) -> dict[str, Pair]:
 
 def _at(ops: Sequence[Op], index: int) -> Op | None:
     return ops[index] if 0 <= index < len(ops) else None
-
-
-def _line(op: Op) -> Hashable:
-    return (op.source.file, op.source.line) if op.source is not None else None
 
 
 def _class(op: Op) -> str:

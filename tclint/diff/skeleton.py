@@ -6,6 +6,7 @@ accessed, so that one barrier can be told from the next. Registers, labels, addr
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -100,6 +101,11 @@ class Op:
     """The threads that execute it, in words."""
 
     @property
+    def at(self) -> tuple[str, int] | None:
+        """Its source line; the folder of the file is another one on every machine."""
+        return (os.path.basename(self.source.file), self.source.line) if self.source is not None else None
+
+    @property
     def operation(self) -> bool:
         """Whether it is something asynchronous that others wait for."""
         return self.kind.startswith("issue ")
@@ -122,8 +128,6 @@ class Skeleton:
 
     function: Function
     ops: list[Op]
-    lines: frozenset[tuple[str, int]]
-    """The source lines that it was made from."""
 
     @property
     def name(self) -> str:
@@ -137,8 +141,7 @@ def skeleton(source: Source, module: Module, function: Function) -> Skeleton:
         ops = list(_without_repeats(_Reader(source, model).ops()))
     finally:
         model.release()
-    lines = {(module.files.get(l.file, ""), l.line) for _, l in function.locations if l.line}
-    return Skeleton(function, ops, frozenset(lines))
+    return Skeleton(function, ops)
 
 
 def _without_repeats(ops: Iterator[Op]) -> Iterator[Op]:
