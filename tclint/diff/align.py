@@ -1,8 +1,8 @@
 """Two sequences aligned: which element of one is which of the other, in order.
 
-What occurs once in both is taken first (as in a patience diff), again and again between what was found. Where nothing
-does, the shortest edit script is searched (Myers 1986), up to a number of edits; behind that, the n-th of a kind is taken
-for the n-th. So the work is linear in the length, and not in its square, whatever the sequences are.
+The shortest edit script is searched (Myers 1986), up to a number of edits. Where there are more, what occurs once in both
+divides them (as in a patience diff), again and again; where nothing does, the n-th of a kind is taken for the n-th. So
+the work is linear in the length, and not in its square, whatever the sequences are.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ def align(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
             found.append((b, d))
         if a == b or c == d:
             continue
-        unique = _unique(old, new, a, b, c, d) if rounds else []
+        pairs = _shortest(old[a:b], new[c:d])
+        unique = _unique(old, new, a, b, c, d) if pairs is None and rounds else []
         if unique:
             for x, y in [*unique, (b, d)]:
                 work.append((a, x, c, y, rounds - 1))
                 a, c = x + 1, y + 1
             found += unique
             continue
-        edits = _shortest(old[a:b], new[c:d])
-        pairs = edits if edits is not None else _in_turn(old[a:b], new[c:d])
+        if pairs is None:
+            pairs = _in_turn(old[a:b], new[c:d])
         found += ((a + x, c + y) for x, y in pairs)
     return sorted(found)
 

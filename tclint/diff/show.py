@@ -28,6 +28,8 @@ _COLORS = {"lost": RED, "weakened": RED, "changed": YELLOW, "moved": YELLOW}
 _SHOWN = 3
 """So many instructions of a change are shown; the others are counted."""
 _NAME = 80
+_WORDS = 4
+"""Words of the opcode of an instruction that is only named."""
 
 
 def render(found: Sequence[Difference], output_format: str, config: Config, color: bool = False) -> str:
@@ -135,7 +137,8 @@ def _where(before: Op | None, behind: Op | None) -> str:
 
 def _named(op: Op) -> str:
     words = [word for word in op.text.split() if not word.startswith("@")]
-    return printable(f"line {op.line} {words[0].rstrip(';') if words else op.kind}")
+    opcode = words[0].rstrip(";") if words else op.kind
+    return printable(f"line {op.line} {'.'.join(opcode.split('.')[:_WORDS])}")
 
 
 def _finding(found: Found) -> str:
