@@ -241,7 +241,10 @@ def test_the_metadata_beside_a_kernel_names_it(
 # ---------------------------------------------------------------- the real tool
 
 
-@pytest.mark.skipif(module._cuobjdump() is None, reason="no cuobjdump: pip install nvidia-cuda-cuobjdump")
+@pytest.mark.skipif(
+    next(module.candidates("cuobjdump"), None) is None,
+    reason="no cuobjdump: pip install nvidia-cuda-cuobjdump",
+)
 def test_real_containers(tmp_path: Path) -> None:
     try:
         ptxas = find().path
