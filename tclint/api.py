@@ -1,7 +1,7 @@
 """tclint for programs: :func:`check` takes PTX and says what is wrong with it.
 
-The names of this module are also those of the package: ``tclint.check(ptx)``. What they mean is stable; everything else in
-tclint may change from one version to the next.
+What ``tclint`` exports is stable: ``tclint.check(ptx)``. docs/api.md describes it; everything else in tclint may change from
+one version to the next.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -16,6 +17,7 @@ from tclint import baseline
 from tclint.config import Config
 from tclint.finding import FileReport, Finding, Problem
 from tclint.fold import fold
+from tclint.locate import MODES, Locator, Mode
 from tclint.pool import Input, reports
 from tclint.report import Context, Summary, exit_code, present, region
 from tclint.settings import TABLE, Layer, SettingsError, load, resolve
@@ -96,21 +98,29 @@ class Report:
                 return report.path, region(report, finding.span)[0]
         raise ValueError(f"{finding.rule.id}: not a finding of this report")
 
-    def render(self, output_format: str = "text") -> str:
-        """The report in one of the formats of ``tclint check --output-format``. Raises ValueError for any other."""
+    def render(
+        self, output_format: str = "text", *, locate: Mode = "auto", color: bool = False, width: int = 120
+    ) -> str:
+        """The report as ``tclint check`` writes it with ``--output-format`` and ``--locate``, *width* columns wide.
+
+        Raises ValueError for a format or a place that there is not.
+        """
         from tclint.output import formats, renderer
 
         if output_format not in formats():
             raise ValueError(f"there is no output format {output_format}: {', '.join(formats())}")
-        return renderer(output_format)(
-            self.files,
-            Context(
-                self.summary,
-                fail_on=self.config.failing,
-                rules=self.config.rules,
-                baseline=self.config.baseline is not None,
-            ),
+        if locate not in MODES:
+            raise ValueError(f"locate is {locate}, which is none of {', '.join(MODES)}")
+        context = Context(
+            self.summary,
+            color=color,
+            width=width,
+            locate=Locator.of(locate, self.files),
+            fail_on=self.config.failing,
+            rules=self.config.rules,
+            baseline=self.config.baseline is not None,
         )
+        return renderer(output_format)(self.files, context)
 
 
 def check(
@@ -127,16 +137,7 @@ def check(
     cannot be read or is not PTX makes a report with a problem. Raises SettingsError for settings that are not as they
     must be.
     """
-    if isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source):
-        return check_paths([source], config=config, **options)
-    settings = _config(config, options)
-    if isinstance(source, Source):
-        return _report([(source.path, source)], settings)
-    data = source.encode(errors="surrogateescape") if isinstance(source, str) else source
-    try:
-        return _report([(name, Source.from_bytes(data, name))], settings)
-    except SourceError as error:
-        return _report([(name, error)], settings)
+    return lint(source, configured(config, options), name)
 
 
 def check_paths(
@@ -146,23 +147,49 @@ def check_paths(
     **options: Unpack[Options],
 ) -> Report:
     """Lint files, folders and patterns, as ``tclint check PATH...`` does. Raises SettingsError as :func:`check` does."""
+    return lint_paths(paths, configured(config, options))
+
+
+# ---------------------------------------------------------------- for the rest of tclint
+
+
+def lint(source: Source | str | bytes | os.PathLike[str], config: Config, name: str = "<string>") -> Report:
+    """:func:`check` with settings that are resolved already."""
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source):
+        return lint_paths([source], config)
+    if isinstance(source, Source):
+        return _report([(source.path, source)], config)
+    data = source.encode(errors="surrogateescape") if isinstance(source, str) else source
+    try:
+        return _report([(name, Source.from_bytes(data, name))], config)
+    except SourceError as error:
+        return _report([(name, error)], config)
+
+
+def lint_paths(paths: Iterable[str | os.PathLike[str]], config: Config) -> Report:
+    """:func:`check_paths` with settings that are resolved already."""
     from tclint.inputs import LeftOut, inputs
 
-    settings = _config(config, options)
-    left_out = LeftOut(settings)
+    left_out = LeftOut(config)
     names = [os.fspath(path) for path in paths]
-    report = _report(inputs(names, "<stdin>", left_out), settings, names)
+    report = _report(inputs(names, "<stdin>", left_out), config, names)
     return replace(report, summary=replace(report.summary, excluded=len(left_out.paths)))
 
 
-def _config(file: str | os.PathLike[str] | None, options: Options) -> Config:
-    layers: list[Layer] = []
+def configured(
+    file: str | os.PathLike[str] | None, options: Mapping[str, object], before: Iterable[Layer] = ()
+) -> Config:
+    """The settings of a call: what *before* says, then the *file*, then the *options*. Raises SettingsError."""
+    layers = list(before)
     if file is not None:
         if (layer := load(Path(file))) is None:
             raise SettingsError(f"{os.fspath(file)}: there is no table [tool.{TABLE}] in it")
         layers.append(layer)
     values = {key.replace("_", "-"): _as_in_a_file(value) for key, value in options.items()}
-    return resolve([*layers, Layer("the call", values, Path.cwd())]).config
+    config = resolve([*layers, Layer("the call", values, Path.cwd())]).config
+    if config.confirm and find_spec("numpy") is None:
+        raise SettingsError("confirm executes kernels, which needs numpy: pip install 'tclint-ptx[run]'")
+    return config
 
 
 def _as_in_a_file(value: object) -> object:

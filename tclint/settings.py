@@ -83,15 +83,15 @@ def load(path: Path) -> Layer | None:
     return Layer(str(path), values, path.parent.absolute())
 
 
-def inline(text: str) -> Layer:
-    """What ``--config 'key = value'`` says. Raises SettingsError."""
+def inline(text: str, origin: str = "--config", folder: Path | None = None) -> Layer:
+    """What ``--config 'key = value'`` says, or another place that takes the same. Raises SettingsError."""
     key, _, value = (part.strip() for part in text.partition("="))
     try:
-        values = _toml(text, "--config")
+        values = _toml(text, origin)
     except SettingsError as error:
-        hint = f" (a text needs quotes: --config '{key} = \"{value}\"')" if value[:1].isalpha() else ""
+        hint = f" (a text needs quotes: {origin} '{key} = \"{value}\"')" if value[:1].isalpha() else ""
         raise SettingsError(f"{error}{hint}") from None
-    return Layer("--config", values, Path.cwd())
+    return Layer(origin, values, folder or Path.cwd())
 
 
 def _toml(text: str, origin: str) -> Any:

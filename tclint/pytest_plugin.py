@@ -1,0 +1,134 @@
+"""The pytest plugin: a fixture that asserts that PTX is clean, and ``--tclint``, which lints the ``.ptx`` files.
+
+pytest loads this module wherever tclint is installed, so it imports nothing of tclint before it is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tclint.api import Options, Report
+    from tclint.config import Config
+    from tclint.source import Source
+
+__all__ = ["AssertCleanPtx", "assert_clean_ptx"]
+
+SETTINGS = "tclint_options"
+
+
+class AssertCleanPtx(Protocol):
+    """What the fixture ``assert_clean_ptx`` is."""
+
+    def __call__(
+        self,
+        source: Source | str | bytes | os.PathLike[str],
+        *,
+        name: str = ...,
+        **options: Unpack[Options],
+    ) -> Report:
+        """Lint *source* as :func:`tclint.check` does; the test fails where ``tclint check`` would.
+
+        The settings are those of the project and of ``tclint_options``, with *options* on top. Returns the report, which
+        may have findings below ``fail_on``. Raises SettingsError.
+        """
+
+
+@pytest.fixture(scope="session")
+def assert_clean_ptx(pytestconfig: pytest.Config) -> AssertCleanPtx:
+    """A function that lints PTX (text, or a path) and fails the test with the report unless it is clean."""
+
+    def check(
+        source: Source | str | bytes | os.PathLike[str], *, name: str = "<string>", **options: Unpack[Options]
+    ) -> Report:
+        __tracebackhide__ = True
+        from tclint.api import lint
+
+        report = lint(source, _settings(pytestconfig, **options), name)
+        if not report.ok:
+            pytest.fail(_text(report, pytestconfig))
+        return report
+
+    return check
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("tclint", "tclint, a linter for PTX").addoption(
+        "--tclint", action="store_true", help="Lint the .ptx files below the arguments, a test each."
+    )
+    parser.addini(
+        SETTINGS,
+        "Settings of tclint, a line 'key = value' each, on top of the project's configuration file.",
+        type="linelist",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("tclint"):
+        return
+    config.addinivalue_line("markers", "tclint: the lint of a .ptx file, as --tclint collects them.")
+    from tclint.settings import SettingsError
+
+    try:
+        _settings(config)
+    except SettingsError as error:
+        raise pytest.UsageError(f"tclint: {error}") from None
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.suffix != ".ptx" or not parent.config.getoption("tclint"):
+        return None
+    from tclint.inputs import LeftOut
+
+    left_out = LeftOut(_settings(parent.config))
+    return None if left_out.matched(str(file_path)) else _File.from_parent(parent, path=file_path)
+
+
+class _File(pytest.File):
+    def collect(self) -> Iterator[pytest.Item]:
+        yield _Lint.from_parent(self, name="tclint")
+
+
+class _Lint(pytest.Item):
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.add_marker("tclint")
+
+    def runtest(self) -> None:
+        from tclint.api import lint_paths
+
+        report = lint_paths([os.path.relpath(self.path)], _settings(self.config))
+        if not report.ok:
+            raise _Unclean(_text(report, self.config))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        return str(excinfo.value) if isinstance(excinfo.value, _Unclean) else super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, f"tclint {os.path.relpath(self.path)}"
+
+
+class _Unclean(Exception):
+    """A file is not clean; the message is the report."""
+
+
+def _settings(config: pytest.Config, **options: Unpack[Options]) -> Config:
+    """The configuration file of the folder that pytest takes as the project's root, ``tclint_options``, *options*."""
+    from tclint.api import configured
+    from tclint.settings import discover, inline
+
+    found = discover(config.rootpath)
+    lines = [inline(line, SETTINGS, config.rootpath) for line in config.getini(SETTINGS)]
+    return configured(None, options, [*filter(None, [found]), *lines])
+
+
+def _text(report: Report, config: pytest.Config) -> str:
+    writer = config.get_terminal_writer()
+    return report.render(color=writer.hasmarkup).rstrip("\n")
