@@ -129,6 +129,11 @@ class Past:
             known = self._checked[key] = _Checked(function, facts, called, *check(function))
         return known
 
+    def forget_all_but(self, module: Module) -> None:
+        """Forget functions that *module* lacks. One that is only broken for the moment should stay known."""
+        names = {function.name for function in module.functions}
+        self._checked = {key: known for key, known in self._checked.items() if key[0] in names}
+
 
 def check_source(
     source: Source,
@@ -209,6 +214,8 @@ def _check(
         off = ignored(config, source.path, function.name) if checked.hits else ()
         told = without_consequences(checked.hits, config.confidence, off)
         found += [(rule, whole, hit) for rule, hit in told]
+    if not problems:
+        past.forget_all_but(module)
     findings = apply(source, module, _findings(source, module, found), config, complete=not problems)
     tick("findings")
     status = "analysed" if not problems else "partial" if module.functions else "failed"

@@ -152,6 +152,15 @@ def test_checks_run_where_the_program_changed(
     assert said(known) == said(check_source(after))
 
 
+def test_a_function_that_is_gone_is_forgotten() -> None:
+    past = Past()
+    for n in range(5):
+        check_source(Source(module(kernel("    ret;", f"k{n}")).encode(), "k.ptx"), past=past)
+    assert list(past._checked) == [("k4", 0)]
+    check_source(Source(module(kernel("    ret", "k4")).encode(), "k.ptx"), past=past)
+    assert list(past._checked) == [("k4", 0)]
+
+
 def test_settings_are_part_of_what_is_known() -> None:
     source = Source(module(before_the_wait("    add.f32 %f5, %f0, %f1;")).encode(), "k.ptx")
     past = Past()
