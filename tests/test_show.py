@@ -216,8 +216,10 @@ def test_what_execution_saw_is_there() -> None:
     last = function.instructions[-1]
     seen = Step(Span(function.start + last.start, function.start + last.end), "ends here", role="thread 32")
     confirmation = Confirmation("confirmed", schedule="lazy", observation="never completed", steps=(seen,))
-    report = replace(report, findings=tuple(replace(f, confirmation=confirmation) for f in report.findings))
-    (finding,) = describe(source, found, function, report)["findings"]
+    (only,) = report.findings
+    told = replace(only, confirmation=confirmation, steps=(*only.steps, seen))
+    (finding,) = describe(source, found, function, replace(report, findings=(told,)))["findings"]
+    assert len(finding["steps"]) == len(only.steps)
     assert finding["confirmation"]["words"] == "confirmed (lazy): never completed"
     assert finding["confirmation"]["steps"][0]["site"] == len(function.instructions) - 1
 

@@ -358,6 +358,9 @@ class _Kernel:
 
     def _finding(self, finding: Finding) -> dict[str, Any]:
         confirmation = finding.confirmation
+        seen = (
+            confirmation.steps if confirmation is not None else ()
+        )  # a finding that is confirmed has them too
         return {
             "rule": finding.rule.id,
             "severity": finding.severity.label,
@@ -368,7 +371,7 @@ class _Kernel:
             "suppressed": finding.suppressed,
             "fingerprint": finding.fingerprint,
             **self._where(finding.span, finding.source_location),
-            "steps": [self._step(step) for step in finding.steps],
+            "steps": [self._step(step) for step in finding.steps if step not in seen],
             "variants": [
                 v.line for v in finding.variants if (v.path, v.entry) == (self.report.path, finding.entry)
             ],
@@ -378,7 +381,7 @@ class _Kernel:
             "fixes": [{"message": fix.message, "safe": fix.safe} for fix in finding.fixes],
             "confirmation": None
             if confirmation is None
-            else {"words": str(confirmation), "steps": [self._step(step) for step in confirmation.steps]},
+            else {"words": str(confirmation), "steps": [self._step(step) for step in seen]},
         }
 
     def _step(self, step: Step) -> dict[str, Any]:
