@@ -65,8 +65,6 @@ _MEMBAR = {"gl": "gpu", "cta": "cta", "sys": "sys"}
 _SILENT = frozenset("sync async cta b32 b64 b128 u32 s32 warp shared shared::cta".split())
 """Words of an opcode that say nothing, or nothing that is not told otherwise."""
 _NUMBERS = ("depth", "mask", "count", "tx", "parity", "columns")
-_SPIN = 4
-"""Blocks of a loop that does nothing but wait."""
 _TEXT = 100
 
 
@@ -242,15 +240,17 @@ class _Reader:
         return made
 
     def _nesting(self) -> tuple[dict[int, int], set[int]]:
-        """In how many loops each block is, and the blocks of loops that do nothing but wait."""
+        """In how many loops each block is, and the blocks of loops that wait and touch no memory."""
         cfg = self._model.cfg
         events: defaultdict[int, set[str]] = defaultdict(set)
-        for event in self._model.events:
-            events[cfg.block_of[event.site]].add(event.kind)
+        for use in self._function.uses:
+            if use.match is not None and (event := use.match.form.event or _accessed(use.match)):
+                for site in use.sites:
+                    events[cfg.block_of[site]].add(event)
         depth: defaultdict[int, int] = defaultdict(int)
         spins: set[int] = set()
         for body in cfg.loops.values():
-            if len(body) <= _SPIN and set().union(*(events[b] for b in body)) == {"mbarrier-wait"}:
+            if {event for b in body for event in events.get(b, ())} == {"mbarrier-wait"}:
                 spins |= body
             else:
                 for block in body:
