@@ -36,8 +36,8 @@ class AssertCleanPtx(Protocol):
     ) -> Report:
         """Lint *source* as :func:`tclint.check` does; the test fails where ``tclint check`` would.
 
-        The settings are those of the project and of ``tclint_options``, with *options* on top. Returns the report, which
-        may have findings below ``fail_on``. Raises SettingsError.
+        The settings are those of the project and of ``tclint_options``, with *options* on top. Returns the report,
+        which may have findings below ``fail_on``. Raises SettingsError.
         """
 
 

@@ -11,8 +11,8 @@ from glob import glob
 def candidates(name: str) -> Iterator[str]:
     """The programs called *name*, the one to take first.
 
-    What ``TCLINT_NAME`` names is the only one, whether it exists or not. Others are looked for on ``PATH``, in the toolkits
-    of ``CUDA_HOME``, ``CUDA_PATH`` and ``/usr/local/cuda``, and in the packages beside tclint.
+    What ``TCLINT_NAME`` names is the only one, whether it exists or not. Others are looked for on ``PATH``, in the
+    toolkits of ``CUDA_HOME``, ``CUDA_PATH`` and ``/usr/local/cuda``, and in the packages beside tclint.
     """
     if named := os.environ.get(variable(name)):
         yield shutil.which(named) or named

@@ -74,14 +74,14 @@ def need_numpy() -> None:
         raise click.ClickException("executing a kernel needs numpy: pip install 'tclint-ptx[run]'")
 
 
-def use_color(choice: str) -> bool:
+def use_color(choice: str, stream: TextIO | None = None) -> bool:
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return (stream or sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
 
 
 def use_links() -> bool:

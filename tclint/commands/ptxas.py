@@ -1,0 +1,230 @@
+"""``tclint ptxas``: a ptxas that lints what it compiles."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tclint.commands import CLEAN, FAILURE
+from tclint.commands._common import color_option, need_numpy, usage, use_color
+from tclint.commands._settings import SettingsCommand, resolve
+
+if TYPE_CHECKING:
+    from tclint.api import Report
+    from tclint.config import Config
+    from tclint.ptxas import Given
+
+_HELP = ("--help", "-h")
+_END = "--"
+"""Ends tclint's own options; ptxas has no such argument."""
+
+
+class _DropIn(SettingsCommand):
+    """All arguments are ptxas's, but for those before ``--`` where there is one, and for a lone ``--help``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if len(args) == 1 and args[0] in _HELP:
+            return super().parse_args(ctx, args)
+        end = args.index(_END) if _END in args else 0
+        ctx.meta[_END] = end > 0
+        return super().parse_args(ctx, [*args[:end], _END, *args[end + (_END in args) :]])
+
+
+@click.command(cls=_DropIn, options_metavar="[OPTIONS --]")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="PTXAS_ARGUMENTS...")
+@click.option(
+    "--strict",
+    is_flag=True,
+    envvar="TCLINT_PTXAS_STRICT",
+    show_envvar=True,
+    help="Do not compile what tclint check would fail on.",
+)
+@click.option(
+    "--output-format",
+    envvar="TCLINT_PTXAS_FORMAT",
+    show_envvar=True,
+    default="text",
+    show_default=True,
+    help="How findings are written, as by tclint check.",
+)
+@click.option(
+    "--log",
+    metavar="FILE",
+    envvar="TCLINT_PTXAS_LOG",
+    show_envvar=True,
+    help="Append the findings to a file, for compilers that hide what ptxas writes.",
+)
+@click.option(
+    "--reports",
+    metavar="FOLDER",
+    envvar="TCLINT_PTXAS_REPORTS",
+    show_envvar=True,
+    help="Write a SARIF report of every module that is compiled into this folder.",
+)
+@color_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    arguments: tuple[str, ...],
+    strict: bool,
+    output_format: str,
+    log: str | None,
+    reports: str | None,
+    color: str,
+    configs: tuple[str, ...],
+    isolated: bool,
+    **options: Any,
+) -> int:
+    """Lint the inputs of ptxas, then run it.
+
+    The findings go to standard error. Then the real ptxas takes over, with the same arguments; output and exit status
+    are its own. TCLINT_PTXAS names it; without that it is the first one on PATH or in a toolkit.
+
+    Options of tclint end with '--'. Without one, all arguments are those of ptxas, and options come from the
+    environment and from the configuration file, which TCLINT_PTXAS_CONFIG can name. The program tclint-ptxas is the
+    same without options of its own.
+
+    Exit code: that of ptxas; with --strict 1 or 2 without running it, as from tclint check. 2 also when there is no
+    ptxas.
+    """
+    from tclint.ptxas import TRIED, PtxasMissing, execute, find, given
+
+    try:
+        ptxas = find()
+    except PtxasMissing as error:
+        raise click.ClickException(str(error)) from None
+    asked = given(arguments)
+    if (
+        asked and TRIED not in os.environ
+    ):  # or else this was called by what it has called, and has linted already
+        code = CLEAN
+        try:
+            if not (configs or isolated) and (named := os.environ.get("TCLINT_PTXAS_CONFIG")):
+                configs = (named,)
+            config = resolve(configs, isolated, options).config
+            code = _lint(ptxas, asked, config, output_format, log, reports, use_color(color, sys.stderr))
+        except Exception as error:  # whatever it is, it is no reason not to compile
+            if strict or ctx.meta[_END]:
+                raise click.ClickException(_reason(error)) from error
+            _say(_reason(error))
+        if strict and code:
+            _say("ptxas was not run (--strict)")
+            return code
+    try:
+        execute(ptxas, arguments)
+    except OSError as error:
+        raise click.ClickException(f"{ptxas} cannot be run: {error.strerror or error}") from None
+
+
+def _lint(
+    ptxas: str,
+    asked: Given,
+    config: Config,
+    output_format: str,
+    log: str | None,
+    folder: str | None,
+    color: bool,
+) -> int:
+    """Lint what ptxas is given and say what was found. The exit code is that of ``tclint check``."""
+    from dataclasses import replace
+
+    from tclint.api import lint
+    from tclint.output import formats
+    from tclint.ptxas import release
+    from tclint.rules import nearest
+
+    if output_format not in formats():
+        raise usage(f"there is no output format {output_format}{nearest(output_format, formats())}")
+    if config.confirm:
+        need_numpy()
+    if config.toolkit is None:
+        config = replace(config, toolkit=release(ptxas))
+    code = CLEAN
+    for name, data in _modules(asked, config):
+        if isinstance(data, str):
+            _say(f"{name} is not linted: {data}")
+            code = FAILURE
+            continue
+        report = lint(data, config, name)
+        code = max(code, report.exit_code)
+        if report.findings or report.problems:
+            print(report.render(output_format, color=color), end="", file=sys.stderr, flush=True)
+            if log:
+                _append(log, report.render(output_format))
+        if folder:
+            _collect(report, data, folder)
+    return code
+
+
+def _modules(asked: Given, config: Config) -> Iterator[tuple[str, bytes | str]]:
+    """Name and text of every module that ptxas will compile, or why it cannot be linted."""
+    from tclint.inputs import LeftOut
+
+    for text in asked.texts:
+        yield "<argument>", text.encode(errors="surrogateescape")
+    left_out = LeftOut(config)
+    for path in asked.paths:
+        if left_out.named(path):
+            continue
+        if path in ("-", "/dev/stdin"):
+            yield "<stdin>", _standard_input()
+        elif os.path.isfile(path):
+            with suppress(OSError), open(path, "rb") as file:  # ptxas will say what is wrong with it
+                yield path, file.read()
+        elif os.path.exists(path) and not os.path.isdir(path):
+            yield path, "it can be read only once"
+
+
+def _standard_input() -> bytes:
+    """What it holds; ptxas will find it as it was."""
+    from tempfile import TemporaryFile
+
+    data = sys.stdin.buffer.read()
+    with TemporaryFile() as copy:
+        copy.write(data)
+        copy.seek(0)
+        os.dup2(copy.fileno(), 0)
+    return data
+
+
+def _append(path: str, text: str) -> None:
+    """In one piece, so that the findings of compilers that run at the same time do not mix."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(descriptor, text.encode(errors="replace"))
+    finally:
+        os.close(descriptor)
+
+
+def _collect(report: Report, data: bytes, folder: str) -> None:
+    """A report under a name that is that of the module's text: compiled twice, it is there once."""
+    from hashlib import sha256
+
+    from tclint.output._files import write
+
+    os.makedirs(folder, exist_ok=True)
+    write({os.path.join(folder, f"{sha256(data).hexdigest()[:16]}.sarif"): report.render("sarif")})
+
+
+def _reason(error: Exception) -> str:
+    from tclint.output._files import OutputError
+    from tclint.pool import internal_error
+
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'the output'}: {error.strerror}"
+    return str(error) if isinstance(error, OutputError) else internal_error(error)
+
+
+def _say(text: str) -> None:
+    from tclint.output._style import printable
+
+    with suppress(OSError, ValueError):
+        print(f"tclint: {printable(text)}", file=sys.stderr)
