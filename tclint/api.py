@@ -44,6 +44,8 @@ class Options(TypedDict, total=False):
     exclude: Iterable[str]
     force_exclude: bool
     toolkit: str
+    arch: str
+    include: Iterable[str]
     per_file_ignores: Mapping[str, Iterable[str]]
     per_entry_ignores: Mapping[str, Iterable[str]]
     baseline: str

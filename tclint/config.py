@@ -13,7 +13,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from tclint.finding import Confidence, Severity
-from tclint.isa.target import dotted
+from tclint.isa.target import Target, dotted
 
 __all__ = ["Config", "Kind", "Selection", "Setting", "settings"]
 
@@ -72,6 +72,12 @@ def _toolkit(value: object) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def _arch(value: object) -> str:
+    target = Target.parse(value) if isinstance(value, str) else None
+    _check(target is not None)
+    return str(target)
+
+
 def _jobs(value: object) -> int:
     if value == "auto":
         return 0
@@ -116,6 +122,13 @@ TOOLKIT = Kind(
 )
 PATH = Kind("a path", {"type": "string", "minLength": 1}, _path, str, metavar="FILE")
 """Relative to the folder of the file that says it."""
+ARCH = Kind(
+    'an architecture such as "sm_90a"',
+    {"type": "string", "pattern": r"^(sm|compute)_\d+[af]?$"},
+    _arch,
+    str,
+    metavar="sm_XX",
+)
 JOBS = Kind(
     'a number, or "auto" (or 0) for one for each core',
     {"anyOf": [{"type": "integer", "minimum": 0}, {"const": "auto"}]},
@@ -195,6 +208,19 @@ class Config:
         default=None, metadata=_about(TOOLKIT, "The CUDA toolkit whose ptxas will compile the code.")
     )
     """``(12, 8)``; None: not named."""
+
+    arch: str | None = field(
+        default=None,
+        metadata=_about(ARCH, "The architecture that inline assembly in CUDA C++ and Python is compiled for."),
+    )
+    """``sm_90a``; None: not named, and availability is not checked there."""
+
+    include: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(
+            PATHS, "Look into the files of folders that match too, such as *.cu or *.py, for inline assembly."
+        ),
+    )
 
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(
         default=(), metadata=_about(IGNORES, "Rules to ignore in the files whose paths match.")

@@ -26,7 +26,7 @@ from tclint.source import Source
 from tclint.suppress import apply
 from tclint.vocabulary import source_help
 
-__all__ = ["Past", "analyse", "check_source", "source_location"]
+__all__ = ["Past", "analyse", "as_findings", "check_source", "source_location"]
 
 _Hits = tuple[tuple[tuple[Rule, Hit], ...], tuple[str, ...]]
 _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
@@ -216,7 +216,7 @@ def _check(
         found += [(rule, whole, hit) for rule, hit in told]
     if not problems:
         past.forget_all_but(module)
-    findings = apply(source, module, _findings(source, module, found), config, complete=not problems)
+    findings = apply(source, module, as_findings(source, module, found), config, complete=not problems)
     tick("findings")
     status = "analysed" if not problems else "partial" if module.functions else "failed"
     return FileReport(
@@ -255,10 +255,14 @@ def _wanted(function: Function, config: Config) -> bool:
     return not function.damaged and wants_entry(config, function.name)
 
 
-def _findings(
-    source: Source, module: Module, found: list[tuple[Rule, Function | None, Hit]]
+def as_findings(
+    source: Source,
+    module: Module,
+    found: list[tuple[Rule, Function | None, Hit]],
+    prints: Fingerprints | None = None,
 ) -> tuple[Finding, ...]:
-    prints = Fingerprints()
+    """The findings that *found*, hits of rules in functions of *module*, stand for; by place, then by rule."""
+    prints = prints or Fingerprints()
     made = []
     for rule, function, hit in sorted(found, key=lambda item: (_span(item[2], item[1]).start, item[0].id)):
         owner = hit.function or function

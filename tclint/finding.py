@@ -180,6 +180,19 @@ class Problem:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class AsmCount:
+    """The strings of inline assembly in a source (:mod:`tclint.inline`), in numbers."""
+
+    strings: int = 0
+    unknown: int = 0
+    """Those of which some statements are not known; the others were checked."""
+    unsure: int = 0
+    """Those of which it is not known whether they are compiled for the architecture that was named, if one was."""
+    modules: int = 0
+    """Strings that are whole modules, which are checked as such."""
+
+
 Status = Literal["analysed", "partial", "failed"]
 
 
@@ -202,6 +215,8 @@ class FileReport:
     source: Source | None = None
     entries: tuple[str, ...] = ()
     """The functions that have a body, asked for or not."""
+    asm: AsmCount | None = None
+    """None: the input is PTX."""
 
     def __post_init__(self) -> None:
         if (self.status == "analysed") == bool(self.problems):

@@ -15,7 +15,7 @@ from glob import glob, has_magic
 from pathlib import Path
 
 from tclint.config import Config
-from tclint.select import excluded
+from tclint.select import excluded, included
 from tclint.source import CONTAINERS, GZIP, ZSTD, Source, SourceError, read_bytes
 from tclint.tools import candidates
 
@@ -35,6 +35,12 @@ class LeftOut:
         self._config = config or Config()
         self.paths: set[str] = set()
         self.times = 0
+
+    def wanted(self, path: str) -> bool:
+        """Whether a file of a folder is PTX by its name, or one that ``include`` asks for."""
+        return path.lower().endswith(SUFFIXES) or (
+            bool(self._config.include) and included(self._config, path)
+        )
 
     def found(self, path: str) -> bool:
         """Whether a file or folder is to be left out that was found in one that is not."""
@@ -68,8 +74,8 @@ def inputs(
 ) -> Iterator[tuple[str, Source | SourceError]]:
     """What the arguments name, each file once and under its name: a source, or why there is none.
 
-    A path is a file, a folder (every file with one of ``SUFFIXES`` below it, in order), a pattern of ``glob``, or ``-``
-    for standard input, which is shown as *stdin_name*.
+    A path is a file, a folder (every file with one of ``SUFFIXES`` below it, and every one that ``include`` asks for, in
+    order), a pattern of ``glob``, or ``-`` for standard input, which is shown as *stdin_name*.
     """
     left_out = left_out or LeftOut()
     seen: set[str] = set()
@@ -163,9 +169,11 @@ def _walk(folder: str, left_out: LeftOut) -> Iterator[str]:
     for parent, folders, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
         below = (name for name in sorted(folders) if name != ".git")
         folders[:] = [name for name in below if not left_out.found(os.path.join(parent, name))]
-        paths = (os.path.join(parent, name) for name in sorted(names) if name.lower().endswith(SUFFIXES))
+        paths = (os.path.join(parent, name) for name in sorted(names))
         # Not a FIFO, which would block.
-        yield from (path for path in paths if os.path.isfile(path) and not left_out.found(path))
+        yield from (
+            path for path in paths if left_out.wanted(path) and os.path.isfile(path) and not left_out.found(path)
+        )
     yield from unreadable
 
 

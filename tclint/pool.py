@@ -74,10 +74,8 @@ def check(item: Input, config: Config) -> Checked:
     if isinstance(source, SourceError):
         return Checked(FileReport.failed(path, str(source), source.line), seconds)
     try:
-        from tclint.driver import check_source
-
-        report = check_source(source, config, lambda stage, took: seconds.update({stage: took}))
-        if config.confirm and report.findings:
+        report = _report(source, config, seconds)
+        if config.confirm and report.findings and report.asm is None:
             report = _confirmed(report, config, seconds)
     except SourceError as error:
         report = replace(FileReport.failed(path, str(error), error.line), member=source.member)
@@ -88,6 +86,21 @@ def check(item: Input, config: Config) -> Checked:
     # Without findings nothing will be shown of the text: let it go before the next one is read.
     changes: dict[str, Any] = {"origin": origin(path)} if report.findings else {"source": None}
     return Checked(replace(report, **changes), seconds)
+
+
+def _report(source: Source, config: Config, seconds: Counter[str]) -> FileReport:
+    from tclint import inline
+
+    if not inline.is_host(source.path):
+        from tclint.driver import check_source
+
+        return check_source(source, config, lambda stage, took: seconds.update({stage: took}))
+    from time import perf_counter
+
+    began = perf_counter()
+    report = inline.check(source, config)
+    seconds.update({"inline assembly": perf_counter() - began})
+    return report
 
 
 def _confirmed(report: FileReport, config: Config, seconds: Counter[str]) -> FileReport:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tclint import __version__, select
 from tclint.config import Config
-from tclint.finding import Confidence, FileReport, Finding, Severity, Span
+from tclint.finding import AsmCount, Confidence, FileReport, Finding, Severity, Span
 from tclint.locate import Locator
 from tclint.rules import all_rules
 from tclint.source import Position
@@ -55,6 +55,10 @@ class Summary:
     """Files and folders that ``exclude`` left out."""
     min_confidence: Confidence = Confidence.MEDIUM
     """The lowest one that is shown."""
+    asm: AsmCount = field(default_factory=AsmCount)
+    """The strings of inline assembly in all inputs."""
+    arch: str | None = None
+    """The architecture that they are compiled for, if it was named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,19 @@ def present(
         baselined=_in_order(out.get(select.BASELINED)),
         gone=gone,
         min_confidence=config.confidence,
+        asm=_added([report.asm for report in shown if report.asm is not None]),
+        arch=config.arch,
     )
     return shown, summary
+
+
+def _added(counts: list[AsmCount]) -> AsmCount:
+    return AsmCount(
+        sum(one.strings for one in counts),
+        sum(one.unknown for one in counts),
+        sum(one.unsure for one in counts),
+        sum(one.modules for one in counts),
+    )
 
 
 def _in_order(counts: Mapping[str, int] | None) -> dict[str, int]:
@@ -170,6 +185,7 @@ def tally(summary: Summary) -> str:
     if summary.unsafe_fixable:
         hidden = count(summary.unsafe_fixable, "more fix").replace("fixs", "fixes")
         parts.append(f"{hidden} with --unsafe-fixes")
+    parts += _inline(summary)
     parts += _hidden(summary)
     if summary.excluded:
         parts.append(f"{count(summary.excluded, 'path')} excluded by the configuration")
@@ -202,6 +218,20 @@ def timings_of(seconds: Iterable[Mapping[str, float]]) -> str:
     whole = sum(total.values())
     rows = [f"{took:8.3f} s  {took / whole:4.0%}  {stage}" for stage, took in total.most_common()]
     return "\n".join([*rows, f"{whole:8.3f} s        all stages"]) + "\n"
+
+
+def _inline(summary: Summary) -> Iterator[str]:
+    """What was not asked of inline assembly, so that its silence is not mistaken for more than it is."""
+    asm = summary.asm
+    if asm.strings:
+        checked = "syntax, operands and availability" if summary.arch else "syntax and operands"
+        yield f"{count(asm.strings, 'asm string')} checked for {checked} only"
+        if asm.unknown:
+            yield f"{asm.unknown} of them with statements that only the preprocessor or Python knows"
+        if summary.arch and asm.unsure:
+            yield f"whether {asm.unsure} of them are compiled for {summary.arch} is not known"
+        if not summary.arch:
+            yield "--arch sm_XX checks availability too"
 
 
 def _hidden(summary: Summary) -> Iterator[str]:

@@ -16,7 +16,7 @@ from tclint.config import Config, Selection
 from tclint.finding import FileReport, Finding
 from tclint.rules import UnknownRule, all_rules, nearest
 
-__all__ = ["BASELINED", "SUPPRESSED", "enabled", "excluded", "hidden", "meant", "wants_entry"]
+__all__ = ["BASELINED", "SUPPRESSED", "enabled", "excluded", "hidden", "included", "meant", "wants_entry"]
 
 ALL = "ALL"
 _EXACT = 99
@@ -80,6 +80,11 @@ def wants_entry(config: Config, name: str) -> bool:
 def excluded(config: Config, path: str) -> bool:
     """Whether a file or folder is left out, going by its own name and place; its folders are up to the caller."""
     return any(_path_matches(_whole(path), glob) for glob in config.exclude)
+
+
+def included(config: Config, path: str) -> bool:
+    """Whether ``include`` asks for a file in a folder."""
+    return any(_path_matches(_whole(path), glob) for glob in config.include)
 
 
 def hidden(config: Config, report: FileReport, finding: Finding) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tclint.config import Config
@@ -20,12 +20,12 @@ from tclint.rules import Rule, UnknownRule, all_rules, nearest
 from tclint.select import meant, wants_entry
 from tclint.source import Source
 
-__all__ = ["RULES", "apply"]
+__all__ = ["LEXICAL", "MARK", "RULES", "Audit", "apply"]
 
 UNUSED, INVALID = RULES = ("SU001", "SU002")
 
-_MARK = b"tclint:"
-_LEXICAL = re.compile(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
+MARK = b"tclint:"
+LEXICAL = re.compile(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
 _DIRECTIVE = re.compile(r"(?:^|//)\s*tclint:\s*")
 """At the start of a comment, or of one inside it; a reason may hold the ``//`` of an address."""
 _FORM = re.compile(
@@ -66,19 +66,22 @@ def apply(
 
     A comment is never called unused when the input was not analysed as a whole.
     """
-    if _MARK not in source.data:
+    if MARK not in source.data:
         return findings
-    return _Audit(source, module, config).run(findings, complete)
+    return Audit(source, module, config).run(findings, complete)
 
 
-class _Audit:
-    def __init__(self, source: Source, module: Module, config: Config) -> None:
+class Audit:
+    """What the comments of one source hide, and what is wrong with them."""
+
+    def __init__(self, source: Source, module: Module, config: Config, code: bytes | None = None) -> None:
+        """*code* is the source with blanks for its comments, where these are not those of PTX."""
         self.source = source
         self.module = module
         self.config = config
         self.on = frozenset(all_rules()) if config.rules is None else config.rules
         self.functions = sorted(module.functions, key=lambda function: function.start)
-        self.code = _LEXICAL.sub(_without_comment, source.data)
+        self.code = LEXICAL.sub(_without_comment, source.data) if code is None else code
         self.code_after: dict[int, int] = {}
         """For lines without code, by their starts: the start of the next one with code."""
         self.prints = Fingerprints()
@@ -86,6 +89,7 @@ class _Audit:
         self.wrong: list[Finding] = []
 
     def run(self, findings: tuple[Finding, ...], complete: bool) -> tuple[Finding, ...]:
+        """The findings, marked, and those about the comments."""
         suppressions = [s for comment in self._comments() for s in self._read(comment)]
         marked = tuple(self._marked(finding, suppressions) for finding in findings)
         if complete:
@@ -94,13 +98,13 @@ class _Audit:
 
     # ---------------------------------------------------------------- reading
 
-    def _comments(self) -> list[Span]:
-        found = _LEXICAL.finditer(self.source.data)
-        return [Span(*m.span()) for m in found if m["comment"] and _MARK in m["comment"]]
+    def _comments(self) -> Iterable[Span]:
+        found = LEXICAL.finditer(self.source.data)
+        return [Span(*m.span()) for m in found if m["comment"] and MARK in m["comment"]]
 
     def _read(self, comment: Span) -> Iterator[_Suppression]:
         text = self.source.data[comment.start : comment.end].decode()
-        text = text[2:].removesuffix("*/") if text.startswith("/*") else text[2:]
+        text = text[2:].removesuffix("*/") if text.startswith("/*") else text.removeprefix("//").lstrip("#")
         for directive in _DIRECTIVE.split(text)[1:]:
             form = _FORM.match(directive.strip())
             assert form is not None  # every part of it may be empty
@@ -182,12 +186,12 @@ class _Audit:
     # ---------------------------------------------------------------- matching
 
     def _marked(self, finding: Finding, suppressions: Iterable[_Suppression]) -> Finding:
-        first, last = self._lines(finding)
+        lines = self._lines(finding)
         owner = self._function(finding.span.start)
         reason: str | None = None
         for s in suppressions:
             if s.line:
-                covers = first <= s.line <= last
+                covers = s.line in lines
             else:
                 assert s.function is not None  # see _placed
                 covers = s.function is owner or s.function.name == finding.entry
@@ -196,8 +200,8 @@ class _Audit:
                 reason = s.reason
         return finding if reason is None else replace(finding, suppressed=reason)
 
-    def _lines(self, finding: Finding) -> tuple[int, int]:
-        """The first and the last line of the statement that a finding is in."""
+    def _lines(self, finding: Finding) -> Collection[int]:
+        """The lines of the statement that a finding is in."""
         start, end = finding.span.start, finding.span.end
         function = self._function(start)
         if function is not None and function.instructions:
@@ -205,7 +209,7 @@ class _Audit:
             ins = function.instructions[max(at, 0)]
             if ins.start <= start - function.start < ins.end:
                 start, end = function.start + ins.start, max(end, function.start + ins.end)
-        return self.source.position(start).line, self.source.position(max(start, end - 1)).line
+        return range(self.source.position(start).line, self.source.position(max(start, end - 1)).line + 1)
 
     def _report_unused(self, suppressions: Iterable[_Suppression]) -> None:
         for s in suppressions:

@@ -52,6 +52,8 @@ exclude = ["old", "build/", "out/*.ptx"]
 force-exclude = true
 toolkit = "12.8"
 baseline = "known.json"
+arch = "sm_90a"
+include = ["*.cu", "src/*.py"]
 jobs = 3
 confirm = true
 confirm-seconds = 5
@@ -79,6 +81,8 @@ def test_every_setting_can_be_said_in_a_file() -> None:
         exclude=("old", "build", "/project/out/*.ptx"),
         force_exclude=True,
         toolkit=(12, 8),
+        arch="sm_90a",
+        include=("*.cu", "/project/src/*.py"),
         per_file_ignores=(("/project/gen/*.ptx", ("wgmma",)), ("b.ptx", ("PX",)), ("**/cache/*", ("PX",))),
         per_entry_ignores=(("*_test", ("ALL",)),),
         baseline="/project/known.json",

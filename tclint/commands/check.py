@@ -98,10 +98,10 @@ def command(
     show_settings: bool,
     **options: Any,
 ) -> int:
-    """Lint PTX files.
+    """Lint PTX files, and the inline assembly of CUDA C++ and Python.
 
-    A PATH is a file, a folder (all *.ptx, *.ptx.gz and *.ptx.zst below it), a pattern such as 'out/**/*.ptx', or - for
-    standard input. A fatbin, cubin, object, library or executable is opened with NVIDIA's cuobjdump.
+    A PATH is a file, a folder (all *.ptx, *.ptx.gz and *.ptx.zst below it, and what --include asks for), a pattern such
+    as 'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. A fatbin, cubin, object, library or executable is opened with NVIDIA's cuobjdump.
 
     RULES are ids, names, families, beginnings of ids, or ALL, separated by commas.
 
@@ -149,6 +149,7 @@ def command(
     if fixing is not None and diff:
         return _show(fixing, sources)
     checked = list(shown_on(sys.stderr, reports(sources, config)))
+    _refuse_unreadable([item.report for item in checked])
     _refuse_unmatched(config, [item.report for item in checked])
     found, known = known.compared([item.report for item in checked], config, paths)
     shown, summary = fold(*present(found, config, known.gone))
@@ -223,6 +224,14 @@ def _baseline(config: Config) -> Baseline:
         return baseline.of(config)
     except SettingsError as error:
         raise usage(error) from None
+
+
+def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
+    """That the grammars of other languages are not installed is said once, not for every file."""
+    from tclint.inline import MISSING
+
+    if any(problem.message == MISSING for report in reports for problem in report.problems):
+        raise click.ClickException(MISSING)
 
 
 def _refuse_unconfirmable(config: Config) -> None:

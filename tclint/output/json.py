@@ -51,7 +51,7 @@ def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str
         "entry": finding.entry,
         **_region(report, finding.span),
         "shown_at": {
-            "kind": "source" if target.source else "ptx",
+            "kind": "source" if target.source or report.asm is not None else "ptx",
             "path": target.path,
             "line": target.line,
             "column": target.column or None,
@@ -140,6 +140,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "fixed": sum(summary.fixed.values()),
         "fixable": summary.fixable,
         "unsafe_fixable": summary.unsafe_fixable,
+        "asm": {**asdict(summary.asm), "arch": summary.arch},
     }
 
 

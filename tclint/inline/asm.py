@@ -1,0 +1,305 @@
+"""One inline-assembly string: its operands, and the PTX that stands in it.
+
+What a compiler puts for an operand is a register whose size the constraint fixes, so the placeholder itself becomes the
+name of one: ``%0`` and ``$0`` are names in PTX (4.4), and messages name what the user wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tclint.finding import Span
+from tclint.inline.text import UNKNOWN, Text
+
+__all__ = ["Asm", "Operand", "Ptx", "kind_of", "operands_of", "ptx_of", "together"]
+
+Dialect = Literal["gcc", "llvm", "module"]
+"""How operands are written: ``%0``, ``$0``; or the string is a whole module, which has none."""
+
+_TYPES = {"h": ".b16", "c": ".b16", "r": ".b32", "f": ".b32", "l": ".b64", "N": ".b64", "d": ".b64", "q": ".b128",
+          "b": ".pred"}  # fmt: skip
+"""The registers of the constraints that nvcc and LLVM know. Compilers differ in whether ``f`` is a .f32 or a .b32."""
+_IMMEDIATES = frozenset("ni")
+_STRINGS = frozenset("C")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What stands in an operand list."""
+
+    constraint: str
+    """``=r``; empty where it is not a plain string."""
+    name: str = ""
+    """That of ``[name]``."""
+    value: str = ""
+    """What an immediate is, where it is a number."""
+
+
+@dataclass(slots=True)
+class Asm:
+    """A string that holds PTX, where it stands."""
+
+    statement: Span
+    """The whole statement or call."""
+    template: Text
+    """The string after its escapes, with UNKNOWN for pieces that are not known."""
+    operands: tuple[Operand, ...] | None
+    """None: the lists could not be read."""
+    dialect: Dialect
+    entry: str | None = None
+    """The function of the host that it stands in."""
+    scope: Span | None = None
+    """All of that function."""
+    conditions: tuple[str, ...] = ()
+    """The conditions under which it is compiled, innermost first; ``?`` for one that cannot be decided."""
+    basic: bool = False
+    """``asm("...")`` without a colon: nothing in it is a placeholder."""
+
+
+@dataclass(slots=True)
+class Ptx:
+    """The PTX of a string, ready to be put into a function."""
+
+    text: Text
+    declarations: tuple[str, ...]
+    """A ``.reg`` for each operand that is a register."""
+    missing: list[tuple[Span, str]] = field(default_factory=list)
+    """Placeholders without an operand, with what is to be said of them."""
+    values: list[tuple[int, int]] = field(default_factory=list)
+    """Where immediates stand whose value is not known."""
+    whole: bool = True
+    """Nothing in it is unknown."""
+    unknown: bool = False
+    """Some piece of it is, apart from placeholders without an operand."""
+    borrowed: tuple[str, ...] = ()
+    """Declarations of other strings of the same function that it uses."""
+    opened: int = 0
+    """Scopes that it closes and another string opens."""
+    closed: int = 0
+    """Scopes that it opens and another string closes."""
+
+
+def operands_of(constraints: str) -> tuple[Operand, ...]:
+    """The operands of a constraint list of LLVM: ``=r,=r,r,n,~{memory}``."""
+    words = [word.strip() for word in constraints.split(",")]
+    return tuple(Operand(word) for word in words if word and not word.startswith("~"))
+
+
+def kind_of(operands: Sequence[Operand], operand: Operand, depth: int = 0) -> str:
+    """The type of the register, ``n`` for an immediate, ``C`` for a string, or "" where it is not known."""
+    letters = operand.constraint.lstrip("=+&%")
+    if letters.isdigit() and int(letters) < len(operands) and depth < 2:
+        return kind_of(operands, operands[int(letters)], depth + 1)
+    if len(letters) != 1:
+        return ""
+    if letters in _IMMEDIATES:
+        return "n"
+    return "C" if letters in _STRINGS else _TYPES.get(letters, "")
+
+
+_GCC = re.compile(
+    rb"%(?:(?P<literal>[%{|}])|(?P<unique>=)|(?P<number>\d+)|\[(?P<name>\w+)\]|(?P<modified>[a-z]\d+)\b)"
+)
+_LLVM = re.compile(
+    rb"\$(?:(?P<literal>\$)|(?P<number>\d+)|\{(?P<braced>\d+)(?P<modifier>:\w*)?\}|(?P<unique>\{:uid\})"
+    rb"|(?P<variant>[(|)]))"
+)
+_GLUE = re.compile(rb"[\w$.:]")
+"""Beside one of these a placeholder is a part of a word, not an operand."""
+
+
+def ptx_of(asm: Asm) -> Ptx:
+    """The PTX that *asm* stands for: its placeholders become registers, and what is not known goes."""
+    operands = asm.operands or ()
+    named = {operand.name.encode(): number for number, operand in enumerate(operands) if operand.name}
+    kinds = [kind_of(operands, operand) for operand in operands]
+    out = Ptx(Text(), ())
+    source = asm.template
+    data = bytes(source.data)
+    used: dict[str, str] = {}
+    at = 0
+    # A basic asm is taken as it is, and by some compilers as any other.
+    pattern = _LLVM if asm.dialect == "llvm" else _GCC
+    for match in pattern.finditer(data):
+        start, end = match.span()
+        host = source.host(start, end)
+        out.text.add_part(source, at, start)
+        at = end
+        groups = match.groupdict()
+        if groups["literal"] is not None:
+            out.text.add(groups["literal"], host)
+        elif groups["unique"] is not None:
+            out.text.add(b"0", host)
+        elif asm.basic:
+            out.text.add_part(source, start, end)
+        elif (number := _number(groups, named)) is None or asm.operands is None:
+            # A name as registers have it, which nvcc leaves alone, or a modifier of another compiler.
+            if groups.get("modified") is not None and _declares(data, match[0]):
+                out.text.add_part(source, start, end)
+            elif groups.get("name") is not None and asm.operands is not None:
+                out.missing.append((host, f"there is no operand called {_word(match['name'])}"))
+                out.text.add_unknown(host)
+            else:
+                out.text.add_unknown(host)
+        elif number >= len(operands):
+            count = len(operands)
+            have = "there is none" if count == 0 else f"there {'is' if count == 1 else 'are'} {count}"
+            out.missing.append((host, f"there is no operand {_word(match[0])}: {have}, counted from 0"))
+            out.text.add_unknown(host)
+        else:
+            _place(out, used, asm, kinds[number], number, data, match, host)
+    out.text.add_part(source, at, len(data))
+    out.declarations = tuple(f".reg {kind} {name};" for name, kind in used.items())
+    out.unknown = out.text.data.count(UNKNOWN) > len(out.missing)
+    out.whole = not _without_unknown(out.text.data)
+    return out
+
+
+def _place(
+    out: Ptx,
+    used: dict[str, str],
+    asm: Asm,
+    kind: str,
+    number: int,
+    data: bytes,
+    match: re.Match[bytes],
+    host: Span,
+) -> None:
+    """Append what stands for an operand."""
+    glued = _GLUE.match(data, match.end()) is not None or (
+        match.start() > 0 and _GLUE.match(data, match.start() - 1) is not None
+    )
+    groups = match.groupdict()
+    selected = re.compile(rb"\.(?:[xyzw]|[bh]\d)\b").match(data, match.end())
+    if kind in ("", "C") or groups.get("modifier") or (glued and not selected and kind == "n"):
+        out.text.add_unknown(host)
+        return
+    if kind == "n":
+        value = asm.operands[number].value if asm.operands else ""
+        if not value:
+            out.values.append((len(out.text.data), len(out.text.data) + 1))
+        out.text.add((value or "1").encode(), host)  # fits where most do
+        return
+    name = f"{'$' if asm.dialect == 'llvm' else '%'}{number}"
+    used[name] = kind
+    out.text.add(name.encode(), host)
+
+
+def _number(groups: Mapping[str, bytes | None], named: dict[bytes, int]) -> int | None:
+    digits = groups["number"] or groups.get("braced")
+    if digits is not None:
+        return int(digits[:6])
+    name = groups.get("name")
+    return named.get(name) if name is not None else None
+
+
+def _declares(data: bytes, name: bytes) -> bool:
+    """Whether a template declares a register by this name, or by a range of such names."""
+    prefix = name.rstrip(b"0123456789")
+    return (
+        re.search(rb"\.reg\b[^;]*(?:" + re.escape(name) + rb"\b|" + re.escape(prefix) + rb"<)", data)
+        is not None
+    )
+
+
+def _word(text: bytes) -> str:
+    return text.decode(errors="replace")
+
+
+_DECLARATION = re.compile(rb"\.reg\s+(?:\.v[248]\s+)?\.\w+\s+([^;]*);")
+_COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_GROUP = re.compile(rb"\{[^{}]*\}")
+_NAME = re.compile(rb"[A-Za-z_$%][\w$]*")
+_LABEL = re.compile(rb"([\w$%]+)\s*:(?!:)")
+
+
+def together(strings: Sequence[Ptx]) -> frozenset[str]:
+    """Lend *strings*, those of one function in their order, what they have of each other; the names that they share.
+
+    People open a scope in one string, with its registers, and close it in another.
+    """
+    open_ends = [_open_ended(bytes(ptx.text.data)) for ptx in strings]
+    declared: dict[bytes, bytes] = {}
+    names: set[str] = set()
+    for text in filter(None, open_ends):
+        for match in _DECLARATION.finditer(text):
+            found = _NAME.findall(match[1])
+            declared |= dict.fromkeys(found, match[0])
+            names.update(name.decode() for name in found)
+        names.update(match[1].decode() for match in _LABEL.finditer(text))
+    lent = any(b"{" in text or b"}" in text for text in open_ends)
+    for ptx, text in zip(strings, open_ends, strict=True):
+        own = {
+            name for match in _DECLARATION.finditer(bytes(ptx.text.data)) for name in _NAME.findall(match[1])
+        }
+        used = set(_NAME.findall(bytes(ptx.text.data))) - own if declared else set()
+        used |= {name.rstrip(b"0123456789") for name in used} - own
+        wanted = dict.fromkeys(declared[name] for name in sorted(used & declared.keys()))
+        ptx.borrowed = tuple(one.decode("latin-1") for one in wanted)
+        if lent and len(strings) > 1 and sum(bool(set(b"{}") & set(other)) for other in open_ends) > 1:
+            ptx.opened, ptx.closed = text.count(b"}"), text.count(b"{")
+    return frozenset(names)
+
+
+def _open_ended(text: bytes) -> bytes:
+    """A string without its comments and without what lies between braces that both are in it."""
+    if b"/" in text:
+        text = _COMMENT.sub(b" ", text)
+    count = 1
+    while count:
+        text, count = _GROUP.subn(b" ", text)
+    return text
+
+
+_STATEMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)|[;{}()\[\]]|[\w$%]+\s*:(?!:)|\s+|[\w$%.]+|.", re.DOTALL)
+
+
+def _without_unknown(data: bytearray) -> bool:
+    """Blank every statement that a piece of unknown text stands in; whether there was one.
+
+    Braces of scopes stay, so that what is left is still well formed if the pieces are.
+    """
+    if UNKNOWN not in data:
+        return False
+    begin, depth, kept = 0, 0, list[int]()
+    fresh, dirty = True, False
+
+    def blank(stop: int) -> None:
+        for at in range(begin, stop):
+            if at not in kept and data[at] not in b"\n":
+                data[at] = 0x20
+
+    found = False
+    for match in _STATEMENT.finditer(bytes(data)):
+        token, end = match[0], match.end()
+        if token[:2] in (b"//", b"/*"):
+            data[match.start() : end] = token.replace(bytes((UNKNOWN,)), b" ")
+            found = found or UNKNOWN in token
+            continue
+        if token.isspace():
+            continue
+        if token == bytes((UNKNOWN,)):
+            dirty = found = True
+            fresh = False
+        elif fresh and token in (b"{", b"}"):
+            begin, kept = end, []
+        elif fresh and token.endswith(b":"):
+            begin = end
+        elif token == b";":
+            if dirty:
+                blank(end)
+            begin, depth, kept, fresh, dirty = end, 0, [], True, False
+        elif token == b"}" and depth == 0 and dirty:
+            # The unknown piece may have ended its statement itself.
+            kept = [match.start()]
+            blank(match.start())
+            begin, kept, fresh, dirty = end, [], True, False
+        else:
+            depth += (token in (b"{",)) - (token in (b"}",))
+            fresh = False
+    if dirty:
+        blank(len(data))
+    return found

@@ -1,0 +1,287 @@
+"""Finds PTX in Python: the strings of the calls in ``CALLS``, and those that a comment ``# tclint: ptx`` names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
+
+from tclint.finding import Span
+from tclint.inline.asm import Asm, Dialect, operands_of
+from tclint.inline.text import UNKNOWN, Text
+
+__all__ = ["CALLS", "MARKER", "Call", "find"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function that takes PTX: where among its arguments the text is, and the constraints."""
+
+    library: str
+    text: tuple[int, str]
+    """Position and keyword."""
+    constraints: tuple[int, str] | None = None
+    """None: the text is a module, not inline assembly."""
+    beside: str = ""
+    """A string that must be among the arguments."""
+
+
+CALLS = {
+    "inline_asm_elementwise": Call("Triton, Gluon", (0, "asm"), (1, "constraints")),
+    "inline_asm": Call(
+        "CuTe DSL and other users of MLIR's llvm dialect", (2, "asm_string"), (3, "constraints")
+    ),
+    "InlineAsm": Call("numba-cuda, llvmlite", (1, "asm"), (2, "constraint")),
+    "Program": Call("cuda.core", (0, "code"), beside="ptx"),
+    "from_ptx": Call("cuda.core", (0, "module")),
+    "add_ptx": Call("numba-cuda", (0, "ptx")),
+    "module_from_buffer": Call("PyCUDA", (0, "buffer")),
+}
+"""By the last name of what is called."""
+
+MARKER = re.compile(rb"#\s*tclint:\s*ptx\b")
+"""Says that the string on this line, or the next one, is PTX."""
+
+_CALL = (
+    "(call function: [(identifier) @name (attribute attribute: (identifier) @name)]) @call "
+    "(comment) @comment "
+    "(assignment left: (identifier) @target right: (_) @value) "
+    "(augmented_assignment left: (identifier) @target right: (_) @value)"
+)
+_Assigned = dict[tuple[int, bytes], list[Node]]
+"""What names are given, by the scope and the name."""
+
+_ESCAPES = {
+    b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f", b"a": b"\a", b"b": b"\b",
+}  # fmt: skip
+
+
+@cache
+def _language() -> Language:
+    import tree_sitter_python
+
+    return Language(tree_sitter_python.language())
+
+
+@cache
+def _query() -> Query:
+    return Query(_language(), _CALL)
+
+
+def find(data: bytes) -> tuple[list[Asm], list[Span]]:
+    """The strings of PTX in a source in the order of the text, and its comments."""
+    tree = Parser(_language()).parse(data)
+    captures = QueryCursor(_query()).captures(tree.root_node)
+    assigned: _Assigned = {}
+    for value in captures.get("value", []):
+        assignment = value.parent
+        target = assignment.child_by_field_name("left") if assignment is not None else None
+        if target is not None:
+            assigned.setdefault((_scope(value), _text(target, data)), []).append(value)
+    found: dict[int, Asm] = {}
+    for name in captures.get("name", []):
+        call = CALLS.get(_text(name, data).decode(errors="replace"))
+        node = _call_of(name)
+        if call is None or node is None:
+            continue
+        asm = _asm(call, node, data, assigned)
+        if asm is not None:
+            found[asm.statement.start] = asm
+    comments = sorted(captures.get("comment", []), key=lambda one: one.start_byte)
+    for comment in comments:
+        if MARKER.match(_text(comment, data)):
+            asm = _marked(comment, data)
+            if asm is not None:
+                found.setdefault(asm.statement.start, asm)
+    spans = [Span(node.start_byte, node.end_byte) for node in comments]
+    return [found[start] for start in sorted(found)], spans
+
+
+def _call_of(name: Node) -> Node | None:
+    node = name.parent
+    if node is not None and node.type == "attribute":
+        node = node.parent
+    return node if node is not None and node.type == "call" else None
+
+
+def _asm(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Asm | None:
+    listed = node.child_by_field_name("arguments")
+    if listed is None or listed.type != "argument_list":
+        return None
+    arguments = [child for child in listed.named_children if child.type != "comment"]
+    value = _argument(arguments, call.text, data)
+    if value is None:
+        return None
+    if call.beside and not any(_plain(one, data) == call.beside for one in arguments):
+        return None
+    template = Text()
+    _literal(_resolved(value, data, assigned), data, template)
+    operands = None
+    dialect: Dialect = "module"
+    if call.constraints is not None:
+        dialect = "llvm"
+        listed_constraints = _argument(arguments, call.constraints, data)
+        if listed_constraints is not None:
+            constraints = _plain(_resolved(listed_constraints, data, assigned), data)
+            operands = None if constraints is None else operands_of(constraints)
+    elif b".version" not in template.data:
+        return None  # in a variable that nobody knows, or no PTX
+    return Asm(
+        Span(node.start_byte, node.end_byte), template, operands, dialect, *_entry(node, data),
+        tuple(_conditions(node)),
+    )  # fmt: skip
+
+
+def _argument(arguments: list[Node], place: tuple[int, str], data: bytes) -> Node | None:
+    position, keyword = place
+    for argument in arguments:
+        if argument.type == "keyword_argument":
+            name = argument.child_by_field_name("name")
+            if name is not None and _text(name, data).decode(errors="replace") == keyword:
+                return argument.child_by_field_name("value")
+    positional = [one for one in arguments if one.type != "keyword_argument"]
+    before = positional[: position + 1]
+    starred = any(one.type in ("list_splat", "dictionary_splat") for one in before)
+    return positional[position] if len(positional) > position and not starred else None
+
+
+def _resolved(node: Node, data: bytes, assigned: _Assigned) -> Node:
+    """The string that a name was given, where its function, or else the module, gives it one only once."""
+    if node.type != "identifier":
+        return node
+    name = _text(node, data)
+    values = assigned.get((_scope(node), name)) or assigned.get((0, name), [])
+    return values[0] if len(values) == 1 else node
+
+
+def _scope(node: Node) -> int:
+    """Which function *node* stands in, by where that ends; 0 for the module."""
+    parent = node.parent
+    while parent is not None and parent.type not in ("function_definition", "lambda"):
+        parent = parent.parent
+    return parent.end_byte if parent is not None else 0
+
+
+def _marked(comment: Node, data: bytes) -> Asm | None:
+    """The string that a marker on its line, or the one before, names."""
+    root: Node = comment
+    while (parent := root.parent) is not None:
+        root = parent
+    first = data.rfind(b"\n", 0, comment.start_byte) + 1
+    alone = not data[first : comment.start_byte].strip()
+    begin = comment.end_byte if alone else first
+    end = comment.start_byte
+    if alone:
+        match = re.compile(rb"\s*[^\n]*").match(data, comment.end_byte)
+        end = match.end() if match else len(data)
+    node = next(_strings(root, begin, end), None)
+    if node is None:
+        return None
+    template = Text()
+    _literal(node, data, template)
+    dialect: Dialect = "module" if b".version" in template.data else "llvm"
+    return Asm(
+        Span(node.start_byte, node.end_byte),
+        template,
+        None,
+        dialect,
+        *_entry(node, data),
+        tuple(_conditions(node)),
+    )
+
+
+def _strings(node: Node, begin: int, end: int) -> Iterator[Node]:
+    """The strings that start between two offsets, the outermost first."""
+    if node.end_byte <= begin or node.start_byte >= end:
+        return
+    if node.type in ("string", "concatenated_string") and begin <= node.start_byte:
+        yield node
+        return
+    for child in node.children:
+        yield from _strings(child, begin, end)
+
+
+def _text(node: Node, data: bytes) -> bytes:
+    return data[node.start_byte : node.end_byte]
+
+
+def _plain(node: Node, data: bytes) -> str | None:
+    """The text of a literal of which all is known."""
+    text = Text()
+    _literal(node, data, text)
+    return None if UNKNOWN in text.data else text.data.decode(errors="replace")
+
+
+def _literal(node: Node, data: bytes, out: Text) -> None:
+    """Append what a literal stands for: strings beside each other, added, in parentheses, with interpolations."""
+    kind = node.type
+    if kind in ("concatenated_string", "parenthesized_expression"):
+        for child in node.named_children:
+            if child.type != "comment":
+                _literal(child, data, out)
+    elif kind == "binary_operator" and node.children[1].type == "+":
+        _literal(node.children[0], data, out)
+        _literal(node.children[2], data, out)
+    elif kind == "string":
+        _string(node, data, out)
+    else:
+        out.add_unknown(Span(node.start_byte, node.end_byte))
+
+
+def _string(node: Node, data: bytes, out: Text) -> None:
+    start = node.children[0]
+    prefix = _text(start, data).rstrip(b"\"'").lower()
+    at = start.end_byte
+    parts: list[tuple[int, int, bytes | None]] = []  # None: not known
+    for child in node.children[1:-1]:
+        if child.type == "interpolation":
+            parts.append((child.start_byte, child.end_byte, None))
+        elif child.type == "string_content":
+            for part in child.children:
+                if part.type == "escape_sequence" and b"r" not in prefix:
+                    parts.append((part.start_byte, part.end_byte, _escaped(_text(part, data)[1:])))
+                elif part.type == "escape_interpolation":
+                    parts.append((part.start_byte, part.end_byte, _text(part, data)[:1]))
+    for begin, end, made in parts:
+        out.add(data[at:begin], Span(at, begin))
+        if made is None:
+            out.add_unknown(Span(begin, end))
+        else:
+            out.add(made, Span(begin, end))
+        at = end
+    out.add(data[at : node.children[-1].start_byte], Span(at, node.children[-1].start_byte))
+
+
+def _escaped(code: bytes) -> bytes:
+    if code[-1:] == b"\n":
+        return b""
+    if code[:1] == b"x":
+        return bytes((int(code[1:], 16),))
+    if code.isdigit():
+        return bytes((int(code, 8) & 0xFF,))
+    if code[:1] in (b"u", b"U", b"N"):
+        return b"?"
+    return _ESCAPES.get(code, code if code in (b"\\", b"'", b'"') else b"\\" + code)
+
+
+def _entry(node: Node, data: bytes) -> tuple[str | None, Span | None]:
+    """The name of the function that *node* stands in, and where that is."""
+    parent = node.parent
+    while parent is not None and parent.type != "function_definition":
+        parent = parent.parent
+    name = parent.child_by_field_name("name") if parent is not None else None
+    if name is None or parent is None:
+        return None, None
+    return _text(name, data).decode(errors="replace"), Span(parent.start_byte, parent.end_byte)
+
+
+def _conditions(node: Node) -> Iterator[str]:
+    """A ``?`` for each branch of Python that *node* stands in: what it asks is not known."""
+    parent = node.parent
+    while parent is not None:
+        if parent.type in ("if_statement", "conditional_expression", "match_statement", "try_statement"):
+            yield "?"
+        parent = parent.parent

@@ -1,0 +1,82 @@
+"""Comments of the host that hide findings: as :mod:`tclint.suppress`, in C++ and Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from tclint.config import Config
+from tclint.finding import Finding, Span
+from tclint.inline.asm import Asm
+from tclint.inline.python import MARKER
+from tclint.ir.nodes import Function, Module
+from tclint.source import Source
+from tclint.suppress import LEXICAL, MARK, Audit
+
+__all__ = ["apply"]
+
+
+def apply(
+    source: Source,
+    found: Sequence[Asm],
+    comments: Sequence[Span],
+    findings: tuple[Finding, ...],
+    config: Config,
+    on: frozenset[str],
+    *,
+    complete: bool,
+) -> tuple[Finding, ...]:
+    """The findings with those marked that a comment suppresses, and what is wrong with the comments.
+
+    A comment is about its line, or the next one with code; at the first or the last line of a statement it is about all
+    of the statement. *on* are the rules that were checked.
+    """
+    if MARK not in source.data:
+        return tuple(sorted(findings, key=lambda f: (f.span.start, f.rule.id)))
+    return _HostAudit(source, found, comments, config, on).run(findings, complete)
+
+
+class _HostAudit(Audit):
+    def __init__(
+        self,
+        source: Source,
+        found: Sequence[Asm],
+        comments: Sequence[Span],
+        config: Config,
+        on: frozenset[str],
+    ) -> None:
+        scopes = {asm.scope: asm.entry for asm in found if asm.scope is not None and asm.entry is not None}
+        functions = [
+            Function(name=name, entry=False, start=scope.start, end=scope.end)
+            for scope, name in scopes.items()
+        ]
+        code = bytearray(source.data)
+        for span in comments:
+            code[span.start : span.end] = re.sub(rb"[^\n]", b" ", source.data[span.start : span.end])
+        super().__init__(source, Module(functions=functions), config, bytes(code))
+        self.on &= on | {"SU001", "SU002"}
+        self.statements = [asm.statement for asm in found]
+        self.listed = [*comments, *_inside(found)]
+
+    def _comments(self) -> Iterable[Span]:
+        for span in self.listed:
+            text = self.source.data[span.start : span.end]
+            if MARK in text and not MARKER.match(text):
+                yield span
+
+    def _lines(self, finding: Finding) -> Collection[int]:
+        at = self.source.position
+        start, end = finding.span.start, finding.span.end
+        lines = set(range(at(start).line, at(max(start, end - 1)).line + 1))
+        for statement in self.statements:
+            if statement.start <= start < statement.end:
+                lines |= {at(statement.start).line, at(statement.end - 1).line}
+        return lines
+
+
+def _inside(found: Iterable[Asm]) -> Iterable[Span]:
+    """The comments of PTX in the strings."""
+    for asm in found:
+        for match in LEXICAL.finditer(bytes(asm.template.data)):
+            if match["comment"]:
+                yield asm.template.host(*match.span())
