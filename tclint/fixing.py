@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 from tclint.baseline import Baseline
 from tclint.config import Config
-from tclint.driver import check_source
 from tclint.finding import Edit, FileReport, Finding, Fix, Severity
 from tclint.fixes import joined
-from tclint.pool import Input, debug, internal_error
+from tclint.pool import Input, debug, internal_error, lint
 from tclint.report import count, place, present
 from tclint.source import Source, SourceError, read_bytes
 
@@ -118,7 +117,7 @@ class _Mending:
 
 def shown(source: Source, config: Config, known: Baseline = _NOTHING) -> FileReport:
     """The report on *source* with the findings that are shown, not *known*, and that no comment suppresses."""
-    found, _ = known.compared([check_source(source, config)], config, ())
+    found, _ = known.compared([lint(source, config)], config, ())
     (report,), _ = present(found, config)
     return replace(report, source=source, findings=tuple(f for f in report.findings if f.suppressed is None))
 

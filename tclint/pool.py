@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,7 @@ from tclint.source import Source, SourceError
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
-__all__ = ["Checked", "Input", "check", "debug", "internal_error", "reports"]
+__all__ = ["Checked", "Input", "check", "debug", "internal_error", "lint", "reports"]
 
 Input = tuple[str, Source | SourceError]
 """The name under which an input is shown, and its text or why there is none."""
@@ -74,7 +74,7 @@ def check(item: Input, config: Config) -> Checked:
     if isinstance(source, SourceError):
         return Checked(FileReport.failed(path, str(source), source.line), seconds)
     try:
-        report = _report(source, config, seconds)
+        report = lint(source, config, lambda stage, took: seconds.update({stage: took}))
         if config.confirm and report.findings and report.asm is None:
             report = _confirmed(report, config, seconds)
     except SourceError as error:
@@ -88,18 +88,20 @@ def check(item: Input, config: Config) -> Checked:
     return Checked(replace(report, **changes), seconds)
 
 
-def _report(source: Source, config: Config, seconds: Counter[str]) -> FileReport:
+def lint(source: Source, config: Config, clock: Callable[[str, float], None] | None = None) -> FileReport:
+    """The findings in one text: PTX, or PTX in the strings of what its name says. Raises SourceError as inline.check does."""
     from tclint import inline
 
     if not inline.is_host(source.path):
         from tclint.driver import check_source
 
-        return check_source(source, config, lambda stage, took: seconds.update({stage: took}))
+        return check_source(source, config, clock)
     from time import perf_counter
 
     began = perf_counter()
     report = inline.check(source, config)
-    seconds.update({"inline assembly": perf_counter() - began})
+    if clock is not None:
+        clock("inline assembly", perf_counter() - began)
     return report
 
 

@@ -50,7 +50,7 @@ def test_a_text_is_mended_and_then_stays_as_it_is() -> None:
 def test_many_findings_are_mended_together() -> None:
     kernels = [before_the_wait(USE, f"k{i}") for i in range(4)]
     calls = 0
-    real = fixing.check_source
+    real = fixing.lint
 
     def counted(*args: object) -> object:
         nonlocal calls
@@ -58,7 +58,7 @@ def test_many_findings_are_mended_together() -> None:
         return real(*args)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fixing, "check_source", counted)
+        patch.setattr(fixing, "lint", counted)
         done = mend(Source(module(*kernels, header=HOPPER).encode(), "k.ptx"), Config())
     assert len(done.fixed) == 4
     assert calls == 2  # before and after
@@ -100,7 +100,7 @@ def test_the_others_are_made_when_one_does_not_hold(monkeypatch: pytest.MonkeyPa
     text = module(before_the_wait(USE, "a"), before_the_wait(USE, "b"), header=HOPPER)
     from dataclasses import replace
 
-    real = fixing.check_source
+    real = fixing.lint
 
     def spoiled(source: Source, config: Config) -> object:
         report = real(source, config)
@@ -112,7 +112,7 @@ def test_the_others_are_made_when_one_does_not_hold(monkeypatch: pytest.MonkeyPa
         )
         return replace(report, findings=tuple(findings))
 
-    monkeypatch.setattr(fixing, "check_source", spoiled)
+    monkeypatch.setattr(fixing, "lint", spoiled)
     done = mend(Source(text.encode(), "k.ptx"), Config())
     assert [f.entry for f in done.fixed] == ["b"]
     ((finding, reason),) = done.refused

@@ -421,6 +421,22 @@ def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert run("--output-format", "concise", "sum.cu", code=1) == shown
 
 
+@pytest.mark.parametrize(
+    ("written", "mended"),
+    [
+        ('"st.globl.u32 [%0], %1;"', '"st.global.u32 [%0], %1;"'),
+        ('"st." "globl.u32 [%0], %1;"', None),  # it stands in two literals
+        ('R"(st.globl.u32 [%0], %1;)"', 'R"(st.global.u32 [%0], %1;)"'),
+    ],
+)
+def test_a_fix_is_made_in_the_string(tmp_path: Path, written: str, mended: str | None) -> None:
+    source = f'__device__ void f(int* p, int v) {{ asm({written} :: "l"(p), "r"(v)); }}\n'
+    path = tmp_path / "k.cu"
+    path.write_text(source, encoding="utf-8")
+    run("--fix", "--unsafe-fixes", str(path), code=0 if mended else 1)
+    assert path.read_text(encoding="utf-8") == source.replace(written, mended or written)
+
+
 # ---------------------------------------------------------------- spans
 
 

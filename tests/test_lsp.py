@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from click import ClickException
+from click.testing import CliRunner
 from support import HOPPER, before_the_wait, kernel, lint, module
 
 pytest.importorskip("pygls", reason="the language server needs pygls")
@@ -535,3 +536,32 @@ def test_positions_and_offsets_agree(encoding: str) -> None:
 
 def test_every_rule_has_a_page_to_lead_to() -> None:
     assert all(page(rule).is_file() for rule in all_rules().values())
+
+
+@pytest.mark.asyncio
+async def test_the_strings_of_other_languages_are_looked_into(client: LanguageClient) -> None:
+    text = 'void f(int* p) {\n  asm("st.globl.u32 [%0], 1;" :: "l"(p));\n}\n'
+    uri = "file:///work/k.cu"
+    await start(client)
+    open_(client, text, uri)
+    found = (await pull(client, uri=uri)).items
+    assert of(found) == [("PX002", 1)]
+    identifier = t.TextDocumentIdentifier(uri)
+    where = t.Range(place(text, "globl"), place(text, "globl"))
+    offered = await client.text_document_code_action_async(
+        t.CodeActionParams(identifier, where, t.CodeActionContext([]))
+    )
+    assert [a.title for a in offered or []] == ["write st.global.u32"]
+    hover = t.HoverParams(identifier, place(text, "globl"))
+    assert await client.text_document_hover_async(hover) is None
+    assert not await client.text_document_document_symbol_async(t.DocumentSymbolParams(identifier))
+
+
+def test_what_is_in_the_baseline_is_hidden_here_too(tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(WRONG, encoding="utf-8")
+    document = Document(path.as_uri(), str(path), Text.of(WRONG, "utf-16"), 1)
+    assert document.lint(1, document.text, Config()).report.findings
+    known = str(tmp_path / "known.json")
+    assert CliRunner().invoke(cli, ["baseline", "--isolated", "--output", known, str(path)]).exit_code == 0
+    assert document.lint(1, document.text, Config(baseline=known)).report.findings == ()

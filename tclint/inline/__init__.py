@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from tclint.config import Config
-from tclint.finding import AsmCount, Confidence, FileReport, Finding, Fingerprints, Problem, Span, Step
+from tclint.finding import AsmCount, Confidence, FileReport, Finding, Fingerprints, Fix, Problem, Span, Step
 from tclint.ir.operands import HEAD
 from tclint.select import wants_entry
 from tclint.source import Source, SourceError
@@ -47,6 +47,8 @@ _STATEMENT = re.compile(
     rb"(?:^|[;{}:\n])\s*(?:@\s*!?\s*[\w$%]+\s+)?([a-z]\w*)((?:(?:\.|::)\w+)*)(?=[\s;])", re.MULTILINE
 )
 _BRACES = re.compile(rb"[\s{}]*[{}][\s{}]*")
+_PLAIN = re.compile(r"[\w.:, \[\]+-]*")
+"""What means the same in a string, in its constraints and in PTX."""
 _BARE = frozenset((b"ret", b"exit", b"trap", b"brkpt", b"bra"))
 _QUIET = frozenset(("undefined-register", "undefined-guard", "undefined-label"))
 
@@ -277,7 +279,7 @@ class _Fragments:
             function.name = by_function[id(function)].asm.entry or ""
         begins = [one.start for one in placed]
         for finding in as_findings(Source(data, self.source.path), module, hits, self.prints):
-            self._add(finding, placed[bisect_right(begins, finding.span.start) - 1])
+            self._add(finding, placed[bisect_right(begins, finding.span.start) - 1], data)
         for one in placed:
             self._missing(one)
 
@@ -317,12 +319,30 @@ class _Fragments:
             )  # fmt: skip
             self.found.append(finding)
 
-    def _add(self, finding: Finding, one: _Placed) -> None:
+    def _add(self, finding: Finding, one: _Placed, data: bytes) -> None:
         span = one.ptx.text.host(finding.span.start - one.start, finding.span.end - one.start)
+        fixes = tuple(filter(None, (self._carried(fix, one, data) for fix in finding.fixes)))
         confidence = finding.confidence
         if finding.rule.id.startswith("AV"):
             confidence = min(confidence, Confidence.MEDIUM)  # nothing says that the function is used there
-        self.found.append(replace(finding, span=span, entry=one.asm.entry, confidence=confidence))
+        self.found.append(
+            replace(finding, span=span, entry=one.asm.entry, confidence=confidence, fixes=fixes)
+        )
+
+    def _carried(self, fix: Fix, one: _Placed, data: bytes) -> Fix | None:
+        """The fix in the string, where that has the same bytes and the new ones mean there what they say."""
+        edits = []
+        for edit in fix.edits:
+            start, end = edit.span.start, edit.span.end
+            span = one.ptx.text.whole(start - one.start, end - one.start) if one.start <= start else None
+            if (
+                span is None
+                or self.source.data[span.start : span.end] != data[start:end]
+                or not _PLAIN.fullmatch(edit.text)
+            ):
+                return None
+            edits.append(replace(edit, span=span))
+        return replace(fix, edits=tuple(edits))
 
 
 def _at_its_word(rule: str, hit: Hit, function: Function, data: bytes) -> Hit:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tclint import baseline
+from tclint import inline as asm
 from tclint.config import Config
 from tclint.driver import Past, check_source
 from tclint.finding import FileReport
@@ -57,23 +59,35 @@ class Document:
             report = FileReport.failed(self.path, str(error), error.line)
         else:
             try:
-                report = check_source(source, config, lambda stage, seconds: self._go_on(version), self.past)
+                report = (
+                    asm.check(source, config)
+                    if self.host
+                    else check_source(source, config, lambda stage, seconds: self._go_on(version), self.past)
+                )
+            except SourceError as error:
+                report = FileReport.failed(self.path, str(error), error.line)
             except Superseded:
                 raise
             except Exception:
                 self.past = Past()  # whatever went wrong may be in it
                 raise
-        (shown,), _ = present([report], config)
+        found, _ = baseline.of(config).compared([report], config, ())
+        (shown,), _ = present(found, config)
         self.last = Lint(version, text, config, shown)
         return self.last
+
+    @property
+    def host(self) -> bool:
+        """Whether it is CUDA C++ or Python, in the strings of which PTX may stand."""
+        return asm.is_host(self.path)
 
     def _go_on(self, version: int) -> None:
         if self.version != version:
             raise Superseded
 
     def built(self, text: Text) -> tuple[Tree, Module]:
-        """The tree and the module of a state."""
-        return self.past.builds.build(text.analysed)
+        """The tree and the module of a state; those of no text for a host, of which only findings are told."""
+        return self.past.builds.build(b"" if self.host else text.analysed)
 
     def model(self, module: Module, function: Function, config: Config) -> KernelModel:
         """What is known about one function of the module; kept until another one is asked for."""

@@ -12,7 +12,8 @@ import { CloseAction, LanguageClient, type LanguageClientOptions } from "vscode-
 import { type ServerOptions, linterSettings, serverCommand, startServer } from "./server";
 
 const SECTION = "tclint";
-const INSTALLED = [`${SECTION}.path`, `${SECTION}.arguments`];
+const INSTALLED = [`${SECTION}.path`, `${SECTION}.arguments`, `${SECTION}.inlineAssembly`];
+const HOSTS = ["cuda-cpp", "cpp", "python"];
 
 let running: LanguageClient | undefined;
 let queue: Promise<void> = Promise.resolve();
@@ -77,10 +78,12 @@ async function start(output: LogOutputChannel): Promise<void> {
 }
 
 function clientOptions(output: LogOutputChannel): LanguageClientOptions {
+  const hosts = workspace.getConfiguration(SECTION).get("inlineAssembly", false) ? HOSTS : [];
   return {
     documentSelector: [
       { scheme: "file", language: "ptx" },
       { scheme: "untitled", language: "ptx" },
+      ...hosts.map((language) => ({ scheme: "file", language })),
     ],
     outputChannel: output,
     synchronize: {

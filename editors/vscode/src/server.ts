@@ -71,7 +71,7 @@ function explain(command: Command, error: NodeJS.ErrnoException): string {
 
 type Values = Readonly<Record<string, unknown>>;
 
-const OWN = new Set(["path", "arguments", "trace"]);
+const OWN = new Set(["path", "arguments", "trace", "inlineAssembly"]);
 
 /**
  * The settings under `tclint` as the linter's configuration files have them: `min-severity`, not `minSeverity`, and only
