@@ -28,6 +28,8 @@ from tclint.vocabulary import source_help
 
 __all__ = ["Past", "analyse", "as_findings", "check_source", "source_location"]
 
+_RECENT = 3
+"""States of a function that stay known, so that what is undone or typed again costs no analysis."""
 _Hits = tuple[tuple[tuple[Rule, Hit], ...], tuple[str, ...]]
 _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
@@ -77,7 +79,7 @@ class _Facts:
         return cls(config, module.version, module.targets, module.address_size, module.variables, bodies)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Checked:
     """What the checks said of one function, and all that they could look at."""
 
@@ -114,7 +116,8 @@ class Past:
 
     def __init__(self) -> None:
         self.builds = Builds()
-        self._checked: dict[tuple[str, int], _Checked] = {}
+        self._checked: dict[tuple[str, int], list[_Checked]] = {}
+        """By name, and which of that name: the last states that were checked, the latest first."""
 
     def checked(
         self, module: Module, function: Function, facts: _Facts, check: Callable[[Function], _Hits]
@@ -124,9 +127,13 @@ class Past:
         key = function.name, next(n for n, f in enumerate(same) if f.start == function.start)
         calls = any(use.match is not None and use.match.form.flow == "call" for use in function.uses)
         called = tuple(module.functions) if calls else ()
-        known = self._checked.get(key)
-        if known is None or not known.holds(function, facts, called):
-            known = self._checked[key] = _Checked(function, facts, called, *check(function))
+        recent = self._checked.setdefault(key, [])
+        known = next((past for past in recent if past.holds(function, facts, called)), None)
+        if known is None:
+            known = _Checked(function, facts, called, *check(function))
+        else:
+            recent.remove(known)
+        self._checked[key] = [known, *recent[: _RECENT - 1]]
         return known
 
     def forget_all_but(self, module: Module) -> None:

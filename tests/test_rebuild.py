@@ -150,6 +150,11 @@ def test_checks_run_where_the_program_changed(
     known = check_source(after, past=past)
     assert len(asked) == 2 + runs
     assert said(known) == said(check_source(after))
+    asked.clear()
+    for state in (Source(text.encode(), "k.ptx"), after):  # undone, and done again
+        assert said(check_source(state, past=past)) == said(check_source(state))
+    forgotten = 2 if "entry" in edit[0] else 0  # a name that is gone is forgotten
+    assert len(asked) == 4 + forgotten  # the others are those of the fresh runs
 
 
 def test_a_function_that_is_gone_is_forgotten() -> None:
