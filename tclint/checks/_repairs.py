@@ -15,7 +15,7 @@ from tclint.analyses.values import Level
 from tclint.checks.convergence import branches
 from tclint.dataflow import Path
 from tclint.fixes import Repair, after, before, opcode, operand
-from tclint.ir.nodes import Immediate, Instruction
+from tclint.ir.nodes import Immediate, Instruction, registers
 from tclint.model import KernelModel
 
 __all__ = [
@@ -25,11 +25,10 @@ __all__ = [
     "fenced_between",
     "first_of_blocks",
     "group_repairs",
-    "handed_over",
-    "loads_waited",
     "place",
     "respelled",
     "together",
+    "waited_in_block",
     "waits_before",
 ]
 
@@ -239,39 +238,36 @@ def _shallower(model: KernelModel, groups: Groups, site: int, age: int, wait: in
     )
 
 
-def handed_over(model: KernelModel, path: Path, site: int, filled: Callable[[int], bool]) -> int:
-    """Where a ``tcgen05.ld`` at *site* should be complete on *path*: the first use of what it fills, the fence, or the end."""
-    for i in path.sites(model.cfg, site):
-        if model.instruction(i).event == "tcgen05-fence-before" or any(
-            map(filled, model.instruction(i).reads)
-        ):
-            return i
-    return path.end
+def waited_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tuple[Repair, ...]:
+    """``tcgen05.wait`` for each ``tcgen05.ld`` or ``st`` of *sites*: in its own block, where all lanes come that come to it.
+
+    It stands before the first use of what is loaded, before other accesses to tensor memory, and before any signal.
+    """
+    statement, changes = f"tcgen05.wait::{kind}.sync.aligned;", []
+    for site in sorted(sites):
+        instruction, block = model.instruction(site), model.cfg.blocks[model.cfg.block_of[site]]
+        if instruction.guard >= 0:
+            return ()
+        destination = instruction.role("destination") if kind == "ld" else None
+        mine = frozenset(registers(destination)) if destination is not None else frozenset()
+        later = range(site + 1, block.end)
+        at = next((i for i in later if _needs_it(model.instruction(i), kind, mine)), None)
+        changes.append((at if at is not None else block.end - 1, at is None))
+    found = [after(i, statement) if behind else before(i, statement) for i, behind in dict.fromkeys(changes)]
+    return (Repair(f"add {statement.rstrip(';')}", tuple(found), True),) if found else ()
 
 
-def loads_waited(
-    model: KernelModel, kind: str, meetings: Iterable[tuple[Collection[int], int]]
-) -> tuple[Repair, ...]:
-    """``tcgen05.wait`` for the ``ld`` or ``st`` of each meeting, before what must not meet them."""
-    meetings = list(meetings)
-    statement = f"tcgen05.wait::{kind}.sync.aligned;"
-    sites = [place(model, firsts, use, "warp", like=firsts) for firsts, use in meetings]
-    found = dict.fromkeys(site for site in sites if site is not None)
-    repairs = []
-    if None not in sites and found:
-        repairs.append(
-            Repair(f"add {statement.rstrip(';')}", tuple(before(at, statement) for at in found), True)
-        )
-    lasts = _last_of_blocks(model, {first for firsts, _ in meetings for first in firsts})
-    if all(model.instruction(last).guard < 0 for last in lasts):
-        changes = tuple(after(last, statement) for last in lasts)
-        repairs.append(Repair(f"add {statement.rstrip(';')} behind the tcgen05.{kind}", changes, True))
-    return tuple(repairs)
-
-
-def _last_of_blocks(model: KernelModel, sites: Iterable[int]) -> list[int]:
-    """The last of *sites* in each block."""
-    return list({model.cfg.block_of[site]: site for site in sorted(sites)}.values())
+def _needs_it(instruction: Instruction, kind: str, mine: frozenset[int]) -> bool:
+    """Whether an access to tensor memory, which fills *mine*, has to be complete before an instruction."""
+    other = (
+        instruction.event in ("issue", "commit", "tmem-dealloc") and instruction.group != f"tcgen05.{kind}"
+    )
+    return (
+        bool(instruction.flow)
+        or instruction.event in (*_SIGNALS, "tcgen05-fence-before", "barrier-wait")
+        or (other and instruction.name.startswith("tcgen05."))
+        or not mine.isdisjoint((*instruction.reads, *instruction.writes, instruction.guard))
+    )
 
 
 # ---------------------------------------------------------------- fences

@@ -11,10 +11,9 @@ from tclint.analyses.liveness import LoadLiveness, ResultLiveness
 from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, State, TensorMemory, computes
 from tclint.analyses.warps import of_the_cta
 from tclint.checks import Hit, Mark, check
-from tclint.checks._repairs import handed_over, loads_waited
+from tclint.checks._repairs import waited_in_block
 from tclint.dataflow import EXIT, Path, Results
 from tclint.finding import Confidence
-from tclint.fixes import Repair
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -106,23 +105,14 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 ),
                 count=len(paths),
                 help=candidate.help,
-                fixes=_waited(model, tmem, candidate, paths),
+                fixes=waited_in_block(model, candidate.what, {s for s, _ in paths})
+                if candidate.what != "op"  # which mbarrier is to tell of an operation is not known
+                else (),
                 confidence=Confidence.LOW if doubt else model.confidence(path, site),
                 about=tmem.untold(paths),
                 doubt=doubt,
             ),
         )
-
-
-def _waited(
-    model: KernelModel, tmem: TensorMemory, candidate: _Candidate, paths: list[tuple[int, Path]]
-) -> tuple[Repair, ...]:
-    if candidate.what == "op":
-        return ()  # which mbarrier is to tell of it is not known
-    site, path = paths[0]
-    loads = {s for s, _ in paths}
-    at = handed_over(model, path, site, lambda r: not loads.isdisjoint(tmem.filled.get(r, ())))
-    return loads_waited(model, candidate.what, [(loads, at)])
 
 
 def _nearest(
@@ -415,7 +405,6 @@ def register_use_before_wait(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     tmem, results = model.solved(TensorMemory)
     first: tuple[int, int] | None = None
     loads: set[int] = set()
-    uses: dict[int, tuple[set[int], int]] = {}
     for b in model.cfg.order:
         for i, state in results.walk(b):
             instruction = model.instruction(i)
@@ -425,7 +414,6 @@ def register_use_before_wait(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if not early:
                 continue
             loads |= early
-            uses.setdefault(b, (set(), i))[0].update(early)
             if first is None:
                 site = max(early)
                 if _follow(model, tmem, results, site, i, frozenset((ISSUED,))) is not None:
@@ -443,6 +431,6 @@ def register_use_before_wait(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             count=len(loads),
             about=frozenset(loads),
             help="wait with tcgen05.wait::ld before the tensor memory is reused or another thread is signalled",
-            fixes=loads_waited(model, "ld", uses.values()),
+            fixes=waited_in_block(model, "ld", loads),
         ),
     )

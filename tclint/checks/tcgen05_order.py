@@ -10,7 +10,7 @@ from tclint.analyses import collector
 from tclint.analyses.collector import ENTRY, Collector
 from tclint.analyses.tensor_memory import ISSUED, State, TensorMemory
 from tclint.checks import Hit, Mark, check
-from tclint.checks._repairs import loads_waited
+from tclint.checks._repairs import waited_in_block
 from tclint.dataflow import Path, Results
 from tclint.finding import Confidence
 from tclint.ir.nodes import Instruction, Memory, registers
@@ -177,7 +177,7 @@ def register_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 steps=(Mark(load, "tcgen05.ld starts"), Mark(at, "writes its register")),
                 count=len(ats),
                 help="wait with tcgen05.wait::ld before the register gets a new value",
-                fixes=loads_waited(model, "ld", [((load,), at)]),
+                fixes=waited_in_block(model, "ld", (load,)),
                 # Real kernels load into them again on paths that need no value of the first load.
                 confidence=Confidence.LOW if model.instruction(at).group == "tcgen05.ld" else None,
             ),
