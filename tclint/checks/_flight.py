@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from tclint.analyses.groups import OVERDUE, Groups
@@ -31,8 +32,10 @@ class Flight(NamedTuple):
     fixes: tuple[Repair, ...] = ()
 
     @classmethod
-    def of(cls, model: KernelModel, groups: Groups, path: Path, site: int, age: int) -> Flight:
-        """The flight of the operation at *site*, which has *age* at the end of *path*."""
+    def of(
+        cls, model: KernelModel, groups: Groups, path: Path, site: int, age: int, alike: Collection[int] = ()
+    ) -> Flight:
+        """The flight of the operation at *site*, which has *age* at the end of *path*, and of those *alike*."""
         name, waits_for = _SPELLED.get(groups.group, (groups.group, "wait_group"))
         aligned = ".sync.aligned" if name == "wgmma" else ""
         passed: dict[str, list[int]] = {"wait": [], "commit": []}
@@ -43,7 +46,7 @@ class Flight(NamedTuple):
                 passed[instruction.event].append(i)
                 later = later + 1 if instruction.event == "commit" else 0
         waits, commits = passed["wait"], passed["commit"]
-        fixes = group_repairs(model, groups, path, site, age, waits, later)
+        fixes = group_repairs(model, groups, path, site, age, waits, later, alike)
         if age == OVERDUE:
             return cls(
                 "it was never committed, so no wait_group covers it",

@@ -127,22 +127,31 @@ def _depth(instruction: Instruction) -> int | None:
 
 
 def group_repairs(
-    model: KernelModel, groups: Groups, path: Path, site: int, age: int, waits: list[int], later: int
+    model: KernelModel,
+    groups: Groups,
+    path: Path,
+    site: int,
+    age: int,
+    waits: list[int],
+    later: int,
+    alike: Collection[int],
 ) -> tuple[Repair, ...]:
     """What completes the operation at *site* before the end of *path*, on which it has come to *age*.
 
-    *waits* are those on the path, and *later* is the number of commits behind the last of them.
+    *waits* are those on the path, and *later* is the number of commits behind the last of them. *alike* are operations
+    that the same wait has to complete.
     """
     if groups.group not in _SPELLED or path.end < 0:
         return ()
+    sites = {site, *alike}
     if age == OVERDUE:
         late = _committed(model, groups, path, site, waits, _SPELLED[groups.group][1])
-        return late or waits_before(model, groups, (site,), path.end, True)
+        return late or waits_before(model, groups, sites, path.end, True)
     if age < OVERDUE:
         return ()
     if waits and 0 <= age < later:  # what has committed it came behind the wait
         late = _committed(model, groups, path, site, waits[-1:], _SPELLED[groups.group][1])
-        return late or waits_before(model, groups, (site,), path.end, False)
+        return late or waits_before(model, groups, sites, path.end, False)
     shallower = _shallower(model, groups, site, age - later, waits[-1]) if age >= 0 and waits else ()
     # Other threads may touch the bytes behind a barrier: what is waited for before it is complete for all of them. The
     # proxy fence for these bytes, where one comes before the barrier, has to come behind the wait.
@@ -159,9 +168,9 @@ def group_repairs(
         arrival = next(
             (i for i in path.sites(model.cfg, site) if model.instruction(i).event == "mbarrier-arrive"), -1
         )
-        if arrival >= 0 and (early := waits_before(model, groups, (site,), arrival, age == OPEN)):
+        if arrival >= 0 and (early := waits_before(model, groups, sites, arrival, age == OPEN)):
             return early
-    return waits_before(model, groups, (site,), path.end, age == OPEN, prefer=handing[::-1])
+    return waits_before(model, groups, sites, path.end, age == OPEN, prefer=handing[::-1])
 
 
 def waits_before(

@@ -45,7 +45,7 @@ def sources_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         key = rule, *_cause(model, groups, meeting)
         told.setdefault(key, (meeting, set()))[1].add(meeting.operation.site)
     for (rule, *_), (meeting, sites) in told.items():
-        yield rule, (_unknown if rule == "BK003" else _in_flight)(model, groups, meeting, len(sites))
+        yield rule, (_unknown if rule == "BK003" else _in_flight)(model, groups, meeting, sites)
 
 
 def _cause(model: KernelModel, groups: Groups, meeting: Meeting) -> tuple[int, int]:
@@ -124,9 +124,9 @@ def _strangers(model: KernelModel, copy: Access, use: Access, path: Path, writer
     return others or lanes
 
 
-def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, count: int) -> Hit:
+def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: set[int]) -> Hit:
     copy, use = meeting.operation.site, meeting.use.site
-    flight = Flight.of(model, groups, meeting.path, copy, meeting.path.state)
+    flight = Flight.of(model, groups, meeting.path, copy, meeting.path.state, alike)
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
     name = copy_name(model, copy)
     return Hit(
@@ -137,7 +137,7 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, count: i
             *flight.steps,
             Mark(use, f"{verb} the same bytes"),
         ),
-        count=count,
+        count=len(alike),
         help=flight.remedy,
         fixes=flight.fixes,
         confidence=model.confidence(meeting.path, copy),
@@ -145,7 +145,7 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, count: i
     )
 
 
-def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, count: int) -> Hit:
+def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: set[int]) -> Hit:
     copy, use = meeting.operation.site, meeting.use.site
     issuers, writers = meeting.path.threads & model.views.at(copy).threads, model.views.at(use).threads
     others = _strangers(model, meeting.operation, meeting.use, meeting.path, writers)
@@ -164,7 +164,7 @@ def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, count: int
             Mark(wait, "waits for the groups of its own thread", role=model.who(waiting)),
             Mark(use, "overwrites the same bytes", role=model.who(others)),
         ),
-        count=count,
+        count=len(alike),
         help=f"put a barrier of {'the warp (bar.warp.sync)' if one_warp else 'these threads (bar.sync)'} between the "
         "wait of the issuing thread and this instruction",
         fixes=() if one_warp else barrier_between(model, wait, use),

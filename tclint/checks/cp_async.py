@@ -45,7 +45,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         key = (rule, waits[-1] if waits else -1, model.cfg.block_of[meeting.use.site])
         told.setdefault(key, (meeting, set()))[1].add(meeting.operation.site)
     for (rule, _, _), (meeting, sites) in told.items():
-        yield rule, _hit(model, groups, rule, meeting, len(sites))
+        yield rule, _hit(model, groups, rule, meeting, sites)
 
 
 def _meet(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
@@ -82,9 +82,9 @@ def _waits(model: KernelModel, meeting: Meeting) -> list[int]:
     ]
 
 
-def _hit(model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, count: int) -> Hit:
+def _hit(model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, alike: set[int]) -> Hit:
     copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
-    flight = Flight.of(model, groups, meeting.path, copy, age)
+    flight = Flight.of(model, groups, meeting.path, copy, age, alike)
     remedy = flight.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
     if rule == "CA003":
         message = f"copies other bytes to where an earlier cp.async may still write, and nothing orders the two: {flight.why}"
@@ -97,7 +97,7 @@ def _hit(model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, co
         site=use,
         message=message,
         steps=(Mark(copy, "cp.async starts to write here"), *flight.steps, Mark(use, step)),
-        count=count,
+        count=len(alike),
         help=remedy,
         fixes=flight.fixes,
         confidence=model.confidence(meeting.path, copy),
