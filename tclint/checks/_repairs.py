@@ -255,7 +255,7 @@ def waited_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tupl
     statement, changes = f"tcgen05.wait::{kind}.sync.aligned;", []
     for site in sorted(sites):
         instruction, block = model.instruction(site), model.cfg.blocks[model.cfg.block_of[site]]
-        if instruction.guard >= 0:
+        if instruction.guard >= 0 and not together(model, site, "warp"):
             return ()
         destination = instruction.role("destination") if kind == "ld" else None
         mine = frozenset(registers(destination)) if destination is not None else frozenset()
