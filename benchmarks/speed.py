@@ -40,6 +40,7 @@ from tclint.config import Config
 from tclint.dataflow import find_paths
 from tclint.finding import FileReport
 from tclint.fold import fold
+from tclint.ir import rebuild
 from tclint.output import renderer
 from tclint.pool import cores
 from tclint.report import Context, present
@@ -170,9 +171,9 @@ def _split(watch: Stopwatch, modules: list[Any]) -> Iterator[None]:
             yield path
 
     parts: list[tuple[object, str, str]] = [
-        (syntax, "parse", "parse"),
+        (rebuild, "parse", "parse"),
         (syntax, "problems", "syntax problems"),
-        (driver, "build", "IR"),
+        (rebuild, "build", "IR"),
         (driver, "inline", "inline"),
         (model, "CFG", "CFG"),
         (model, "Values", "values"),

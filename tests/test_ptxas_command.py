@@ -140,7 +140,7 @@ def test_findings_are_told_and_ptxas_runs_as_it_was_called(run_tclint: Run, ptxa
     assert (done.returncode, done.stdout) == (0, "ptxas to stdout\n")
     assert said(ptxas) == arguments
     assert "error[WG001]" in done.stderr
-    assert done.stderr.endswith("Found 1 error in 1 file.\nptxas to stderr\n")
+    assert done.stderr.endswith("Found 1 error in 1 file; 1 fixable with --fix.\nptxas to stderr\n")
 
 
 def test_a_clean_kernel_adds_no_word(run_tclint: Run, ptxas: Path) -> None:

@@ -67,13 +67,14 @@ def test_the_stages_of_a_file_add_up(tmp_path: Path) -> None:
 
 
 def test_what_is_timed_is_put_back() -> None:
-    from tclint import driver, model, syntax
+    from tclint import model
+    from tclint.ir import rebuild
 
-    before = syntax.parse, driver.build, model.solve
+    before = rebuild.parse, rebuild.build, model.solve
     watch = speed.Stopwatch()
     with speed._split(watch, []):
-        assert driver.build is not before[1]
-    assert (syntax.parse, driver.build, model.solve) == before
+        assert rebuild.build is not before[1]
+    assert (rebuild.parse, rebuild.build, model.solve) == before
 
 
 def test_a_repeated_function_has_fresh_registers_and_labels() -> None:
