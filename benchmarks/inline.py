@@ -17,9 +17,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tclint import inline
 from tclint.config import Config
 from tclint.finding import Confidence, FileReport, Span
+from tclint.inline import is_host
+from tclint.inline import module as inline
 from tclint.inline.asm import Asm
 from tclint.inline.text import Text
 from tclint.isa.target import TOOLKITS
@@ -34,7 +35,7 @@ _LINE = re.compile(r", line (\d+); (?:error|fatal)")
 def sources(folder: Path) -> Iterator[Source]:
     """The files of a folder that may have inline assembly."""
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and inline.is_host(path.name):
+        if path.is_file() and is_host(path.name):
             try:
                 yield Source.read(path)
             except SourceError:

@@ -24,7 +24,6 @@ from tclint.rules import Rule, all_rules
 from tclint.select import ignored, wants_entry
 from tclint.source import Source
 from tclint.suppress import apply
-from tclint.vocabulary import source_help
 
 __all__ = ["Past", "analyse", "as_findings", "check_source", "source_location"]
 
@@ -269,6 +268,10 @@ def as_findings(
     prints: Fingerprints | None = None,
 ) -> tuple[Finding, ...]:
     """The findings that *found*, hits of rules in functions of *module*, stand for; by place, then by rule."""
+    if not found:
+        return ()
+    from tclint.vocabulary import source_help
+
     prints = prints or Fingerprints()
     made = []
     for rule, function, hit in sorted(found, key=lambda item: (_span(item[2], item[1]).start, item[0].id)):

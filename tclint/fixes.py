@@ -24,8 +24,9 @@ __all__ = [
     "retarget", "reversion", "without", "without_word",
 ]  # fmt: skip
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_END_OF_LINE = re.compile(rb"[ \t]*(?://[^\r\n]*)?(?=\r?\n|\Z)")
+# Text: they are compiled when the first fix is made, and a clean run makes none.
+_COMMENT = r"(?s)//[^\n]*|/\*.*?(?:\*/|\Z)"
+_END_OF_LINE = rb"[ \t]*(?://[^\r\n]*)?(?=\r?\n|\Z)"
 _SINCE_13, _OLDEST = (9, 0), 75
 """The ``.version`` of CUDA 13, whose ptxas knows no older target, and none by its former name."""
 
@@ -42,7 +43,7 @@ class Place(NamedTuple):
     def text(self) -> str:
         """The instruction with blanks for its comments, one for each byte."""
         text = self.data[self.start : self.end].decode("latin-1")
-        return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+        return re.sub(_COMMENT, lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
 Make = Callable[[Place], Edit | None]
@@ -86,7 +87,7 @@ def after(site: int, *statements: str, function: Function | None = None) -> Chan
 
     def make(place: Place) -> Edit:
         line = place.data.rfind(b"\n", 0, place.start) + 1
-        rest = _END_OF_LINE.match(place.data, place.end)
+        rest = re.compile(_END_OF_LINE).match(place.data, place.end)
         lead = place.data[line : place.start]
         indent = lead[: len(lead) - len(lead.lstrip())].decode()
         gap, at = (_line_end(place) + indent, rest.end()) if rest else (" ", place.end)

@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tclint.baseline import Baseline
 from tclint.config import Config
 from tclint.finding import Edit, FileReport, Finding, Fix, Severity
 from tclint.fixes import joined
@@ -22,9 +21,11 @@ from tclint.pool import Input, debug, internal_error, lint
 from tclint.report import count, place, present
 from tclint.source import Source, SourceError, read_bytes
 
+if TYPE_CHECKING:
+    from tclint.baseline import Baseline
+
 __all__ = ["Fixing", "Mended", "Refused", "compatible", "mend", "shown", "tried"]
 
-_NOTHING = Baseline("")
 _ROUNDS = 10
 """How often what is left is looked at again: a fix may be possible only after another one."""
 _MARK = b"\xef\xbb\xbf"
@@ -49,7 +50,7 @@ class Mended:
     refused: tuple[Refused, ...] = ()
 
 
-def mend(source: Source, config: Config, unsafe: bool = False, known: Baseline = _NOTHING) -> Mended:
+def mend(source: Source, config: Config, unsafe: bool = False, known: Baseline | None = None) -> Mended:
     """*source* with the fixes of the findings that are shown and not *known*: the safe ones, or all of them."""
     return _Mending(source, replace(config, confirm=False), unsafe, known).run()
 
@@ -59,7 +60,7 @@ _Key = tuple[str, str | None, int]
 
 
 class _Mending:
-    def __init__(self, source: Source, config: Config, unsafe: bool, known: Baseline) -> None:
+    def __init__(self, source: Source, config: Config, unsafe: bool, known: Baseline | None) -> None:
         self.config = config
         self.unsafe = unsafe
         self.known = known
@@ -115,15 +116,17 @@ class _Mending:
         return None
 
 
-def shown(source: Source, config: Config, known: Baseline = _NOTHING) -> FileReport:
+def shown(source: Source, config: Config, known: Baseline | None = None) -> FileReport:
     """The report on *source* with the findings that are shown, not *known*, and that no comment suppresses."""
-    found, _ = known.compared([lint(source, config)], config, ())
+    found = [lint(source, config)]
+    if known is not None:
+        found, _ = known.compared(found, config, ())
     (report,), _ = present(found, config)
     return replace(report, source=source, findings=tuple(f for f in report.findings if f.suppressed is None))
 
 
 def tried(
-    report: FileReport, chosen: Sequence[tuple[Finding, Fix]], config: Config, known: Baseline = _NOTHING
+    report: FileReport, chosen: Sequence[tuple[Finding, Fix]], config: Config, known: Baseline | None = None
 ) -> Mended | str:
     """The text of *report* with these fixes, if the findings are gone then and no other one comes; otherwise why not.
 
@@ -181,7 +184,7 @@ class Fixing:
     unsafe: bool = False
     diff: bool = False
     """Show what would change, and change nothing."""
-    known: Baseline = _NOTHING
+    known: Baseline | None = None
     """What is in it is left alone."""
     fixed: Counter[Severity] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)

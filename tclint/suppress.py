@@ -31,7 +31,7 @@ _DIRECTIVE = re.compile(r"(?:^|//)\s*tclint:\s*")
 _FORM = re.compile(
     r"(?P<verb>[\w-]*)\s*(?:\[(?P<rules>[^\]]*)(?P<closed>\]?))?[\s:-]*(?P<reason>.*)", re.DOTALL
 )
-_MEANT = re.compile(r"did you mean ([\w-]+)\?")
+_MEANT = r"did you mean ([\w-]+)\?"
 _VERBS = ("ignore", "ignore-entry")
 _NO_STATEMENT = re.compile(rb"\s*(?:\.loc\b.*\n?|[\w$%]+:\s*)?")
 """A line between a comment and its statement: blank, a label, or the position in the user's source."""
@@ -251,7 +251,7 @@ class Audit:
     def _respelled(self, comment: Span, wrong: str, message: str) -> tuple[Repair, ...]:
         """What was probably meant instead of a word; where that is not known, the comment without the word."""
         text = self._text(comment)
-        meant = _MEANT.search(message)
+        meant = re.search(_MEANT, message)
         if text is None:
             return ()
         if meant is None:
@@ -263,7 +263,7 @@ class Audit:
 
     def _corrected(self, comment: Span, trouble: str) -> tuple[Repair, ...]:
         """A directive that cannot be understood: the word that was meant, or no comment at all."""
-        if _MEANT.search(trouble):
+        if re.search(_MEANT, trouble):
             return self._respelled(comment, trouble.split()[4].rstrip(";"), trouble)
         return (Repair("remove the comment", (removed(comment),), True),) if self._text(comment) else ()
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import tclint
-from tclint import inline
 from tclint.config import Config
 from tclint.finding import FileReport, Span
+from tclint.inline import module as inline
 from tclint.inline.asm import ptx_of
 from tclint.inline.conditions import compiled
 from tclint.inline.text import Text

@@ -19,7 +19,7 @@ _DEEP = 40
 _KEEPING = frozenset("mov cvt and or add sub mad".split())
 """What makes an address of an address and of numbers."""
 
-_PLAIN = re.compile(r"(ld|st)((?:\.v[248])?\.[bfsu]\d+)")
+_PLAIN = r"(ld|st)((?:\.v[248])?\.[bfsu]\d+)"
 """A load or store of generic memory that says nothing but its type."""
 
 Kind = tuple[str, int]
@@ -111,10 +111,10 @@ def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
 def _spaced(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
     """The state space named in all loads and stores that take the address; none where something else takes it, too."""
     opcodes = [model.instruction(site).opcode for site in sites]
-    if not all(map(_PLAIN.fullmatch, opcodes)):
+    if not all(re.fullmatch(_PLAIN, old) for old in opcodes):
         return ()
     changes = (
-        opcode(site, _PLAIN.sub(r"\1.shared\2", old)) for site, old in zip(sites, opcodes, strict=True)
+        opcode(site, re.sub(_PLAIN, r"\1.shared\2", old)) for site, old in zip(sites, opcodes, strict=True)
     )
     return (Repair("name the state space: .shared", tuple(changes)),)
 

@@ -22,8 +22,13 @@ def names() -> list[str]:
 
 def load(name: str) -> click.Command | None:
     """The command of that name; None when there is none."""
-    if name not in names():
+    if name.startswith("_") or not name.isidentifier():
         return None
-    command: click.Command = import_module(f"{__name__}.{name}").command
+    try:
+        command: click.Command = import_module(f"{__name__}.{name}").command
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise  # of something that the command needs
+        return None
     command.name = name
     return command

@@ -149,17 +149,19 @@ def command(
     if fixing is not None and diff:
         return _show(fixing, sources)
     checked = list(shown_on(sys.stderr, reports(sources, config)))
-    _refuse_unreadable([item.report for item in checked])
-    _refuse_unmatched(config, [item.report for item in checked])
-    found, known = known.compared([item.report for item in checked], config, paths)
-    shown, summary = fold(*present(found, config, known.gone))
+    found = [item.report for item in checked]
+    _refuse_unreadable(found)
+    _refuse_unmatched(config, found)
+    if known is not None:
+        found, known = known.compared(found, config, paths)
+    shown, summary = fold(*present(found, config, known.gone if known is not None else ()))
     summary = replace(summary, excluded=len(left_out.paths), fixed=fixing.fixed if fixing is not None else {})
     context = Context(
         summary,
         locate=Locator.of(locate, shown),
         fail_on=config.failing,
         rules=config.rules,
-        baseline=config.baseline is not None,
+        baseline=known is not None,
     )
     try:
         refuse_inputs(files, [report.path for report in shown])
@@ -216,7 +218,9 @@ def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
         raise usage(f"no function is called {patterns}{nearest(config.entry[0], names)}")
 
 
-def _baseline(config: Config) -> Baseline:
+def _baseline(config: Config) -> Baseline | None:
+    if config.baseline is None:
+        return None
     from tclint import baseline
     from tclint.settings import SettingsError
 

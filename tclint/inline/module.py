@@ -1,0 +1,387 @@
+"""A module made of the strings of inline assembly of a source, and what the checks say of it, back in the source."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from tclint.config import Config
+from tclint.finding import AsmCount, Confidence, FileReport, Finding, Fingerprints, Fix, Problem, Span, Step
+from tclint.inline import MISSING, PYTHON
+from tclint.ir.operands import HEAD
+from tclint.select import wants_entry
+from tclint.source import Source, SourceError
+
+if TYPE_CHECKING:
+    from tclint.checks import Hit
+    from tclint.inline.asm import Asm, Ptx
+    from tclint.ir.nodes import Function, Module
+    from tclint.rules import Rule
+
+__all__ = ["RULES", "check", "is_ptx", "modules", "strings", "told_of"]
+
+RULES = frozenset("PX001 PX002 PX003 PX004 PX005 PX006 AV001 AV002".split())
+"""What can be said of an instruction without the code around it; the last two where the architecture is named."""
+
+_ASM = re.compile(rb"\b(?:asm|__asm__|__asm)\b")
+_PTX = re.compile(rb"\b(?:inline_asm_elementwise|inline_asm|InlineAsm|\.version)\b|tclint:\s*ptx\b")
+_WORD = re.compile(rb"\.(?:[busf](?:8|16|32|64|128)|f16x2|bf16x2?|pred|b128|sync|aligned|reg)\b")
+_STATEMENT = re.compile(
+    rb"(?:^|[;{}:\n])\s*(?:@\s*!?\s*[\w$%]+\s+)?([a-z]\w*)((?:(?:\.|::)\w+)*)(?=[\s;])", re.MULTILINE
+)
+_BRACES = re.compile(rb"[\s{}]*[{}][\s{}]*")
+_PLAIN = re.compile(r"[\w.:, \[\]+-]*")
+"""What means the same in a string, in its constraints and in PTX."""
+_BARE = frozenset((b"ret", b"exit", b"trap", b"brkpt", b"bra"))
+_QUIET = frozenset(("undefined-register", "undefined-guard", "undefined-label"))
+
+
+def check(source: Source, config: Config | None = None) -> FileReport:
+    """See :func:`tclint.inline.check`."""
+    config = config or Config()
+    python = source.path.lower().endswith(PYTHON)
+    if not (_PTX if python else _ASM).search(source.data):
+        return FileReport(path=source.path, source=source, asm=AsmCount())
+    found, comments = _found(source, python)
+    fragments = [asm for asm in found if asm.dialect != "module" and is_ptx(asm)]
+    whole = [asm for asm in found if asm.dialect == "module"]
+    report = _Fragments(source, config, fragments).report()
+    for asm in whole:
+        report = _merged(report, _whole(source, config, asm))
+    from tclint.inline.suppress import apply
+
+    assert report.asm is not None
+    complete = not report.problems and not report.asm.unknown
+    findings = apply(source, found, comments, report.findings, config, _asked(config), complete=complete)
+    return replace(report, findings=findings)
+
+
+def _asked(config: Config) -> frozenset[str]:
+    """The rules that inline assembly is checked by under these settings."""
+    rules = RULES if config.rules is None else RULES & config.rules
+    return rules if config.arch else rules - {"AV001", "AV002"}
+
+
+def _found(source: Source, python: bool) -> tuple[list[Asm], list[Span]]:
+    if find_spec("tree_sitter_python" if python else "tree_sitter_cpp") is None:
+        raise SourceError(MISSING)
+    if python:
+        from tclint.inline.python import find
+    else:
+        from tclint.inline.cpp import find
+    return find(source.data)
+
+
+def is_ptx(asm: Asm) -> bool:
+    """Whether a string is PTX at all: a source may hold assembly of the host or of other GPUs."""
+    from tclint.inline.asm import kind_of
+    from tclint.isa.table import table
+
+    operands = asm.operands or ()
+    if any(operand.constraint and not kind_of(operands, operand) for operand in operands):
+        return False
+    roots = table().roots
+    for match in _STATEMENT.finditer(bytes(asm.template.data)):
+        root, modifiers = match[1], match[2]
+        if modifiers and (_WORD.search(modifiers) or root.decode() in roots):
+            return True
+        if root in _BARE and not operands:
+            return True
+    # A scope that one string opens may be closed by another.
+    return _WORD.search(asm.template.data) is not None or _BRACES.fullmatch(asm.template.data) is not None
+
+
+@dataclass(slots=True)
+class _Placed:
+    """A string in the module that was made of it: the offsets of its text there, and of its function."""
+
+    asm: Asm
+    ptx: Ptx
+    start: int
+    end: int
+
+
+def strings(source: Source) -> list[tuple[Asm, Ptx]]:
+    """The strings of inline assembly of a source, with the PTX that they stand for. Raises SourceError as check does."""
+    from tclint.inline.asm import ptx_of
+
+    python = source.path.lower().endswith(PYTHON)
+    if not (_PTX if python else _ASM).search(source.data):
+        return []
+    found = [asm for asm in _found(source, python)[0] if asm.dialect != "module" and is_ptx(asm)]
+    made = [(asm, ptx_of(asm)) for asm in found]
+    _lend(made)
+    return made
+
+
+def told_of(asm: Asm) -> bool:
+    """Whether there is anything to say of a string by itself."""
+    fragments = _Fragments(Source(bytes(asm.template.data), "string.cu"), Config(), [asm])
+    report = fragments.report()
+    return bool(report.problems) or any(f.confidence > Confidence.LOW for f in report.findings)
+
+
+def modules(fragments: Sequence[Asm], target: str, version: tuple[int, int]) -> tuple[bytes, list[_Placed]]:
+    """A module with a function for each string."""
+    from tclint.inline.asm import ptx_of
+
+    made = [(asm, ptx_of(asm)) for asm in fragments]
+    _lend(made)
+    return _module(made, target, version)
+
+
+def _lend(made: Sequence[tuple[Asm, Ptx]]) -> frozenset[str]:
+    """Lend the strings of each function what they have of each other; the names that they share."""
+    from tclint.inline.asm import together
+
+    functions: dict[Span | None, list[Ptx]] = {}
+    for asm, ptx in made:
+        functions.setdefault(asm.scope, []).append(ptx)
+    alone = functions.pop(None, [])
+    return frozenset().union(
+        *(together(strings) for strings in functions.values()), *(together([p]) for p in alone)
+    )
+
+
+def _module(
+    made: Sequence[tuple[Asm, Ptx]], target: str, version: tuple[int, int]
+) -> tuple[bytes, list[_Placed]]:
+    from tclint.isa.target import dotted
+
+    data = bytearray(f".version {dotted(version)}\n.target {target}\n.address_size 64\n".encode())
+    placed = []
+    for number, (asm, ptx) in enumerate(made):
+        data += f".func asm_{number}()\n{{\n{' '.join((*ptx.declarations, *ptx.borrowed))}\n".encode()
+        data += b"{" * ptx.opened
+        start = len(data)
+        data += ptx.text.data
+        placed.append(_Placed(asm, ptx, start, len(data)))
+        data += b"\n" + b"}" * ptx.closed + b"}\n"
+    return bytes(data), placed
+
+
+class _Fragments:
+    """Checks the strings of inline assembly of one source."""
+
+    def __init__(self, source: Source, config: Config, found: Sequence[Asm]) -> None:
+        from tclint.inline.asm import ptx_of
+        from tclint.inline.conditions import compiled
+        from tclint.isa.target import TOOLKITS, Target
+        from tclint.rules import all_rules
+
+        self.source = source
+        self.config = config
+        self.rules = _asked(config)
+        self.all_rules = all_rules()
+        self.target = Target.parse(config.arch) if config.arch else None
+        newest = max(TOOLKITS.values())
+        self.version = TOOLKITS.get(config.toolkit, newest) if config.toolkit else newest
+        found = [asm for asm in found if wants_entry(config, asm.entry or "")]
+        self.made = [(asm, ptx_of(asm)) for asm in found]
+        self.declared = _lend(self.made)
+        self.compiled = {
+            id(asm): compiled(asm.conditions, self.target) if self.target is not None else None
+            for asm in found
+        }
+        self.problems: list[Problem] = []
+        self.found: list[Finding] = []
+        self.prints = Fingerprints()
+
+    def report(self) -> FileReport:
+        """The report of all of them."""
+        self.check(self.made)
+        unknown = sum(not ptx.whole and ptx.unknown for _, ptx in self.made)
+        unsure = sum(self.compiled[id(asm)] is None for asm, _ in self.made)
+        return FileReport(
+            path=self.source.path,
+            status="partial" if self.problems else "analysed",
+            problems=tuple(self.problems),
+            findings=tuple(self.found),
+            source=self.source,
+            entries=tuple(dict.fromkeys(asm.entry for asm, _ in self.made if asm.entry)),
+            asm=AsmCount(len(self.made), unknown, unsure),
+        )
+
+    def check(self, made: Sequence[tuple[Asm, Ptx]]) -> None:
+        """Check these strings in one module; one that is no PTX would spoil its neighbours, so then each in its own."""
+        from tclint.checks.assembler import later
+        from tclint.ir.build import build
+        from tclint.syntax import parse, problems
+
+        if not made:
+            return
+        target = str(self.target) if self.target is not None else _ANY
+        data, placed = _module(made, target, self.version)
+        tree = parse(data)
+        wrong = problems(tree)
+        if wrong and len(made) > 1:
+            middle = len(made) // 2
+            self.check(made[:middle])
+            self.check(made[middle:])
+            return
+        for problem in wrong:
+            one = placed[0]
+            if one.ptx.whole and not one.ptx.missing and not later(one.ptx.text.data.decode("latin-1")):
+                at = min(max(problem.start_byte, one.start), max(one.end - 1, one.start)) - one.start
+                line = self.source.position(one.ptx.text.host(at, at + 1).start).line
+                self.problems.append(Problem(line, problem.message))
+        self.take(build(tree, data), data, placed)
+
+    def take(self, module: Module, data: bytes, placed: Sequence[_Placed]) -> None:
+        """Have the checks look at a module, and take what they say of the strings."""
+        from tclint.checks import module_checks
+        from tclint.driver import as_findings
+
+        by_function = {id(f): one for f, one in zip(module.functions, placed, strict=False)}
+        hits: list[tuple[Rule, Function | None, Hit]] = []
+        for names, module_check in module_checks():
+            wanted = self.rules.intersection(names)
+            for rule, hit in module_check(module, self.config) if wanted else ():
+                function = hit.function
+                if rule not in wanted or function is None or function.damaged:
+                    continue
+                if self._holds(rule, hit, function, by_function[id(function)]):
+                    hit = _at_its_word(rule, hit, function, data)
+                    hits.append((self.all_rules[rule], function, hit))
+        for function in module.functions:  # a fingerprint has the name that the user knows
+            function.name = by_function[id(function)].asm.entry or ""
+        begins = [one.start for one in placed]
+        for finding in as_findings(Source(data, self.source.path), module, hits, self.prints):
+            self._add(finding, placed[bisect_right(begins, finding.span.start) - 1], data)
+        for one in placed:
+            self._missing(one)
+
+    def _holds(self, rule: str, hit: Hit, function: Function, one: _Placed) -> bool:
+        """Whether what a check says of a string is so whatever is around it and in its unknown pieces."""
+        if rule in ("AV001", "AV002"):
+            return bool(self.compiled[id(one.asm)]) and (rule == "AV001" or self.config.toolkit is not None)
+        if rule in ("PX005", "PX006"):
+            return self._undefined(hit, function, one)
+        if rule == "PX004":
+            ins = function.instructions[hit.site]
+            begin, end = function.start + ins.start - one.start, function.start + ins.end - one.start
+            return not any(begin <= at < end for at, _ in one.ptx.values)
+        return True
+
+    def _undefined(self, hit: Hit, function: Function, one: _Placed) -> bool:
+        """Whether a name cannot be defined elsewhere: by another string of the file, or by the program around it."""
+        assert hit.span is not None
+        begin = hit.span[0] - function.start
+        match = re.search(r"(?:register|name|label) (\S+) is", hit.message)
+        if not one.ptx.whole or match is None or match[1] in self.declared:
+            return False
+        site = next((i for i in function.instructions if i.start <= begin < i.end), None)
+        if site is None or site.match is None:  # what its operands are is not known
+            return False
+        # A name may be that of a variable or a function of the program, unless none could stand there.
+        return not hit.message.startswith("name") or bool(site.match.problem)
+
+    def _missing(self, one: _Placed) -> None:
+        if "PX005" not in self.rules:
+            return
+        for span, message in one.ptx.missing:
+            rule = self.all_rules["PX005"]
+            finding = Finding(
+                rule=rule, severity=rule.severity, confidence=rule.confidence, span=span, message=message,
+                entry=one.asm.entry, fingerprint=self.prints.make(rule.id, one.asm.entry, [message]),
+            )  # fmt: skip
+            self.found.append(finding)
+
+    def _add(self, finding: Finding, one: _Placed, data: bytes) -> None:
+        span = one.ptx.text.host(finding.span.start - one.start, finding.span.end - one.start)
+        fixes = tuple(filter(None, (self._carried(fix, one, data) for fix in finding.fixes)))
+        confidence = finding.confidence
+        if finding.rule.id.startswith("AV"):
+            confidence = min(confidence, Confidence.MEDIUM)  # nothing says that the function is used there
+        self.found.append(
+            replace(finding, span=span, entry=one.asm.entry, confidence=confidence, fixes=fixes)
+        )
+
+    def _carried(self, fix: Fix, one: _Placed, data: bytes) -> Fix | None:
+        """The fix in the string, where that has the same bytes and the new ones mean there what they say."""
+        edits = []
+        for edit in fix.edits:
+            start, end = edit.span.start, edit.span.end
+            span = one.ptx.text.whole(start - one.start, end - one.start) if one.start <= start else None
+            if (
+                span is None
+                or self.source.data[span.start : span.end] != data[start:end]
+                or not _PLAIN.fullmatch(edit.text)
+            ):
+                return None
+            edits.append(replace(edit, span=span))
+        return replace(fix, edits=tuple(edits))
+
+
+def _at_its_word(rule: str, hit: Hit, function: Function, data: bytes) -> Hit:
+    """The hit at the word that is wrong, since a string may hold many instructions in one line."""
+    if rule not in ("PX001", "PX002"):
+        return hit
+    ins = function.instructions[hit.site]
+    start = function.start + ins.start
+    head = HEAD.match(data[start : function.start + ins.end].decode("latin-1"))
+    if head is None:
+        return hit
+    begin, end = head.span(3)
+    modifier = re.search(r" has no modifier (\S+) here", hit.message)
+    if modifier and (at := head[3].find(modifier[1])) >= 0:
+        begin, end = begin + at, begin + at + len(modifier[1])
+    return replace(hit, span=(start + begin, start + end))
+
+
+_ANY = "sm_90a"
+"""What .target says where no architecture is named: which instruction a text is does not depend on it."""
+
+
+def _whole(source: Source, config: Config, asm: Asm) -> FileReport | None:
+    """The report of a string that is a whole module; None where some of it is not known."""
+    from tclint.driver import check_source
+    from tclint.inline.text import UNKNOWN
+
+    text = asm.template
+    if UNKNOWN in text.data:
+        return None
+    report = check_source(Source(bytes(text.data), source.path), config)
+    inner = report.source
+    assert inner is not None
+
+    def step(one: Step) -> Step:
+        return replace(one, span=text.host(one.span.start, one.span.end))
+
+    starts = [0, *(match.end() for match in re.finditer(rb"\n", text.data)), len(text.data)]
+    problems = tuple(
+        Problem(source.position(text.host(starts[p.line - 1], starts[p.line - 1] + 1).start).line, p.message)
+        if p.line
+        else p
+        for p in report.problems
+    )
+    findings = tuple(
+        replace(
+            one,
+            span=text.host(one.span.start, one.span.end),
+            steps=tuple(map(step, one.steps)),
+            fixes=(),
+        )
+        for one in report.findings
+    )
+    return replace(report, findings=findings, problems=problems, source=source)
+
+
+def _merged(report: FileReport, other: FileReport | None) -> FileReport:
+    assert report.asm is not None
+    if other is None:
+        count = replace(report.asm, strings=report.asm.strings + 1, unknown=report.asm.unknown + 1)
+        return replace(report, asm=count)
+    problems = (*report.problems, *other.problems)
+    return replace(
+        report,
+        status="partial" if problems else "analysed",
+        problems=problems,
+        findings=(*report.findings, *other.findings),
+        entries=(*report.entries, *other.entries),
+        asm=replace(report.asm, modules=report.asm.modules + 1),
+    )
