@@ -76,6 +76,16 @@ def test_neovim_shows_diagnostics_and_applies_an_action(tmp_path: Path) -> None:
     assert [f.rule.id for f in lint(after).findings if f.suppressed is not None] == ["WG001"]
 
 
+def test_neovim_applies_a_fix(tmp_path: Path) -> None:
+    seen, after = neovim(tmp_path, "add wgmma.wait_group.sync.aligned 0")
+    assert "add wgmma.wait_group.sync.aligned 0" in seen["actions"]  # type: ignore[operator]
+    before = seen["before"]
+    assert isinstance(before, list)
+    assert seen["after"] == [{**d, "line": d["line"] + 1} for d in before if d["code"] != "WG001"]
+    assert WRONG.replace("    add.f32 %f5", "    wgmma.wait_group.sync.aligned 0;\n    add.f32 %f5") == after
+    assert not [f for f in lint(after).findings if f.rule.id == "WG001"]
+
+
 def test_the_recipe_for_helix_is_what_helix_reads() -> None:
     recipe = tomllib.loads((ROOT / "editors" / "helix" / "languages.toml").read_text())
     (language,) = recipe["language"]
