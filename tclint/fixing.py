@@ -24,10 +24,12 @@ from tclint.source import Source, SourceError, read_bytes
 if TYPE_CHECKING:
     from tclint.baseline import Baseline
 
-__all__ = ["Fixing", "Mended", "Refused", "compatible", "mend", "shown", "tried"]
+__all__ = ["Fixing", "Mended", "Refused", "compatible", "mend", "proven", "shown", "tried"]
 
 _ROUNDS = 10
 """How often what is left is looked at again: a fix may be possible only after another one."""
+_PROOFS = 12
+"""So many fixes of a text are looked at one by one, each of which takes as long as linting it."""
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -121,8 +123,12 @@ def shown(source: Source, config: Config, known: Baseline | None = None) -> File
     found = [lint(source, config)]
     if known is not None:
         found, _ = known.compared(found, config, ())
-    (report,), _ = present(found, config)
-    return replace(report, source=source, findings=tuple(f for f in report.findings if f.suppressed is None))
+    return replace(_visible(found[0], config), source=source)
+
+
+def _visible(report: FileReport, config: Config) -> FileReport:
+    (visible,), _ = present([report], config)
+    return replace(visible, findings=tuple(f for f in visible.findings if f.suppressed is None))
 
 
 def tried(
@@ -147,6 +153,27 @@ def tried(
     if any(_key(finding, edits) in after for finding, _ in chosen):
         return "it would still be found"
     return Mended(source, then, tuple(finding for key, finding in before.items() if key not in after))
+
+
+def proven(report: FileReport, config: Config) -> FileReport:
+    """*report* without the fixes that do not hold: whoever reads one may make it without looking again.
+
+    The best ones are made together, and where that does not mend them all, and for their alternatives, each alone. What
+    is hidden is left as it is, since nobody will be shown it.
+    """
+    before = _visible(report, config)
+    seen = [finding for finding in before.findings if finding.fixes]
+    if not seen:
+        return report
+    good: list[tuple[Finding, Fix]] = []
+    best = compatible((finding, list(finding.fixes)) for finding in seen)
+    if isinstance(tried(before, best, config), Mended):
+        good += best
+    others = [(f, fix) for f in seen for fix in f.fixes if not any(f is g and fix is x for g, x in good)]
+    good += [pair for pair in others[:_PROOFS] if isinstance(tried(before, [pair], config), Mended)]
+    kept = {id(f): tuple(x for x in f.fixes if any(f is g and x is y for g, y in good)) for f in seen}
+    findings = tuple(replace(f, fixes=kept[id(f)]) if id(f) in kept else f for f in report.findings)
+    return replace(report, findings=findings)
 
 
 def compatible(todo: Iterable[tuple[Finding, list[Fix]]]) -> list[tuple[Finding, Fix]]:

@@ -75,6 +75,8 @@ def check(item: Input, config: Config) -> Checked:
         return Checked(FileReport.failed(path, str(source), source.line), seconds)
     try:
         report = lint(source, config, lambda stage, took: seconds.update({stage: took}))
+        if any(finding.fixes for finding in report.findings):
+            report = _proven(report, config, seconds)
         if config.confirm and report.findings and report.asm is None:
             report = _confirmed(report, config, seconds)
     except SourceError as error:
@@ -102,6 +104,17 @@ def lint(source: Source, config: Config, clock: Callable[[str, float], None] | N
     report = inline.check(source, config)
     if clock is not None:
         clock("inline assembly", perf_counter() - began)
+    return report
+
+
+def _proven(report: FileReport, config: Config, seconds: Counter[str]) -> FileReport:
+    from time import perf_counter
+
+    from tclint.fixing import proven
+
+    began = perf_counter()
+    report = proven(report, config)
+    seconds.update({"fixes tried": perf_counter() - began})
     return report
 
 

@@ -16,7 +16,7 @@ from support import HOPPER, WGMMA, before_the_wait, kernel, module
 from tclint import fixing
 from tclint.config import Config
 from tclint.finding import Edit, Fix, Severity, Span
-from tclint.fixing import Fixing, Mended, mend, shown, tried
+from tclint.fixing import Fixing, Mended, mend, proven, shown, tried
 from tclint.source import Source
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
@@ -327,3 +327,20 @@ def test_a_file_that_may_not_be_written_is_not_replaced(wrong: Path) -> None:
     wrong.chmod(0o444)
     assert "Permission denied" in _fixed(wrong).notes[0]
     assert wrong.read_text() == WRONG
+
+
+def test_only_fixes_that_hold_are_told() -> None:
+    """Alone or with the others: who reads a report makes them without linting again."""
+    from dataclasses import replace
+
+    text = module(before_the_wait(USE, "a"), before_the_wait(USE, "b"), header=HOPPER)
+    report = shown(Source(text.encode(), "k.ptx"), Config())
+    first, second = (f for f in report.findings if f.fixes)
+    idle = Fix("say nothing", (Edit(Span(0, 0), "// nothing\n"),), True)
+    spoiled = replace(report, findings=(replace(first, fixes=(idle, *first.fixes)), second))
+    told = proven(spoiled, Config())
+    assert [f.fixes for f in told.findings] == [first.fixes, second.fixes]
+    alone = replace(report, findings=(replace(first, fixes=(idle,)), second))
+    assert [f.fixes for f in proven(alone, Config()).findings] == [(), second.fixes]
+    quiet = replace(first, fixes=(idle,), suppressed="so it shall be")
+    assert proven(replace(report, findings=(quiet,)), Config()).findings == (quiet,)
