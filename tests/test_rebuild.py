@@ -228,12 +228,9 @@ def test_the_tree_after_a_change_is_that_of_the_text() -> None:
 
 
 def test_a_brace_in_a_long_table_costs_no_more_than_the_table() -> None:
-    """What follows the brace looks like one declaration of many names."""
-    times = []
-    for length in (10, 500, 4000):
-        table = ", ".join("7" * 250 for _ in range(length))
-        broken = module(f".global .b8 table[{length}] = {{1, 2}}, {table}}};").encode()
-        began = process_time()
-        build(parse(broken), broken)
-        times.append(process_time() - began)
-    assert times[2] < 16 * times[1]  # 8 times the text
+    """What follows the brace looks like one declaration of many names; looked through for each, it takes 15 seconds."""
+    table = ", ".join("7" * 20 for _ in range(40_000))
+    broken = module(f".global .b8 table[40000] = {{1, 2}}, {table}}};").encode()
+    began = process_time()
+    build(parse(broken), broken)
+    assert process_time() - began < 5
