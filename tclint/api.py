@@ -20,7 +20,7 @@ from tclint.fold import fold
 from tclint.locate import MODES, Locator, Mode
 from tclint.pool import Input, reports
 from tclint.report import Context, Summary, exit_code, present, region
-from tclint.settings import TABLE, Layer, SettingsError, load, resolve
+from tclint.settings import Layer, SettingsError, named, resolve
 from tclint.source import Position, Source, SourceError
 
 if TYPE_CHECKING:
@@ -184,9 +184,7 @@ def configured(
     """The settings of a call: what *before* says, then the *file*, then the *options*. Raises SettingsError."""
     layers = list(before)
     if file is not None:
-        if (layer := load(Path(file))) is None:
-            raise SettingsError(f"{os.fspath(file)}: there is no table [tool.{TABLE}] in it")
-        layers.append(layer)
+        layers.append(named(Path(file)))
     values = {key.replace("_", "-"): _as_in_a_file(value) for key, value in options.items()}
     config = resolve([*layers, Layer("the call", values, Path.cwd())]).config
     if config.confirm and find_spec("numpy") is None:

@@ -19,7 +19,18 @@ from tclint.finding import Confidence, Severity
 from tclint.rules import UnknownRule, nearest
 from tclint.select import enabled, meant
 
-__all__ = ["Layer", "Settings", "SettingsError", "discover", "inline", "load", "resolve", "schema", "show"]
+__all__ = [
+    "Layer",
+    "Settings",
+    "SettingsError",
+    "discover",
+    "inline",
+    "load",
+    "named",
+    "resolve",
+    "schema",
+    "show",
+]
 
 FILE = "tclint-ptx.toml"
 PROJECT = "pyproject.toml"
@@ -81,6 +92,13 @@ def load(path: Path) -> Layer | None:
         if not isinstance(values, dict):
             raise SettingsError(f"{path}: [tool.{TABLE}] must be a table")
     return Layer(str(path), values, path.parent.absolute())
+
+
+def named(path: Path) -> Layer:
+    """What a file says that was asked for by name. Raises SettingsError, also where it says nothing to tclint."""
+    if (layer := load(path)) is None:
+        raise SettingsError(f"{path}: there is no table [tool.{TABLE}] in it")
+    return layer
 
 
 def inline(text: str, origin: str = "--config", folder: Path | None = None) -> Layer:

@@ -7,6 +7,7 @@ the compiler, the files of ``.loc``, the names of entries. What is not known the
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tclint.finding import SourceHelp
 
@@ -230,8 +231,14 @@ def producer(data: bytes, entry: str | None) -> str:
             return CUTE_DSL
         if entry and re.match(_CUTLASS_ENTRY, entry):
             return CUTLASS
-        return CUDA if (entry and re.match(_CPP_ENTRY, entry)) or re.search(_CPP, data) else ""
-    return TRITON if _LLVM in head and re.search(_TRITON, data) else ""
+        return CUDA if (entry and re.match(_CPP_ENTRY, entry)) or _has(_CPP, data) else ""
+    return TRITON if _LLVM in head and _has(_TRITON, data) else ""
+
+
+@lru_cache(maxsize=1)
+def _has(pattern: bytes, data: bytes) -> bool:
+    """Whether a pattern occurs in a module; its findings ask one after the other."""
+    return re.search(pattern, data) is not None
 
 
 def source_help(rule: str, entry: str | None, data: bytes) -> SourceHelp | None:

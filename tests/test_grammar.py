@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from test_syntax import FIXTURES, GENERATOR, SYNTAX
+from test_syntax import FIXTURES, GENERATOR, SYNTAX, tree_sitter_command
 from tree_sitter import Query, QueryCursor
 
 from tclint._data import data
@@ -30,12 +30,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="module")
 def tree_sitter(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Runs the command in a copy of the grammar, with the files and folders that it needs and no others."""
-    cli = shutil.which("tree-sitter")
-    if cli is None:
-        pytest.skip("the tree-sitter command is not installed (cargo install tree-sitter-cli --locked)")
-    version = subprocess.run([cli, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
-    if version != GENERATOR:
-        pytest.skip(f"{GENERATOR} is needed; tree-sitter {version} is installed")
+    cli = tree_sitter_command()
     folder = tmp_path_factory.mktemp("grammar")
     shutil.copytree(data("queries"), folder / "queries")
     copy = folder / "tclint" / "syntax"

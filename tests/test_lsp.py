@@ -27,6 +27,7 @@ from tclint.config import Config
 from tclint.finding import Edit, Fix, Span
 from tclint.lsp import document as documents
 from tclint.lsp.actions import actions
+from tclint.lsp.diagnostics import diagnostics
 from tclint.lsp.document import Document, Superseded
 from tclint.lsp.server import make_server
 from tclint.lsp.text import Text
@@ -565,3 +566,16 @@ def test_what_is_in_the_baseline_is_hidden_here_too(tmp_path: Path) -> None:
     known = str(tmp_path / "known.json")
     assert CliRunner().invoke(cli, ["baseline", "--isolated", "--output", known, str(path)]).exit_code == 0
     assert document.lint(1, document.text, Config(baseline=known)).report.findings == ()
+
+
+def test_the_code_leads_to_the_site_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = Document(URI, "/work/k.ptx", Text.of(WRONG, "utf-16"), 1)
+    lint = document.lint(1, document.text, Config())
+
+    def links() -> set[str]:
+        return {d.code_description.href for d in diagnostics(document, lint) if d.code_description}
+
+    monkeypatch.delenv("TCLINT_DOCS_URL", raising=False)
+    assert page(all_rules()["WG001"]).absolute().as_uri() in links()
+    monkeypatch.setenv("TCLINT_DOCS_URL", "https://example.org/")
+    assert "https://example.org/rules/WG001/" in links()

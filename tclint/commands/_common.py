@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -64,6 +64,13 @@ def usage(message: object) -> click.UsageError:
 
     text = printable(str(message))  # it may quote the configuration of a project that nobody trusts
     return click.UsageError(text if text.endswith("?") else f"{text}.")
+
+
+def no_function(patterns: Sequence[str], names: Iterable[str]) -> click.UsageError:
+    """That none of the functions *names* is called as ``--entry`` says."""
+    from tclint.rules import nearest
+
+    return usage(f"no function is called {', '.join(patterns)}{nearest(patterns[0], names)}")
 
 
 def need_numpy() -> None:

@@ -75,10 +75,7 @@ def _layers(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> 
     if files and isolated:
         raise settings.SettingsError(f"--isolated and --config {files[0]} contradict each other")
     if files:
-        layer = settings.load(Path(files[0]))
-        if layer is None:
-            raise settings.SettingsError(f"{files[0]}: there is no table [tool.{settings.TABLE}] in it")
-        yield layer
+        yield settings.named(Path(files[0]))
     elif not isolated and (found := settings.discover(Path.cwd())) is not None:
         yield found
     yield from map(settings.inline, inline)

@@ -9,9 +9,9 @@ from tclint.commands._common import (
     STDIN_NAME,
     Choice,
     color_option,
+    no_function,
     refuse_unused,
     stdin_filename_option,
-    usage,
     use_color,
     write,
 )
@@ -47,13 +47,12 @@ def command(
     """
     from tclint.barriers import render_json, render_text, show
     from tclint.inputs import inputs
-    from tclint.rules import nearest
 
     refuse_unused(stdin_filename, paths)
     shown = [show(item, entry) for item in inputs(paths, stdin_filename or STDIN_NAME)]
     names = dict.fromkeys(name for one in shown for name in one.functions)
     if entry and names and not any(one.kernels or one.problems for one in shown):
-        raise usage(f"no function is called {', '.join(entry)}{nearest(entry[0], names)}")
+        raise no_function(entry, names)
     write(render_json(shown) if output_format == "json" else render_text(shown, use_color(color)))
     broken = any(one.problems or any(kernel.problems for kernel in one.kernels) for one in shown)
     return FAILURE if broken else CLEAN

@@ -15,6 +15,7 @@ from tclint.commands._common import (
     Choice,
     color_option,
     need_numpy,
+    no_function,
     refuse_unused,
     stdin_filename_option,
     usage,
@@ -209,13 +210,11 @@ def _note(fixing: Fixing) -> None:
 
 def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
     """That nothing is called as ``--entry`` says must not look clean."""
-    from tclint.rules import nearest
     from tclint.select import wants_entry
 
     names = {name: None for report in reports for name in report.entries}
     if names and not any(wants_entry(config, name) for name in names):
-        patterns = ", ".join(config.entry)
-        raise usage(f"no function is called {patterns}{nearest(config.entry[0], names)}")
+        raise no_function(config.entry, names)
 
 
 def _baseline(config: Config) -> Baseline | None:

@@ -14,6 +14,7 @@ from tclint.commands._common import (
     STDIN_NAME,
     at,
     need_numpy,
+    no_function,
     refuse_unused,
     stdin_filename_option,
     usage,
@@ -24,6 +25,7 @@ from tclint.commands._settings import SettingsCommand, resolve
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tclint.config import Config
     from tclint.finding import FileReport
     from tclint.ir.nodes import Function
 
@@ -98,7 +100,7 @@ def command(
         raise click.ClickException(
             "; ".join(at(shown_as, SourceError(p.message, p.line)) for p in report.problems)
         )
-    function = _chosen(module.functions, reports[0], config.entry)
+    function = _chosen(module.functions, reports[0], config)
     text = render(kernel(source, module, function, reports[0], config=config, sources=sources))
     if target == STDIN:
         write(text)
@@ -118,23 +120,19 @@ def _default(path: str) -> str:
     return f"{name.strip('<>') or 'kernel'}.tclint.html"
 
 
-def _chosen(functions: Sequence[Function], report: FileReport, patterns: Sequence[str]) -> Function:
-    """The only function that *patterns* mean; without any the only kernel, or the only one with findings."""
-    from fnmatch import fnmatchcase
-
+def _chosen(functions: Sequence[Function], report: FileReport, config: Config) -> Function:
+    """The only function that ``entry`` means; without it the only kernel, or the only one with findings."""
     from tclint.output._style import printable
     from tclint.report import count
-    from tclint.rules import nearest
+    from tclint.select import wants_entry
 
     bodies = [f for f in functions if f.instructions and not f.declared_only]
     if not bodies:
         raise click.ClickException(f"{report.path}: there is no function with a body in it")
-    if patterns:
-        wanted = [f for f in bodies if any(fnmatchcase(f.name, glob) for glob in patterns)]
+    if config.entry:
+        wanted = [f for f in bodies if wants_entry(config, f.name)]
         if not wanted:
-            raise usage(
-                f"no function is called {', '.join(patterns)}{nearest(patterns[0], [f.name for f in bodies])}"
-            )
+            raise no_function(config.entry, [f.name for f in bodies])
     else:
         wanted = [f for f in bodies if f.entry] or bodies
     if len(wanted) == 1:

@@ -16,7 +16,7 @@ from tclint.diff.compare import STATUSES, Change, Place, Status
 from tclint.diff.pairs import Difference, Found, How, Kernel, total
 from tclint.diff.skeleton import Op
 from tclint.finding import Confidence, FileReport, Finding, Fingerprints, Severity, SourceLocation, Span
-from tclint.output._style import BOLD, CYAN, RED, YELLOW, Style, printable
+from tclint.output._style import BOLD, CYAN, RED, YELLOW, Style, printable, shortened
 from tclint.report import count, place, region
 from tclint.rules import Rule
 
@@ -27,7 +27,6 @@ SCHEMA = 1
 _COLORS = {"lost": RED, "weakened": RED, "changed": YELLOW, "moved": YELLOW}
 _SHOWN = 3
 """So many instructions of a change are shown; the others are counted."""
-_NAME = 80
 _WORDS = 4
 """Words of the opcode of an instruction that is only named."""
 
@@ -149,7 +148,7 @@ def _finding(found: Found) -> str:
 
 
 def _short(name: str) -> str:
-    return printable(name if len(name) <= _NAME else f"{name[: _NAME - 21]}…{name[-20:]}")
+    return printable(shortened(name))
 
 
 def _how(how: How) -> str:

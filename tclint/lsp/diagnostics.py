@@ -9,7 +9,7 @@ from lsprotocol import types
 from tclint.finding import Finding, Problem, Severity, Span
 from tclint.lsp.document import Document, Lint
 from tclint.lsp.text import Text
-from tclint.rules import page
+from tclint.rules import page, url
 
 __all__ = ["SOURCE", "diagnostics", "of_error", "of_finding"]
 
@@ -60,7 +60,7 @@ def of_finding(uri: str, text: Text, finding: Finding) -> types.Diagnostic:
         message=f"{finding.message}\n{finding.help}" if finding.help else finding.message,
         severity=_SEVERITIES[finding.severity],
         code=rule.id,
-        code_description=types.CodeDescription(page(rule).absolute().as_uri()),
+        code_description=types.CodeDescription(url(rule) or page(rule).absolute().as_uri()),
         source=SOURCE,
         related_information=list(_path(uri, text, finding)),
         data={"fingerprint": finding.fingerprint},

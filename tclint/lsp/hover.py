@@ -8,7 +8,7 @@ from typing import Any
 
 from tclint.analyses.bulk_groups import BulkWrites
 from tclint.analyses.copy_groups import CopyGroups
-from tclint.analyses.groups import Groups, WgmmaGroups
+from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.dataflow import Analysis
 from tclint.explain import UnknownOpcode, isa, rules_markdown
@@ -26,7 +26,9 @@ __all__ = ["hover"]
 _SHOWN = 6
 """So many instructions are listed; the rest is counted."""
 _IN_FLIGHT: tuple[tuple[type[Analysis[Any]], tuple[str, ...]], ...] = (
-    *((kind, (kind.group,)) for kind in (WgmmaGroups, CopyGroups, BulkWrites) if issubclass(kind, Groups)),
+    (WgmmaGroups, (WgmmaGroups.group,)),
+    (CopyGroups, (CopyGroups.group,)),
+    (BulkWrites, (BulkWrites.group,)),
     (TensorMemory, TensorMemory.groups),
 )
 """The analyses that know what is in flight, and the groups that each follows."""

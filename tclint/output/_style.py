@@ -37,6 +37,11 @@ def file_url(path: str) -> str:
     return f"file://{quote(socket.gethostname())}{quote(os.fsencode(os.path.abspath(path)))}"
 
 
+def shortened(name: str, most: int = 80) -> str:
+    """A name of at most *most* characters, without its middle; a mangled one may have thousands."""
+    return name if len(name) <= most else f"{name[: most - 21]}…{name[-20:]}"
+
+
 def printable(text: str) -> str:
     """The text with every character replaced that could steer the terminal or reorder the line."""
     return _CONTROL.sub("\ufffd", text)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tclint.finding import FileReport, Finding, Severity, Span
 from tclint.locate import Target
 from tclint.output._details import NO_LINE, chain, variant_notes, where
-from tclint.output._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable
+from tclint.output._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable, shortened
 from tclint.report import Context, count, place, region, tally
 from tclint.rules import page, url
 from tclint.source import Source
@@ -39,9 +39,6 @@ _MIN_WIDTH = 60
 _MIN_LABEL = 30
 _WHOLE_SPAN = 4
 """A span of more lines than this is shown by its first and its last line."""
-
-
-_MOST_NAME = 80
 _MOST_GONE = 20
 _MOST_CALLS, _FIRST_CALLS = 6, 2
 """Of a longer chain of inlined calls, the innermost ones and those that end in the kernel are shown."""
@@ -106,7 +103,7 @@ class _Frames:
         style = self._style
         target = self._locate(report, finding)
         start, _ = region(report, finding.span)
-        kernel = f" in {_short(finding.entry)}" if finding.entry else ""
+        kernel = f" in {shortened(finding.entry)}" if finding.entry else ""
         origin = f" ({report.origin})" if report.origin else ""
         arrow = "-->"
         if target.source is not None:
@@ -188,7 +185,7 @@ def _gone(entries: Sequence[Entry]) -> Iterator[str]:
     """What vanished from the baseline; of many the first ones."""
     yield "note: these findings of the baseline are gone:"
     for entry in entries[:_MOST_GONE]:
-        kernel = f" in {_short(entry.entry)}" if entry.entry else ""
+        kernel = f" in {shortened(entry.entry)}" if entry.entry else ""
         yield printable(
             f"  {entry.rule}{kernel}, {entry.path}, recorded at line {entry.line}: {entry.message}"
         )
@@ -198,11 +195,6 @@ def _gone(entries: Sequence[Entry]) -> Iterator[str]:
 
 def _cut(text: str, room: int) -> str:
     return text if len(text) <= room else text[: room - 1] + "…" if room else ""
-
-
-def _short(name: str) -> str:
-    """A name without its middle; a mangled one may have thousands of characters."""
-    return name if len(name) <= _MOST_NAME else f"{name[: _MOST_NAME - 21]}…{name[-20:]}"
 
 
 def _marks(finding: Finding) -> Iterator[_Mark]:
@@ -215,7 +207,7 @@ def _marks(finding: Finding) -> Iterator[_Mark]:
     primary = at_primary[-1] if at_primary else len(steps)
     for index, step in enumerate(steps):
         role = f"[{step.role}] " if step.role else ""
-        where = f" (in {_short(step.entry)})" if step.entry and step.entry != finding.entry else ""
+        where = f" (in {shortened(step.entry)})" if step.entry and step.entry != finding.entry else ""
         number = f"{index + 1}. " if len(steps) > 1 or not at_primary else ""
         yield _Mark(step.span, f"{number}{role}{step.message}{where}", index == primary)
     if not at_primary:
