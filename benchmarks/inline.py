@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.inline NAME=FOLDER...`` prints a row for each source: files, strings, strings with unknown pieces,
 findings, and how often tclint and ptxas agree on the strings that are wholly known. A string counts as taken by ptxas if
-it takes it for one of ``TARGETS``. With ``--plant N``, N strings that both take are damaged in each of four ways, and
+it takes it for one of ``TARGETS``. With ``--plant N``, N strings that both take are damaged in each of five ways, and
 it is counted how many of those damages that ptxas refuses are found.
 """
 
@@ -15,13 +15,14 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tclint.config import Config
 from tclint.finding import Confidence, FileReport, Span
 from tclint.inline import is_host
 from tclint.inline import module as inline
-from tclint.inline.asm import Asm
+from tclint.inline.asm import Asm, Operand
 from tclint.inline.text import Text
 from tclint.isa.target import TOOLKITS
 from tclint.select import hidden
@@ -158,7 +159,38 @@ def damaged(text: bytes, how: str, chance: random.Random) -> bytes | None:
     return text[: number.start() + 1] + b"99" + text[number.end() :]
 
 
-WAYS = ("typo in the opcode", "wrong modifier", "dropped operand", "operand that is not there")
+CONSTRAINT = "constraint of another size"
+WAYS = ("typo in the opcode", "wrong modifier", "dropped operand", CONSTRAINT, "operand that is not there")
+_OTHER_SIZE = {"h": "r", "r": "l", "l": "r", "f": "d", "d": "f"}
+
+
+def resized(operands: tuple[Operand, ...] | None, chance: random.Random) -> tuple[Operand, ...] | None:
+    """The operands with one register of another size; None where there is none."""
+    places = [at for at, one in enumerate(operands or ()) if one.constraint[-1:] in _OTHER_SIZE]
+    if operands is None or not places:
+        return None
+    at = chance.choice(places)
+    constraint = operands[at].constraint
+    other = replace(operands[at], constraint=constraint[:-1] + _OTHER_SIZE[constraint[-1]])
+    return (*operands[:at], other, *operands[at + 1 :])
+
+
+def _damaged(asm: Asm, way: str, chance: random.Random) -> Asm | None:
+    """The string by itself, with a mistake in it or in its operands; None where there is no place for it."""
+    text: bytes | None = bytes(asm.template.data)
+    operands = asm.operands
+    if way == CONSTRAINT:
+        operands = resized(operands, chance)
+        if operands is None:
+            return None
+    else:
+        text = damaged(bytes(asm.template.data), way, chance)
+    if text is None:
+        return None
+    span = Span(0, len(text))
+    template = Text()
+    template.add(text, span)
+    return replace(asm, statement=span, template=template, operands=operands, scope=None, conditions=())
 
 
 def plant(strings: Sequence[tuple[Source, Asm]], count: int) -> None:
@@ -167,23 +199,8 @@ def plant(strings: Sequence[tuple[Source, Asm]], count: int) -> None:
     for way in WAYS:
         made: list[Asm] = []
         for _, asm in chance.sample(list(strings), len(strings)):
-            if (text := damaged(bytes(asm.template.data), way, chance)) is None:
-                continue
-            template = Text()
-            template.add(text, Span(0, len(text)))
-            if asm.dialect != "module" and len(made) < count:
-                made.append(
-                    Asm(
-                        Span(0, len(text)),
-                        template,
-                        asm.operands,
-                        asm.dialect,
-                        asm.entry,
-                        None,
-                        (),
-                        asm.basic,
-                    )
-                )
+            if asm.dialect != "module" and len(made) < count and (wrong := _damaged(asm, way, chance)):
+                made.append(wrong)
         good = taken(made)
         # What has no operand never gets to ptxas: the compiler refuses it.
         bad = [asm for asm, ok in zip(made, good, strict=True) if not ok or way == WAYS[-1]]

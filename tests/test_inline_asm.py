@@ -14,7 +14,7 @@ import pytest
 
 import tclint
 from tclint.config import Config
-from tclint.finding import FileReport, Span
+from tclint.finding import Confidence, FileReport, Severity, Span
 from tclint.inline import module as inline
 from tclint.inline.asm import ptx_of
 from tclint.inline.conditions import compiled
@@ -58,9 +58,16 @@ def in_function(*statements: str) -> str:
         ('__asm__ __volatile__("ld.globl.u32 %0, [%1];" : "=r"(a) : "l"(l));', "PX002", ".globl"),
         ('asm("add.s32 %0, %1;" : "=r"(a) : "r"(a));', "PX003", "add.s32 %0, %1;"),
         ('asm("add.s32 %0, %1, %2;" : "=r"(a) : "r"(a));', "PX005", "%2"),
+        ('asm("add.s32 %0, %0, %1;" : "+r"(a) : "l"(l));', "PX003", "add.s32 %0, %0, %1;"),
+        ('asm("add.s64 %0, %0, %[b];" : "+l"(l) : [b] "r"(a));', "PX003", "add.s64 %0, %0, %[b];"),
+        ('asm("add.f64 %0, %1, %1;" : "=d"(d) : "f"(x));', "PX003", "add.f64 %0, %1, %1;"),
+        ('asm("mov.u32 %0, 1; ld.u64 %0, [%1];" : "=r"(a) : "l"(l));', "PX003", "ld.u64 %0, [%1];"),
         ('asm("add.s32 %0, %[b], %0;" : "=r"(a) : [c] "r"(a));', "PX005", "%[b]"),
         ('asm("mov.u32 %0, %%r9;" : "=r"(a));', "PX005", "mov.u32 %0, %%r9;"),
         ('asm("bra DONE;");', "PX006", "bra DONE;"),
+        ('asm("L: bra L;");', "PX007", "L"),
+        (r'asm("mov.u32 %0, 1;\nL:\nbra L;" : "=r"(a));', "PX007", "L"),
+        ('asm(".reg .u32 t1; mov.u32 t1, %0;" :: "r"(a));', "PX007", "t1"),
         ('asm volatile("bar.sync 99;");', "PX004", "bar.sync 99;"),
         (r'asm("{\n\t.reg .pred p;\n\t@p mvo.u32 %0, 1;\n\t}" : "=r"(a));', "PX001", "mvo.u32"),
         ('asm(R"x(\n  mvo.u32 %0, 1;\n)x" : "=r"(a));', "PX001", "mvo.u32"),
@@ -86,10 +93,21 @@ def test_a_mistake_is_found_at_its_place(statement: str, rule: str, word: str) -
         'asm volatile("{\\n.reg .pred p%=;\\nsetp.eq.u32 p%=, %0, 1;\\n}" :: "r"(a));',
         'asm volatile("{.reg .b32 %r1; mov.u32 %r1, %0;}" :: "r"(a));',
         'asm volatile("L%=: bra L%=;");',
+        'asm volatile("{L: bra L;}");',
+        'asm volatile("{ /* } */ .reg .u32 t1; { } mov.u32 t1, %0; }" :: "r"(a));',
         'asm volatile("bar.sync %0, 32;" :: "n"(N));',
         'asm volatile("ld.global%1.u32 %0, [%2];" : "=r"(a) : "C"(kind), "l"(l));',
         'asm volatile("{call (%0), foo, (%1);}" : "=r"(a) : "r"(a));',
         'asm volatile("mov.u32 %0, some_variable;" : "=r"(a));',
+        'asm volatile("ld.global.u8 %0, [%1];" : "=r"(a) : "l"(l));',
+        'asm volatile("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));',
+        'asm volatile("mov.b64 %0, {%1, %1};" : "=l"(l) : "r"(a));',
+        'asm volatile("mov.b32 %0, %1;" : "=r"(a) : "f"(x));',
+        # One name for registers of two sizes: which of them a later string means is not known.
+        (
+            'if (a) asm volatile(".reg .b64 t;"); else asm volatile(".reg .b32 t;");'
+            ' asm volatile("mov.b64 t, %0;" :: "l"(l));'
+        ),
         # A scope that is opened in one string and closed in another, as CCCL has it.
         (
             'asm volatile("{\\n.reg .pred p;"); asm volatile("setp.eq.u32 p, %0, 1;" :: "r"(a));'
@@ -99,6 +117,13 @@ def test_a_mistake_is_found_at_its_place(statement: str, rule: str, word: str) -
 )
 def test_what_is_right_is_left_alone(statement: str) -> None:
     assert told(check(in_function(statement))) == []
+
+
+def test_a_name_outside_of_braces_is_a_note() -> None:
+    """Whether the compiler copies the statement is not known."""
+    (finding,) = check(in_function('asm("L: bra L;");')).findings
+    assert (finding.severity, finding.confidence) == (Severity.INFO, Confidence.MEDIUM)
+    assert "braces" in finding.help
 
 
 @pytest.mark.parametrize(
@@ -250,10 +275,54 @@ def f(x, y):
         ("adt.s32 $0, $1, $2;", [("PX001", "adt.s32")]),
         ("add.s32 $0, $1, $3;", [("PX005", "$3")]),
         ("add.s32 $0, $1;", [("PX003", "add.s32 $0, $1;")]),
+        ("cvt.u64.u32 $0, $1;", [("PX003", "cvt.u64.u32 $0, $1;")]),
     ],
 )
 def test_a_call_of_triton(statement: str, findings: list[tuple[str, str]]) -> None:
     assert told(check(TRITON.replace("{statement}", statement), "k.py")) == findings
+
+
+CUDA = r'''
+import cupy
+# Python and C++ both have strings, and escapes in them.
+kernel = cupy.RawKernel(r"""
+extern "C" __global__ void f(unsigned *p, unsigned long long l) {
+  unsigned a = p[0];
+  asm volatile("{\n\t"
+               "mvo.u32 %0, %1;\n\t}" : "=r"(a) : "r"(a));
+  asm("add.s32 %0, %0, %1;" : "+r"(a) : "l"(l));  // tclint: ignore[PX003] known
+}""", "f")
+SOURCE = """__device__ void g(unsigned a) {
+  asm("mov.u32 %0, 1;\\n"
+      "adt.u32 %0, 1;" : "=r"(a)); }"""
+load_inline("m", "", cuda_sources=[SOURCE, other], functions=["g"])
+'''
+
+
+def test_cuda_in_a_string_of_python() -> None:
+    report = check(CUDA, "k.py")
+    assert told(report) == [("PX001", "mvo.u32"), ("PX001", "adt.u32")]
+    assert report.source is not None
+    lines = [report.source.position(f.span.start) for f in report.findings if f.suppressed is None]
+    assert lines == [(8, 17), (13, 8)]
+    assert [(f.rule.id, f.entry) for f in report.findings if f.suppressed] == [("PX003", "f")]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "RawModule(code=TEXT)",
+        "SourceModule(TEXT)",
+        "load_inline('m', cpp, TEXT)",
+        "Program(TEXT, 'c++')",
+        "cupy.RawKernel(TEXT, 'g')",
+    ],
+)
+def test_calls_that_take_cuda(call: str) -> None:
+    text = "TEXT = '''__device__ void g(unsigned a) { asm(\"mvo.u32 %0, 1;\" : \"=r\"(a)); }'''\n"
+    assert told(check(text + call, "k.py")) == [("PX001", "mvo.u32")]
+    assert told(check(text.replace("TEXT = ", "TEXT = x + ") + call, "k.py")) == []
+    assert told(check(text + call.replace("TEXT", "text"), "k.py")) == []
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from tclint.source import Source
 
 RULES = all_rules()
 
-REFUSED_BY_PTXAS = frozenset("TC006 TC018 AV001 AV002 AV005 PX001 PX002 PX003 PX004 PX005 PX006".split())
+REFUSED_BY_PTXAS = frozenset(
+    "TC006 TC018 AV001 AV002 AV005 PX001 PX002 PX003 PX004 PX005 PX006 PX007".split()
+)
 """Rules about code that ptxas rejects as well; the examples of all others assemble."""
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import cast
 
 from tclint.checks import Hit, module_check
 from tclint.config import Config
 from tclint.finding import Confidence
 from tclint.fixes import Repair, retarget, reversion
 from tclint.fixes import opcode as opcode_at
-from tclint.ir.nodes import Function, Immediate, Instruction, Module
+from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Pair, Use, Vector, registers
 from tclint.isa.table import Match, Table, split_opcode, table
 from tclint.isa.target import INTRODUCED, TOOLKITS, Target, dotted, parse_version
+from tclint.isa.widths import needed, width_of
 
 NEWEST = max(TOOLKITS.values())
 """The newest .version that the ISA table was checked against (ptxas 13.5)."""
@@ -29,10 +32,17 @@ def later(text: str) -> bool:
     return re.search(_LATER, text) is not None
 
 
-_TROUBLES = {"undefined-register": "PX005", "undefined-guard": "PX005", "undefined-label": "PX006"}
+_TROUBLES = {
+    "undefined-register": "PX005",
+    "undefined-guard": "PX005",
+    "undefined-label": "PX006",
+    "duplicate-register": "PX007",
+    "duplicate-name": "PX007",
+    "duplicate-label": "PX007",
+}
 
 
-@module_check("PX001", "PX002", "PX003", "PX004", "PX005", "PX006")
+@module_check("PX001", "PX002", "PX003", "PX004", "PX005", "PX006", "PX007")
 def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
     """Instructions and names that no assembler would take."""
     isa = table()
@@ -42,6 +52,7 @@ def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
         wrong: dict[tuple[str, str], list[int]] = {}
         ranged: dict[tuple[str, str], list[int]] = {}
         undeclared = {trouble.start for trouble in function.troubles}
+        widths = [width_of(register.type) for register in function.registers]
         for use in function.uses:
             match = use.match
             if match is None:
@@ -52,6 +63,8 @@ def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
                 if sites:
                     wrong.setdefault((use.opcode, match.problem), []).extend(sites)
             else:
+                for i, problem in _misfits(function, use, match, widths):
+                    wrong.setdefault((use.opcode, problem), []).append(i)
                 for at, ranges, name in _limits(match):
                     for i in use.sites:
                         operand = function.instructions[i].operands[at]
@@ -82,6 +95,47 @@ def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
             if rule:
                 span = (function.start + trouble.start, function.start + trouble.end)
                 yield rule, Hit(function=function, span=span, message=trouble.message)
+
+
+def _misfits(function: Function, use: Use, match: Match, widths: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """The instructions with a register that is not as wide as its operand, and what is wrong with the first."""
+    operands = [function.instructions[i].operands for i in use.sites]
+    # All sites of a use have operands of the same kinds and lengths.
+    lengths = {
+        at: len(operand.items) for at, operand in enumerate(operands[0]) if isinstance(operand, Vector)
+    }
+    names = {at: name for name, at in reversed(list(match.named.items()))}
+    told: set[int] = set()
+    for at, width in needed(match, lengths).items():
+        column, fits = [o[at] for o in operands], width.fits
+        if fits.issuperset(map(widths.__getitem__, _together(column))):
+            continue
+        for i, operand in zip(use.sites, column, strict=True):
+            wrong = next((bits for r in _typed(operand) if (bits := widths[r]) not in fits), 0)
+            if wrong and i not in told:
+                told.add(i)
+                have, want = _sized(wrong), _sized(width.bits, width.wider)
+                yield i, f"operand {at + 1} ({names[at]}): {have} where {want} is needed"
+
+
+def _together(column: list[Operand]) -> Iterable[int]:
+    """The registers of one operand of several instructions that have its type."""
+    if isinstance(column[0], int):
+        return cast("list[int]", column)
+    return chain.from_iterable(map(_typed, column))
+
+
+def _typed(operand: Operand) -> tuple[int, ...]:
+    """The registers of an operand that have its type: of a pair the first one, of an address none."""
+    if isinstance(operand, Pair):
+        return registers(operand.first)
+    if isinstance(operand, Vector):
+        return tuple(item for item in operand.items if type(item) is int)
+    return (operand,) if isinstance(operand, int) else ()
+
+
+def _sized(bits: int, wider: bool = False) -> str:
+    return "a predicate" if bits == 1 else f"a register of {bits}{' or more' * wider} bits"
 
 
 def _renamed(name: str, sites: list[int], remedy: str, function: Function) -> tuple[Repair, ...]:

@@ -7,14 +7,15 @@ name of one: ``%0`` and ``$0`` are names in PTX (4.4), and messages name what th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tclint.finding import Span
 from tclint.inline.text import UNKNOWN, Text
 
-__all__ = ["Asm", "Operand", "Ptx", "kind_of", "operands_of", "ptx_of", "together"]
+__all__ = ["Asm", "Operand", "Ptx", "exposed", "kind_of", "operands_of", "ptx_of", "together"]
 
 Dialect = Literal["gcc", "llvm", "module"]
 """How operands are written: ``%0``, ``$0``; or the string is a whole module, which has none."""
@@ -212,6 +213,9 @@ def _word(text: bytes) -> str:
 _DECLARATION = re.compile(rb"\.reg\s+(?:\.v[248]\s+)?\.\w+\s+([^;]*);")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _GROUP = re.compile(rb"\{[^{}]*\}")
+_DEFINED = re.compile(
+    rb"(?:^|[;}])\s*(?P<label>[\w$%]+)\s*:(?!:)|\.reg\s+\.\w+\s+(?P<register>[\w$%]+)\s*[,;<]"
+)
 _NAME = re.compile(rb"[A-Za-z_$%][\w$]*")
 _LABEL = re.compile(rb"([\w$%]+)\s*:(?!:)")
 
@@ -223,13 +227,18 @@ def together(strings: Sequence[Ptx]) -> frozenset[str]:
     """
     open_ends = [_open_ended(bytes(ptx.text.data)) for ptx in strings]
     declared: dict[bytes, bytes] = {}
+    types: dict[bytes, set[bytes]] = {}
     names: set[str] = set()
     for text in filter(None, open_ends):
         for match in _DECLARATION.finditer(text):
             found = _NAME.findall(match[1])
             declared |= dict.fromkeys(found, match[0])
+            for name in found:
+                types.setdefault(name, set()).add(match[0].split()[1])
             names.update(name.decode() for name in found)
         names.update(match[1].decode() for match in _LABEL.finditer(text))
+    # Which of two registers of one name a string means is not known.
+    declared = {name: text for name, text in declared.items() if len(types[name]) == 1}
     lent = any(b"{" in text or b"}" in text for text in open_ends)
     for ptx, text in zip(strings, open_ends, strict=True):
         own = {
@@ -244,14 +253,36 @@ def together(strings: Sequence[Ptx]) -> frozenset[str]:
     return frozenset(names)
 
 
+def exposed(strings: Sequence[Ptx]) -> Iterator[tuple[Ptx, Span, str]]:
+    """The labels and registers that *strings*, those of one function, define outside of braces, each in words.
+
+    Not those whose name is another one in each copy of the statement, none where strings share a scope, and no register that
+    two of them name.
+    """
+    texts = [_open_ended(bytes(ptx.text.data)) for ptx in strings]
+    if any(b"{" in text or b"}" in text for text in texts):
+        return
+    named = Counter(name for ptx in strings for name in set(_NAME.findall(bytes(ptx.text.data))))
+    for ptx, text in zip(strings, texts, strict=True):
+        for match in _DEFINED.finditer(text):
+            kind = "label" if match["label"] else "register"
+            span = ptx.text.whole(*match.span(kind))
+            if span is not None and (kind == "label" or named[match[kind]] == 1):
+                yield ptx, span, f"{kind} {_word(match[kind])}"
+
+
 def _open_ended(text: bytes) -> bytes:
-    """A string without its comments and without what lies between braces that both are in it."""
+    """A string with blanks for its comments and for what lies between braces that both are in it."""
     if b"/" in text:
-        text = _COMMENT.sub(b" ", text)
+        text = _COMMENT.sub(_blank, text)
     count = 1
     while count:
-        text, count = _GROUP.subn(b" ", text)
+        text, count = _GROUP.subn(_blank, text)
     return text
+
+
+def _blank(match: re.Match[bytes]) -> bytes:
+    return b" " * len(match[0])
 
 
 _STATEMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)|[;{}()\[\]]|[\w$%]+\s*:(?!:)|\s+|[\w$%.]+|.", re.DOTALL)

@@ -10,7 +10,18 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from tclint.config import Config
-from tclint.finding import AsmCount, Confidence, FileReport, Finding, Fingerprints, Fix, Problem, Span, Step
+from tclint.finding import (
+    AsmCount,
+    Confidence,
+    FileReport,
+    Finding,
+    Fingerprints,
+    Fix,
+    Problem,
+    Severity,
+    Span,
+    Step,
+)
 from tclint.inline import MISSING, PYTHON
 from tclint.ir.operands import HEAD
 from tclint.select import wants_entry
@@ -24,11 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "check", "is_ptx", "modules", "strings", "told_of"]
 
-RULES = frozenset("PX001 PX002 PX003 PX004 PX005 PX006 AV001 AV002".split())
+RULES = frozenset("PX001 PX002 PX003 PX004 PX005 PX006 PX007 AV001 AV002".split())
 """What can be said of an instruction without the code around it; the last two where the architecture is named."""
 
 _ASM = re.compile(rb"\b(?:asm|__asm__|__asm)\b")
-_PTX = re.compile(rb"\b(?:inline_asm_elementwise|inline_asm|InlineAsm|\.version)\b|tclint:\s*ptx\b")
+_PTX = re.compile(
+    rb"\b(?:inline_asm_elementwise|inline_asm|InlineAsm|\.version)\b|tclint:\s*ptx\b"
+    rb"|\b(?:RawKernel|RawModule|SourceModule|load_inline)\b|[\"']c\+\+[\"']"
+)
 _WORD = re.compile(rb"\.(?:[busf](?:8|16|32|64|128)|f16x2|bf16x2?|pred|b128|sync|aligned|reg)\b")
 _STATEMENT = re.compile(
     rb"(?:^|[;{}:\n])\s*(?:@\s*!?\s*[\w$%]+\s+)?([a-z]\w*)((?:(?:\.|::)\w+)*)(?=[\s;])", re.MULTILINE
@@ -67,7 +81,9 @@ def _asked(config: Config) -> frozenset[str]:
 
 
 def _found(source: Source, python: bool) -> tuple[list[Asm], list[Span]]:
-    if find_spec("tree_sitter_python" if python else "tree_sitter_cpp") is None:
+    # CUDA C++ stands in strings of Python too.
+    needed = ("tree_sitter_cpp", "tree_sitter_python") if python else ("tree_sitter_cpp",)
+    if any(find_spec(name) is None for name in needed):
         raise SourceError(MISSING)
     if python:
         from tclint.inline.python import find
@@ -138,13 +154,16 @@ def _lend(made: Sequence[tuple[Asm, Ptx]]) -> frozenset[str]:
     """Lend the strings of each function what they have of each other; the names that they share."""
     from tclint.inline.asm import together
 
+    return frozenset().union(*map(together, _by_function(made)))
+
+
+def _by_function(made: Sequence[tuple[Asm, Ptx]]) -> list[list[Ptx]]:
+    """The strings of each function, and each of those in none by itself."""
     functions: dict[Span | None, list[Ptx]] = {}
     for asm, ptx in made:
         functions.setdefault(asm.scope, []).append(ptx)
     alone = functions.pop(None, [])
-    return frozenset().union(
-        *(together(strings) for strings in functions.values()), *(together([p]) for p in alone)
-    )
+    return [*functions.values(), *([ptx] for ptx in alone)]
 
 
 def _module(
@@ -194,6 +213,7 @@ class _Fragments:
     def report(self) -> FileReport:
         """The report of all of them."""
         self.check(self.made)
+        self._exposed()
         unknown = sum(not ptx.whole and ptx.unknown for _, ptx in self.made)
         unsure = sum(self.compiled[id(asm)] is None for asm, _ in self.made)
         return FileReport(
@@ -281,15 +301,39 @@ class _Fragments:
         return not hit.message.startswith("name") or bool(site.match.problem)
 
     def _missing(self, one: _Placed) -> None:
-        if "PX005" not in self.rules:
+        for span, message in one.ptx.missing if "PX005" in self.rules else ():
+            self._tell("PX005", one.asm, span, message)
+
+    def _exposed(self) -> None:
+        """Names that a statement defines once more wherever the compiler copies it."""
+        from tclint.inline.asm import exposed
+
+        if "PX007" not in self.rules:
             return
-        for span, message in one.ptx.missing:
-            rule = self.all_rules["PX005"]
-            finding = Finding(
-                rule=rule, severity=rule.severity, confidence=rule.confidence, span=span, message=message,
-                entry=one.asm.entry, fingerprint=self.prints.make(rule.id, one.asm.entry, [message]),
-            )  # fmt: skip
-            self.found.append(finding)
+        owners = {id(ptx): asm for asm, ptx in self.made}
+        for strings in _by_function(self.made):
+            for ptx, span, what in exposed(strings):
+                message = f"{what} stands outside of braces: it is defined twice where the statement is inlined twice"
+                remedy = "put the text of the statement into braces { }"
+                self._tell("PX007", owners[id(ptx)], span, message, remedy, Severity.INFO, Confidence.MEDIUM)
+
+    def _tell(
+        self,
+        name: str,
+        asm: Asm,
+        span: Span,
+        message: str,
+        remedy: str = "",
+        severity: Severity | None = None,
+        confidence: Confidence | None = None,
+    ) -> None:
+        """Add a finding that no module of the strings could show."""
+        rule = self.all_rules[name]
+        finding = Finding(
+            rule=rule, severity=severity or rule.severity, confidence=confidence or rule.confidence, span=span,
+            message=message, help=remedy, entry=asm.entry, fingerprint=self.prints.make(name, asm.entry, [message]),
+        )  # fmt: skip
+        self.found.append(finding)
 
     def _add(self, finding: Finding, one: _Placed, data: bytes) -> None:
         span = one.ptx.text.host(finding.span.start - one.start, finding.span.end - one.start)

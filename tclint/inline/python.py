@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
@@ -13,7 +13,7 @@ from tclint.finding import Span
 from tclint.inline.asm import Asm, Dialect, operands_of
 from tclint.inline.text import UNKNOWN, Text
 
-__all__ = ["CALLS", "MARKER", "Call", "find"]
+__all__ = ["CALLS", "MARKER", "SOURCES", "Call", "find"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,15 @@ CALLS = {
     "module_from_buffer": Call("PyCUDA", (0, "buffer")),
 }
 """By the last name of what is called."""
+
+SOURCES = {
+    "RawKernel": Call("CuPy", (0, "code")),
+    "RawModule": Call("CuPy", (0, "code")),
+    "SourceModule": Call("PyCUDA", (0, "source")),
+    "load_inline": Call("PyTorch", (2, "cuda_sources")),
+    "Program": Call("cuda.core", (0, "code"), beside="c++"),
+}
+"""Those that take CUDA C++, in which there may be asm statements; one or a list of them."""
 
 MARKER = re.compile(rb"#\s*tclint:\s*ptx\b")
 """Says that the string on this line, or the next one, is PTX."""
@@ -82,9 +91,15 @@ def find(data: bytes) -> tuple[list[Asm], list[Span]]:
         if target is not None:
             assigned.setdefault((_scope(value), _text(target, data)), []).append(value)
     found: dict[int, Asm] = {}
+    spans: list[Span] = []
     for name in captures.get("name", []):
-        call = CALLS.get(_text(name, data).decode(errors="replace"))
-        node = _call_of(name)
+        called = _text(name, data).decode(errors="replace")
+        call, node = CALLS.get(called), _call_of(name)
+        if node is not None and called in SOURCES:
+            for text in _sources(SOURCES[called], node, data, assigned):
+                asms, within = _statements(text, tuple(_conditions(node)))
+                found |= {asm.statement.start: asm for asm in asms}
+                spans += within
         if call is None or node is None:
             continue
         asm = _asm(call, node, data, assigned)
@@ -96,7 +111,7 @@ def find(data: bytes) -> tuple[list[Asm], list[Span]]:
             asm = _marked(comment, data)
             if asm is not None:
                 found.setdefault(asm.statement.start, asm)
-    spans = [Span(node.start_byte, node.end_byte) for node in comments]
+    spans += (Span(node.start_byte, node.end_byte) for node in comments)
     return [found[start] for start in sorted(found)], spans
 
 
@@ -107,15 +122,58 @@ def _call_of(name: Node) -> Node | None:
     return node if node is not None and node.type == "call" else None
 
 
-def _asm(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Asm | None:
+def _sources(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Iterator[Text]:
+    """The CUDA C++ that a call is given, as far as all of it is known."""
+    value = _value(call, node, data)
+    if value is None:
+        return
+    value = _resolved(value, data, assigned)
+    for one in value.named_children if value.type in ("list", "tuple") else (value,):
+        text = Text()
+        _literal(_resolved(one, data, assigned), data, text)
+        if UNKNOWN not in text.data:
+            yield text
+
+
+def _statements(text: Text, conditions: tuple[str, ...]) -> tuple[list[Asm], list[Span]]:
+    """The asm statements in CUDA C++ that stands in a string, and its comments, at their places in Python."""
+    from tclint.inline.cpp import find
+
+    def host(span: Span) -> Span:
+        return text.host(span.start, span.end)
+
+    asms, comments = find(bytes(text.data))
+    found = [
+        replace(
+            asm,
+            statement=host(asm.statement),
+            template=asm.template.inside(text),
+            scope=host(asm.scope) if asm.scope is not None else None,
+            conditions=(*asm.conditions, *conditions),
+        )
+        for asm in asms
+    ]
+    return found, [host(span) for span in comments]
+
+
+def _arguments(node: Node) -> list[Node]:
     listed = node.child_by_field_name("arguments")
     if listed is None or listed.type != "argument_list":
-        return None
-    arguments = [child for child in listed.named_children if child.type != "comment"]
-    value = _argument(arguments, call.text, data)
-    if value is None:
-        return None
+        return []
+    return [child for child in listed.named_children if child.type != "comment"]
+
+
+def _value(call: Call, node: Node, data: bytes) -> Node | None:
+    """The argument that is the text."""
+    arguments = _arguments(node)
     if call.beside and not any(_plain(one, data) == call.beside for one in arguments):
+        return None
+    return _argument(arguments, call.text, data)
+
+
+def _asm(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Asm | None:
+    value = _value(call, node, data)
+    if value is None:
         return None
     template = Text()
     _literal(_resolved(value, data, assigned), data, template)
@@ -123,7 +181,7 @@ def _asm(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Asm | None
     dialect: Dialect = "module"
     if call.constraints is not None:
         dialect = "llvm"
-        listed_constraints = _argument(arguments, call.constraints, data)
+        listed_constraints = _argument(_arguments(node), call.constraints, data)
         if listed_constraints is not None:
             constraints = _plain(_resolved(listed_constraints, data, assigned), data)
             operands = None if constraints is None else operands_of(constraints)

@@ -50,6 +50,17 @@ class Text:
             self.add(bytes(other.data[start:stop]), host)
             start, at = stop, at + 1
 
+    def inside(self, outer: Text) -> Text:
+        """The same text, made of the bytes of *outer*, with the spans that those came from."""
+        made = Text()
+        for at, start in enumerate(self._starts):
+            host, data = self._hosts[at], bytes(self.data[start : self._end(at)])
+            if data == outer.data[host.start : host.end]:
+                made.add_part(outer, host.start, host.end)
+            else:
+                made.add(data, outer.host(host.start, host.end))
+        return made
+
     def host(self, start: int, end: int) -> Span:
         """The span of the host that the bytes ``start`` to ``end`` came from, whatever stands between its ends."""
         first = self._at(start, end=False)

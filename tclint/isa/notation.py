@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import product
 
-__all__ = ["NotationError", "Operand", "Slot", "Syntax", "expand", "parse_syntax"]
+__all__ = ["TYPE", "NotationError", "Operand", "Slot", "Syntax", "expand", "parse_syntax"]
 
 
 class NotationError(ValueError):
     """A syntax line or a spelling of the ISA table is not in the notation."""
 
 
-_TYPE = re.compile(r"\.(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:x\d)?|s2f6(?:x2)?)")
+TYPE = re.compile(r"\.(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:x\d)?|s2f6(?:x2)?)")
 """A modifier that says an operand's type: the only kind whose order counts."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -111,7 +111,7 @@ class Syntax:
         def place(k: int, first: int) -> bool:
             if k == len(modifiers):
                 return all(t is not None or s.optional for t, s in zip(taken, slots, strict=True))
-            is_type = _TYPE.fullmatch(modifiers[k]) is not None
+            is_type = TYPE.fullmatch(modifiers[k]) is not None
             for index in range(first if is_type else 0, len(slots)):
                 if taken[index] is None and modifiers[k] in slots[index].spellings:
                     taken[index] = modifiers[k]

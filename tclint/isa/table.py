@@ -8,6 +8,7 @@ not know, and matches instructions against them.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -110,6 +111,7 @@ class Form:
     async_writes: tuple[str, ...]
     roles: Mapping[str, str]
     align: Mapping[str, int | str]
+    types: Mapping[str, str]
 
     def number(self, slot: str, binding: Mapping[str, str]) -> int | None:
         """The number that a modifier stands for: ``.x16`` is 16; ``shape.n`` the n of ``.m64n8k16``."""
@@ -431,9 +433,10 @@ def _accesses(
 
 _FORM_KEYS = frozenset(
     """name syntax where since targets requires optimized combinations operands numbers manual examples summary event group
-    flow compute scope scope_when issued_by completion proxy space memory async roles align""".split()
+    flow compute scope scope_when issued_by completion proxy space memory async roles align types""".split()
 )
 _FORM = re.compile(r"^\[\[form\]\]", re.MULTILINE)
+_FIRST_WORD = re.compile(r"""["'](\w+)""")
 _SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
 _SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn", "sink": "_"}
 
@@ -480,14 +483,14 @@ def _texts(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str, str]) -> Form:
+def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str, Any]) -> Form:
     name = raw.get("name", "")
     if not name:
         raise TableError(f"{family}.toml: a form without a name: {raw.get('syntax')}")
     unknown = set(raw) - _FORM_KEYS
     if unknown:
         raise TableError(f"{family}.toml: form {name} has unknown keys: {', '.join(sorted(unknown))}")
-    where = {**shared, **raw.get("where", {})}
+    where, types = ({**shared.get(key, {}), **raw.get(key, {})} for key in ("where", "types"))
     try:
         syntax = tuple(parse_syntax(line, where) for line in _texts(raw["syntax"]))
         available = Availability.parse(str(raw.get("since", "1.0")), raw.get("targets", ""))
@@ -528,6 +531,7 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
         completion=asynchronous.get("completion", ""), proxy=asynchronous.get("proxy", raw.get("proxy", "")),
         space=raw.get("space", ""), memory=memory, async_reads=_texts(asynchronous.get("reads", ())),
         async_writes=_texts(asynchronous.get("writes", ())), roles=raw.get("roles", {}), align=raw.get("align", {}),
+        types=types,
     )  # fmt: skip
 
 
@@ -581,8 +585,7 @@ def _document(text: str, path: Path) -> dict[str, Any]:
 
 def _forms_of(path: Path) -> list[Form]:
     document = read_toml(path)
-    shared = document.get("where", {})
-    return [_form(raw, path.stem, number, shared) for number, raw in enumerate(document.get("form", ()))]
+    return [_form(raw, path.stem, number, document) for number, raw in enumerate(document.get("form", ()))]
 
 
 class _Unread:
@@ -592,20 +595,24 @@ class _Unread:
         self._path = path
         self._head, *forms = _FORM.split(path.read_text("utf-8"))
         self._forms = dict(enumerate(forms))
+        self._numbers: defaultdict[str, list[int]] = defaultdict(list)
+        """The first word of a text, such as the root of an opcode -> the forms that have such a text."""
+        for number, form in enumerate(forms):
+            for word in set(_FIRST_WORD.findall(form)):
+                self._numbers[word].append(number)
 
     @cached_property
-    def _shared(self) -> dict[str, str]:
-        shared: dict[str, str] = _document(self._head, self._path).get("where", {})
-        return shared
+    def _shared(self) -> dict[str, Any]:
+        return _document(self._head, self._path)
 
     def take(self, root: str) -> Iterator[Form]:
         """The forms in which a text begins with the word *root*, or all, as far as they were not taken before."""
-        begins = re.compile(rf"""["']{re.escape(root)}\b""" if root else "").search
-        for number, text in list(self._forms.items()):
-            if begins(text):
-                del self._forms[number]
-                (raw,) = _document(f"[[form]]{text}", self._path)["form"]
-                yield _form(raw, self._path.stem, number, self._shared)
+        for number in self._numbers.get(root, ()) if root else list(self._forms):
+            text = self._forms.pop(number, None)
+            if text is None:
+                continue
+            (raw,) = _document(f"[[form]]{text}", self._path)["form"]
+            yield _form(raw, self._path.stem, number, self._shared)
 
 
 def _files(folder: Path) -> list[Path]:
