@@ -2,8 +2,11 @@
 
 ``python -m benchmarks.lsp KERNEL...`` edits each kernel ``--edits`` times as :mod:`benchmarks.edits` does, and measures
 what the server does from the moment that it has read the message until the diagnostics are there to be sent: the change
-applied, the analysis, its findings as diagnostics. Seconds are those of one core (``process_time``), so that other work
-on the machine does not count. ``--exact`` compares each result with that of a fresh run.
+applied, the analysis, its findings as diagnostics. Two times are told: that of the first answer, in which the findings
+of a function that would take too long are those of its earlier state, and that of the complete one, which follows. A
+third one is how long an analysis goes on, at most, after another edit has made it useless. Seconds are those of one
+core (``process_time``), so that other work on the machine does not count. ``--exact`` compares each complete result
+with that of a fresh run.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ from __future__ import annotations
 import argparse
 import gc
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
 from statistics import quantiles
 from time import process_time
+from typing import NamedTuple
 
 from lsprotocol import types
 
@@ -23,6 +27,7 @@ from benchmarks.edits import edits
 from tclint.config import Config
 from tclint.driver import check_source
 from tclint.finding import FileReport
+from tclint.lsp.configuration import Configuration
 from tclint.lsp.diagnostics import diagnostics
 from tclint.lsp.document import Document
 from tclint.lsp.text import Text
@@ -41,38 +46,69 @@ def changes(before: Text, data: bytes) -> list[types.TextDocumentContentChangeEv
     return [types.TextDocumentContentChangePartial(range=area, text=inserted)]
 
 
-def times(path: Path, random: Random, number: int, exact: bool) -> Iterator[tuple[str, float]]:
-    """The kind of each edit of a kernel, and the seconds until its diagnostics. Raises AssertionError (*exact*)."""
-    config = Config()
+class Times(NamedTuple):
+    """Seconds after one edit."""
+
+    first: float
+    """Until the first answer."""
+    complete: float
+    """Until the complete one."""
+    longest: float
+    """Between two moments at which the analysis could have been ended."""
+    same: bool
+    """Whether both answers say the same."""
+
+
+def times(path: Path, random: Random, number: int, exact: bool) -> Iterator[tuple[str, Times]]:
+    """The kind of each edit of a kernel, and what it took. Raises AssertionError (*exact*)."""
+    config, patience = Config(), Configuration().own["patience"]
     text = Text(path.read_bytes())
-    document = Document(path.absolute().as_uri(), str(path), text, 0)
+    document = Watched(path.absolute().as_uri(), str(path), text, 0)
     diagnostics(document, document.lint(0, text, config))
     for version, (kind, data) in enumerate(islice(edits(text.data, random), number), 1):
         sent = changes(document.text, data)
         began = process_time()
         document.text = document.text.changed(sent)
         document.version = version
-        lint = document.lint(version, document.text, config)
-        diagnostics(document, lint)
-        yield kind, process_time() - began
+        lint = document.lint(version, document.text, config, patience)
+        said = diagnostics(document, lint)
+        first = process_time() - began
+        document.moments = [process_time()]
+        if not lint.complete:
+            lint = document.lint(version, document.text, config)
+        then = diagnostics(document, lint)
+        moments = [*document.moments, process_time()]
+        longest = max(after - before for before, after in pairwise(moments))
+        yield kind, Times(first, process_time() - began, longest, said == then)
         if exact:
             assert document.text.data == data
             fresh = check_source(Source(data, str(path)), config)
             (shown,), _ = present([fresh], config)
-            assert _said(lint.report) == _said(shown), f"{path}: another result after {kind} ({version})"
+            assert _found(lint.report) == _found(shown), f"{path}: another result after {kind} ({version})"
 
 
-def _said(report: FileReport) -> tuple[object, ...]:
+class Watched(Document):
+    """A document that notes when its analysis could be ended."""
+
+    moments: list[float] = []  # noqa: RUF012 - a class with slots has no other place
+
+    def _go_on(self, version: int) -> None:
+        self.moments.append(process_time())
+        super()._go_on(version)
+
+
+def _found(report: FileReport) -> tuple[object, ...]:
     return report.status, report.problems, report.findings, report.entries
 
 
-def row(kind: str, seconds: Sequence[float]) -> str:
-    cuts = quantiles(seconds, n=100, method="inclusive") if len(seconds) > 1 else [*seconds] * 99
-    within = sum(s <= 0.1 for s in seconds) / len(seconds)
-    return (
-        f"{kind:20} {len(seconds):6} {1000 * cuts[49]:8.0f} {1000 * cuts[94]:8.0f} "
-        f"{1000 * max(seconds):8.0f} {within:8.0%}"
-    )
+def row(kind: str, found: Sequence[Times]) -> str:
+    columns = [f"{kind:20} {len(found):6}"]
+    for seconds in ([t.first for t in found], [t.complete for t in found], [t.longest for t in found]):
+        cuts = quantiles(seconds, n=100, method="inclusive") if len(seconds) > 1 else [*seconds] * 99
+        columns.append(f"{1000 * cuts[49]:6.0f} {1000 * cuts[94]:6.0f} {1000 * max(seconds):6.0f}")
+    within = sum(t.first <= 0.1 for t in found) / len(found)
+    same = sum(t.same for t in found) / len(found)
+    return " | ".join(columns) + f" | {within:5.0%} {same:5.0%}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -80,22 +116,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("kernels", nargs="+", type=Path, metavar="KERNEL")
     parser.add_argument("--edits", type=int, default=100, help="of each kernel [default: 100]")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--exact", action="store_true", help="compare each result with a fresh run")
+    parser.add_argument("--exact", action="store_true", help="compare each complete result with a fresh run")
     options = parser.parse_args(arguments)
     random = Random(options.seed)
-    by_kind: dict[str, list[float]] = {}
-    print(f"{'milliseconds':20} {'edits':>6} {'p50':>8} {'p95':>8} {'most':>8} {'<= 100':>8}")
+    by_kind: dict[str, list[Times]] = {}
+    cuts = f"{'p50':>6} {'p95':>6} {'most':>6}"
+    print(f"{'milliseconds':27} | {'first answer':20} | {'complete answer':20} | {'to its end':20} |")
+    print(f"{'':20} {'edits':>6} | {cuts} | {cuts} | {cuts} | <=100  same")
     for path in options.kernels:
         own = []
-        for kind, seconds in times(path, random, options.edits, options.exact):
-            by_kind.setdefault(kind, []).append(seconds)
-            own.append(seconds)
+        for kind, found in times(path, random, options.edits, options.exact):
+            by_kind.setdefault(kind, []).append(found)
+            own.append(found)
         print(row(path.name[-20:], own), flush=True)
         gc.collect()
     print()
-    for kind, found in sorted(by_kind.items()):
-        print(row(kind, found))
-    print(row("all", [s for found in by_kind.values() for s in found]))
+    for kind, every in sorted(by_kind.items()):
+        print(row(kind, every))
+    print(row("all", [t for every in by_kind.values() for t in every]))
 
 
 if __name__ == "__main__":

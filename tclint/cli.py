@@ -5,6 +5,7 @@ The commands are modules of :mod:`tclint.commands`, which has the exit codes too
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -55,6 +56,8 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    # Most of what a run makes it keeps: looking for cycles in that took a tenth of a short one.
+    gc.set_threshold(50_000)
     try:
         code = cli.main(args=args, prog_name="tclint", standalone_mode=False)
     except SystemExit as end:  # from click: a closed pipe, and what completion has for a shell

@@ -211,7 +211,9 @@ class Config:
 
     arch: str | None = field(
         default=None,
-        metadata=_about(ARCH, "The architecture that inline assembly in CUDA C++ and Python is compiled for."),
+        metadata=_about(
+            ARCH, "The architecture that inline assembly in CUDA C++ and Python is compiled for."
+        ),
     )
     """``sm_90a``; None: not named, and availability is not checked there."""
 

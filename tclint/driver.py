@@ -6,30 +6,26 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import perf_counter
 
 from tclint.causes import without_consequences
 from tclint.checks import Hit, kernel_checks, module_checks
 from tclint.config import Config
 from tclint.dataflow.engine import LimitExceeded
-from tclint.finding import Edit, FileReport, Finding, Fingerprints, Problem, SourceLocation, Span, Step
+from tclint.finding import FileReport, Finding, Fingerprints, Problem, SourceLocation, Span, Step
 from tclint.fixes import resolve
 from tclint.ir.inline import inlinable, inline
-from tclint.ir.nodes import Function, Location, Module, Variable
-from tclint.ir.rebuild import Builds, same_program
-from tclint.isa.target import Target, Version
+from tclint.ir.nodes import Function, Location, Module
+from tclint.isa.target import Target
 from tclint.model import KernelModel
+from tclint.past import Facts, Past, Said
 from tclint.rules import Rule, all_rules
 from tclint.select import ignored, wants_entry
 from tclint.source import Source
 from tclint.suppress import apply
 
-__all__ = ["Past", "analyse", "as_findings", "check_source", "source_location"]
+__all__ = ["analyse", "as_findings", "check_source", "source_location"]
 
-_RECENT = 3
-"""States of a function that stay known, so that what is undone or typed again costs no analysis."""
-_Hits = tuple[tuple[tuple[Rule, Hit], ...], tuple[str, ...]]
 _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
 
@@ -60,87 +56,6 @@ def analyse(source: Source, past: Past | None = None) -> tuple[Module, list[Prob
 _TARGET_OPTIONS = frozenset(("texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"))
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What the checks of a function may ask of its module, and of the run."""
-
-    config: Config
-    version: Version | None
-    targets: tuple[str, ...]
-    address_size: int
-    variables: dict[str, Variable]
-    bodies: tuple[str, ...]
-    """The functions that have one."""
-
-    @classmethod
-    def of(cls, module: Module, config: Config) -> _Facts:
-        bodies = tuple(f.name for f in module.functions if f.instructions)
-        return cls(config, module.version, module.targets, module.address_size, module.variables, bodies)
-
-
-@dataclass(frozen=True, eq=False)
-class _Checked:
-    """What the checks said of one function, and all that they could look at."""
-
-    function: Function
-    facts: _Facts
-    called: tuple[Function, ...]
-    """Where it calls anything: all functions of the module."""
-    hits: tuple[tuple[Rule, Hit], ...]
-    limits: tuple[str, ...]
-    """Which analyses gave up."""
-
-    def holds(self, function: Function, facts: _Facts, called: tuple[Function, ...]) -> bool:
-        """Whether they would say the same of *function*, but for where it stands."""
-        return (
-            not any(map(_placed, self.hits))
-            and self.facts == facts
-            and same_program(self.function, function)
-            and len(self.called) == len(called)
-            and all(map(same_program, self.called, called))
-        )
-
-
-def _placed(hit: tuple[Rule, Hit]) -> bool:
-    """Whether it says where in the text something is, and not only at which instruction: an edit would move that."""
-    _, found = hit
-    return found.span is not None or any(isinstance(c, Edit) for fix in found.fixes for c in fix.changes)
-
-
-class Past:
-    """What earlier runs over a text found out, for the run over its next state; one that has none starts afresh.
-
-    A run that an exception ended leaves it as good as it was.
-    """
-
-    def __init__(self) -> None:
-        self.builds = Builds()
-        self._checked: dict[tuple[str, int], list[_Checked]] = {}
-        """By name, and which of that name: the last states that were checked, the latest first."""
-
-    def checked(
-        self, module: Module, function: Function, facts: _Facts, check: Callable[[Function], _Hits]
-    ) -> _Checked:
-        """What the checks say of *function*, its calls inlined; they are run (*check*) if that is not known."""
-        same = [f for f in module.functions if f.name == function.name]
-        key = function.name, next(n for n, f in enumerate(same) if f.start == function.start)
-        calls = any(use.match is not None and use.match.form.flow == "call" for use in function.uses)
-        called = tuple(module.functions) if calls else ()
-        recent = self._checked.setdefault(key, [])
-        known = next((past for past in recent if past.holds(function, facts, called)), None)
-        if known is None:
-            known = _Checked(function, facts, called, *check(function))
-        else:
-            recent.remove(known)
-        self._checked[key] = [known, *recent[: _RECENT - 1]]
-        return known
-
-    def forget_all_but(self, module: Module) -> None:
-        """Forget functions that *module* lacks. One that is only broken for the moment should stay known."""
-        names = {function.name for function in module.functions}
-        self._checked = {key: known for key, known in self._checked.items() if key[0] in names}
-
-
 def check_source(
     source: Source,
     config: Config | None = None,
@@ -157,7 +72,7 @@ def check_source(
     a problem; the others are still checked.
 
     *past* knows earlier states of the same text, and learns this one. What it
-    says is what a run without it says.
+    says is what a run without it says, unless it was told to be quick.
     """
     with _without_collector():
         return _check(source, config or Config(), clock, past or Past())
@@ -180,6 +95,7 @@ def _check(
     rules = all_rules()
     on = frozenset(rules) if config.rules is None else config.rules
     began = perf_counter()
+    past.owing = False
 
     def tick(stage: str) -> None:
         nonlocal began
@@ -187,6 +103,7 @@ def _check(
         if clock is not None:
             clock(stage, now - began)
         began = now
+        past.pause()
 
     module, problems = analyse(source, past)
     tick("parse and build")
@@ -201,10 +118,10 @@ def _check(
                     found.append((rules[rule], about, hit))
             tick("check " + names[0])
     callees = inlinable(module)
-    facts = _Facts.of(module, config)
+    facts = Facts.of(module, config)
 
-    def check(function: Function) -> _Hits:
-        return _kernel_hits(KernelModel(function, module, config), on, tick)
+    def check(function: Function) -> Said:
+        return _kernel_hits(KernelModel(function, module, config, past.pause), on, tick)
 
     for function in module.functions:
         if not function.instructions or function.declared_only or not _wanted(function, config):
@@ -214,15 +131,16 @@ def _check(
         ):
             continue
         whole = inline(function, callees)
-        checked = past.checked(module, whole, facts, check)
-        line = source.position(function.start).line if checked.limits else 0
-        problems += [Problem(line, limit) for limit in checked.limits]
-        off = ignored(config, source.path, function.name) if checked.hits else ()
-        told = without_consequences(checked.hits, config.confidence, off)
+        hits, limits = past.checked(module, whole, facts, check)
+        line = source.position(function.start).line if limits else 0
+        problems += [Problem(line, limit) for limit in limits]
+        off = ignored(config, source.path, function.name) if hits else ()
+        told = without_consequences(hits, config.confidence, off)
         found += [(rule, whole, hit) for rule, hit in told]
     if not problems:
         past.forget_all_but(module)
-    findings = apply(source, module, as_findings(source, module, found), config, complete=not problems)
+    made = as_findings(source, module, found)
+    findings = apply(source, module, made, config, complete=not (problems or past.owing))
     tick("findings")
     status = "analysed" if not problems else "partial" if module.functions else "failed"
     return FileReport(
@@ -236,7 +154,7 @@ def _check(
     )
 
 
-def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], None]) -> _Hits:
+def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], None]) -> Said:
     """What the checks of the rules that are *on* say of a function, and which of them gave up."""
     rules = all_rules()
     hits: list[tuple[Rule, Hit]] = []

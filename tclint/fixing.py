@@ -11,7 +11,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import unified_diff
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint.config import Config
@@ -302,6 +301,8 @@ def _store(path: str, old: bytes, new: bytes) -> str:
 
 def _diff(name: str, old: bytes, new: bytes) -> str:
     """What changes, as ``diff -u`` says it."""
+    from difflib import unified_diff
+
     before, after = (data.decode().split("\n") for data in (old, new))
     lines = []
     for line in unified_diff(_ended(before), _ended(after), name, name):

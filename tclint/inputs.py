@@ -17,7 +17,6 @@ from pathlib import Path
 from tclint.config import Config
 from tclint.select import excluded, included
 from tclint.source import CONTAINERS, GZIP, ZSTD, Source, SourceError, read_bytes
-from tclint.tools import candidates
 
 __all__ = ["STDIN", "LeftOut", "inputs", "origin", "read_sources"]
 
@@ -125,12 +124,15 @@ def origin(path: str) -> str | None:
 
     ``matmul_kernel, Triton 3.9.0, 8 warps, 3 stages``; None where there is no such file.
     """
+    try:
+        beside = Path(path).with_suffix(".json").read_bytes()
+    except (OSError, ValueError):
+        return None
     import json
 
-    beside = Path(path).with_suffix(".json")
     try:
-        found = json.loads(beside.read_bytes())
-    except (OSError, ValueError):
+        found = json.loads(beside)
+    except ValueError:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("name"), str) or "num_warps" not in found:
         return None
@@ -172,7 +174,9 @@ def _walk(folder: str, left_out: LeftOut) -> Iterator[str]:
         paths = (os.path.join(parent, name) for name in sorted(names))
         # Not a FIFO, which would block.
         yield from (
-            path for path in paths if left_out.wanted(path) and os.path.isfile(path) and not left_out.found(path)
+            path
+            for path in paths
+            if left_out.wanted(path) and os.path.isfile(path) and not left_out.found(path)
         )
     yield from unreadable
 
@@ -222,6 +226,8 @@ def _unpacked(data: bytes) -> bytes:
 def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[Source]:
     """The PTX modules of a container, in its order."""
     from tempfile import TemporaryDirectory
+
+    from tclint.tools import candidates
 
     tool = next(candidates("cuobjdump"), None)
     if tool is None:

@@ -30,6 +30,10 @@ A = TypeVar("A", bound=Analysis[Any])
 B = TypeVar("B")
 
 
+def _go_on() -> None:
+    """Nobody wants to end it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One asynchronous or collective instruction: what it means, and what completes it."""
@@ -40,12 +44,23 @@ class Event:
 
 
 class KernelModel:
-    """Everything that is known about one function with a body."""
+    """Everything that is known about one function with a body.
 
-    def __init__(self, function: Function, module: Module, config: Config | None = None) -> None:
+    *pause* is called before each of its parts is made, and before each search for a path; what it raises ends that, and
+    the model is of no use any more.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        module: Module,
+        config: Config | None = None,
+        pause: Callable[[], None] | None = None,
+    ) -> None:
         self.function = function
         self.module = module
         self.config = config or Config()
+        self.pause = pause or _go_on
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
         self._firsts: dict[int, Callable[[int], int] | None] = {}
@@ -138,6 +153,7 @@ class KernelModel:
     def solved(self, analysis: type[A]) -> tuple[A, Results[Any]]:
         """*analysis* made for this function, and its solution; solved once."""
         if analysis not in self._solved:
+            self.pause()
             made = analysis(self)  # type: ignore[call-arg]
             self._solved[analysis] = (made, solve(made, self.cfg))
         return self._solved[analysis]
@@ -145,6 +161,7 @@ class KernelModel:
     def made(self, kind: Callable[[KernelModel], B]) -> B:
         """What *kind*, a class in :mod:`tclint.analyses`, knows about this function; made once."""
         if kind not in self._made:
+            self.pause()
             self._made[kind] = kind(self)
         found: B = self._made[kind]
         return found
@@ -179,6 +196,7 @@ class KernelModel:
         function is left. No edge of *closed* is taken. *now*: they go on from
         the round of a loop that *start* is in.
         """
+        self.pause()
         relevant: Sequence[Sequence[int]] = results.relevant
         sites: dict[int, set[int]] = {}
         for site in to:

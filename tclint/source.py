@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from itertools import accumulate
+from itertools import accumulate, count
+from operator import add
 from os import PathLike, fspath
 from typing import NamedTuple
 
@@ -138,8 +139,8 @@ class Source:
 
     def _starts(self) -> array[int]:
         if self._line_starts is None:
-            lengths = (len(line) + 1 for line in self.data.split(b"\n"))
-            starts = array("q", accumulate(lengths, initial=0))
+            lengths = map(len, self.data.split(b"\n"))
+            starts = array("q", map(add, accumulate(lengths, initial=0), count()))  # a line feed each
             starts.pop()
             self._line_starts = starts
         return self._line_starts

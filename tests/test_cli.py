@@ -558,6 +558,7 @@ def test_a_clean_small_file_imports_nothing_that_it_does_not_need() -> None:
         "difflib",
         "json",
         "sarif_om",
+        "shutil",
         "socket",
         "subprocess",
     }

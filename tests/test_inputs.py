@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.ptxas import PtxasMissing, find
-from tclint import inputs as module
+from tclint import tools
 from tclint.inputs import inputs, origin
 from tclint.source import Source, SourceError
 
@@ -61,7 +61,7 @@ def cuobjdump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 @pytest.fixture
 def no_cuobjdump(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "candidates", lambda name: iter(()))
+    monkeypatch.setattr(tools, "candidates", lambda name: iter(()))
 
 
 def test_a_folder_gives_what_is_ptx_in_it_in_order(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_the_metadata_beside_a_kernel_names_it(
 
 
 @pytest.mark.skipif(
-    next(module.candidates("cuobjdump"), None) is None,
+    next(tools.candidates("cuobjdump"), None) is None,
     reason="no cuobjdump: pip install nvidia-cuda-cuobjdump",
 )
 def test_real_containers(tmp_path: Path) -> None:

@@ -165,6 +165,65 @@ async def test_whoever_asks_about_an_old_state_is_told_to_ask_again(client: Lang
     assert all(e.data["retriggerRequest"] for e in cancelled)
 
 
+def mended() -> t.TextDocumentContentChangePartial:
+    """A wait above the instruction that needs one: all that is wrong is what an edit elsewhere mends."""
+    line = next(n for n, line in enumerate(WRONG.split("\n")) if "// early" in line)
+    place = t.Position(line, 0)
+    wait = "    wgmma.wait_group.sync.aligned 0;\n"
+    return t.TextDocumentContentChangePartial(range=t.Range(place, place), text=wait)
+
+
+@pytest.mark.asyncio
+async def test_a_second_answer_follows_a_quick_one(client: LanguageClient) -> None:
+    how = capabilities()
+    refreshing = t.DiagnosticWorkspaceClientCapabilities(refresh_support=True)
+    how.workspace = t.WorkspaceClientCapabilities(diagnostics=refreshing)
+
+    async def refreshed(times: int) -> None:
+        for _ in range(200):
+            if client.diagnostic_refresh_count >= times:
+                break
+            await asyncio.sleep(0.1)
+        assert client.diagnostic_refresh_count == times
+
+    await start(client, how, options={"patience": 0})
+    await refreshed(1)  # when the settings are there
+    open_(client, WRONG)
+    opened = await pull(client)
+    assert "WG001" in [d.code for d in opened.items]
+    change(client, 2, mended())
+    first = await pull(client, opened.result_id)
+    assert "WG001" in [d.code for d in first.items]
+    await refreshed(2)
+    second = await pull(client, first.result_id)
+    assert "WG001" not in [d.code for d in second.items]
+    change(client, 3, t.TextDocumentContentChangeWholeDocument(text=WRONG))  # as it was: nothing is to follow
+    assert (await pull(client)).items == opened.items
+    await refreshed(2)
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_cannot_ask_again_waits_for_all(client: LanguageClient) -> None:
+    await start(client, options={"patience": 0})
+    open_(client, WRONG)
+    await pull(client)
+    change(client, 2, mended())
+    assert "WG001" not in [d.code for d in (await pull(client)).items]
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_cannot_ask_is_sent_both_answers(client: LanguageClient) -> None:
+    await start(client, capabilities(pull=False), options={"debounce": 0, "patience": 0})
+    open_(client, WRONG)
+    await client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    change(client, 2, mended())
+    said = []
+    for _ in range(2):
+        sent = await client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        said.append((sent.version, "WG001" in [d.code for d in sent.diagnostics]))
+    assert said == [(2, True), (2, False)]
+
+
 @pytest.mark.asyncio
 async def test_a_client_that_cannot_ask_is_sent_them(client: LanguageClient) -> None:
     await start(client, capabilities(pull=False), options={"debounce": 0.05})
@@ -511,12 +570,63 @@ def test_an_analysis_of_an_old_state_ends() -> None:
     assert [f.rule.id for f in again.report.findings] == [f.rule.id for f in lint(WRONG).findings]
 
 
+def test_what_takes_long_is_told_of_the_state_before_first() -> None:
+    def said(report: Any) -> list[tuple[str, int, int]]:
+        return [(f.rule.id, f.span.start, len(f.fixes)) for f in report.findings]
+
+    text = Text.of(WRONG, "utf-16")
+    document = Document(URI, "/work/k.ptx", text, 1)
+    opened = document.lint(1, text, Config(), 0)
+    assert opened.complete  # nothing is known that could be told instead
+    assert any(fixes for _, _, fixes in said(opened.report))
+
+    # A line above it: the same findings further down, without the fixes that nobody tried there.
+    at = WRONG.index("    wgmma.fence")
+    line = "    mov.b32 %r1, 7;\n"
+    document.text = Text.of(WRONG[:at] + line + WRONG[at:], "utf-16")
+    document.version = 2
+    quick = document.lint(2, document.text, Config(), 0)
+    assert not quick.complete
+    assert said(quick.report) == [(id, start + len(line), 0) for id, start, _ in said(opened.report)]
+    assert document.lint(2, document.text, Config(), 0) is quick
+    whole = document.lint(2, document.text, Config())
+    assert whole.complete
+    assert said(whole.report) == said(lint(document.text.data))
+    assert document.lint(2, document.text, Config(), 0) is whole
+
+    # The instruction at fault goes, and with it the finding, whatever else has to be found out.
+    document.text = Text.of(RIGHT[:at] + line + RIGHT[at:], "utf-16")
+    document.version = 3
+    quick = document.lint(3, document.text, Config(), 0)
+    assert (quick.complete, quick.report.findings) == (False, ())
+
+    # Nobody knows yet what a new comment hides.
+    document.text = Text.of(
+        WRONG[:at] + line * 2 + WRONG[at:].replace("early", "tclint: ignore[TC001] x"), "utf-16"
+    )
+    document.version = 4
+    assert not any(f.rule.id == "SU001" for f in document.lint(4, document.text, Config(), 0).report.findings)
+    assert any(f.rule.id == "SU001" for f in document.lint(4, document.text, Config()).report.findings)
+
+
+def test_there_is_nothing_to_complete_where_a_text_is_none() -> None:
+    """After a quick answer that left something open: the next state would be looked at for ever."""
+    text = Text.of(WRONG, "utf-16")
+    document = Document(URI, "/work/k.ptx", text, 1)
+    document.lint(1, text, Config())
+    document.text, document.version = text.changed([mended()]), 2
+    assert not document.lint(2, document.text, Config(), 0).complete
+    document.text, document.version = Text.of("\0" + WRONG, "utf-16"), 3
+    broken = document.lint(3, document.text, Config(), 0)
+    assert (broken.report.status, broken.complete) == ("failed", True)
+
+
 def test_an_internal_error_is_shown_and_forgotten(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     server = make_server()
     text = Text.of(WRONG, "utf-16")
     document = Document(URI, "/work/k.ptx", text, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(documents, "check_source", lambda *_: 1 / 0)
+        patch.setattr(documents, "check_source", lambda *_, **__: 1 / 0)
         with caplog.at_level(logging.CRITICAL):
             _, (found,) = asyncio.run(server.diagnose(document))
     assert "internal error: ZeroDivisionError" in found.message

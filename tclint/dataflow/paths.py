@@ -265,7 +265,7 @@ def find_paths(
     *goal* say no to what was met: the search goes on from there.
     """
     cfg, values, views = survey.cfg, survey.values, survey.views
-    instructions = cfg.function.instructions
+    instructions, component = cfg.function.instructions, cfg.component
     first = cfg.block_of[start] if start >= 0 else 0
 
     # Nearest to the goal first: (distance, number, block, position in its relevant list, state, facts, threads, node).
@@ -323,7 +323,7 @@ def find_paths(
 
     def needed(facts: Facts, block: int) -> Facts:
         """Drop the facts that decide nothing from *block* on: states that differ in them only are one."""
-        here = cfg.component[block]
+        here = component[block]
         over = []
         for p in facts if until > here else ():
             end = through.get(p)
@@ -400,8 +400,9 @@ def find_paths(
                     yield result(node, EXIT, taken, here, marks)
             if ends:
                 continue
+            decides = not watched.isdisjoint(survey.branch_leaves(block))
             for edge in cfg.successors[block]:
-                if edge.target not in region or edge in closed:
+                if edge.target not in region or (closed and edge in closed):
                     continue
                 next_facts, next_threads = facts, threads
                 p = views.edge_value(edge)  # type: ignore[assignment]
@@ -411,11 +412,12 @@ def find_paths(
                     next_threads = threads & values.may(p, edge.value)
                     if not next_threads:
                         continue
-                    if not watched.isdisjoint(survey.branch_leaves(block)):
+                    if decides:
                         next_facts = values.assume(p, edge.value, facts)
                 arrived = [(p, t) for p, a in chosen(edge) if (t := values.decide(a, next_facts)) is not None]
                 next_facts = values.entering(next_facts, edge.target)
                 for leaf, held in arrived:
                     next_facts = values.assume(leaf, held, next_facts)
-                next_facts = needed(next_facts, edge.target)
+                if component[edge.target] != component[block]:  # within one, what decides still does
+                    next_facts = needed(next_facts, edge.target)
                 push(edge.target, 0, here, next_facts, next_threads, node, edge, tuple(marks))

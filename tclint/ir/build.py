@@ -100,9 +100,10 @@ class _Builder:
         self.troubles = (
             0  # so many of the function's are its own; those of names that the module lacks follow
         )
-        self.missing: dict[str, bool] = {}
         self.uses: dict[tuple[str, str], Use] = {}
-        self.calls: list[tuple[int, str]] = []
+        self.names: list[tuple[int, str, bool]] = []
+        """Names that are no register here: the instruction, and whether it is its guard. Others than guards may be the
+        module's."""
         self.plenty = (function.end - function.start) // 8  # more registers than any instructions could use
         self.vectors: dict[int, int] = {}  # register declared with .v2 or .v4 -> its length
         self.constants: dict[str, tuple[Operand, str]] = {}  # operands that mean the same in every scope
@@ -344,7 +345,7 @@ class _Builder:
             if found is None:
                 found = self.lookup(guard_name)
             if found is None:
-                self.undefined(guard_name, start, end)
+                self.names.append((len(self.instructions), guard_name, True))
             else:
                 guard = found
         operands: list[Any] = [known.get(part) for part in parts]
@@ -469,16 +470,11 @@ class _Builder:
     def symbols(self, instruction: Instruction) -> None:
         """Note the names that nothing declares; branch targets are resolved elsewhere."""
         if instruction.flow == "call" and instruction.callee:
-            self.calls.append((len(self.function.instructions) - 1, instruction.callee))
+            self.names.append((len(self.instructions) - 1, instruction.callee, False))
         if instruction.flow in ("branch", "branch-table", "call"):
             return
         for symbol in _symbols(instruction.operands):
-            self.calls.append((len(self.function.instructions) - 1, symbol))
-
-    def undefined(self, name: str, start: int, end: int) -> None:
-        if name not in self.missing:
-            self.missing[name] = True
-            self.trouble("undefined-guard", start, end, f"register {_quoted(name)} is not declared")
+            self.names.append((len(self.instructions) - 1, symbol, False))
 
 
 @lru_cache(maxsize=8192)
@@ -705,11 +701,16 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
     for builder, function in pending:
         own = function.variables.keys() | {p.name for p in function.parameters}
         seen: set[str] = set()
+        guards: set[str] = set()
         labels = set(function.labels.values())
-        for index, name in builder.calls:
-            if name in own or name in seen or name in labels:
-                continue
+        for index, name, guard in builder.names:
             ins = function.instructions[index]
+            if guard and name not in guards:
+                guards.add(name)
+                message = f"register {_quoted(name)} is not declared"
+                function.troubles.append(Trouble("undefined-guard", ins.start, ins.end, message))
+            if guard or name in own or name in seen or name in labels:
+                continue
             if name in names:
                 if first.get(name, 0) > function.start + ins.start:
                     seen.add(name)

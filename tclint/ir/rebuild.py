@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tclint.ir.build import _Builder, build, make_function
-from tclint.ir.nodes import Function, Instruction, Module
+from tclint.ir.nodes import Function, Instruction, Module, Operand
 from tclint.isa.table import Table
 from tclint.syntax import Change, Tree, parse, reparse
 
@@ -172,7 +172,7 @@ def _edited(
     function: Function, builder: _Builder, text: str, change: Change, low: int, high: int, nodes: list[Node]
 ) -> Function | None:
     """The function with the statements from *low* to *high* made of *nodes*; None: more than these may change."""
-    if builder.troubles or builder.missing:
+    if builder.troubles:
         return None
     start, delta = function.start, change.delta
     old_high = high - delta - start
@@ -202,8 +202,11 @@ def _edited(
     )
     if shift and not _renumber(new, builder, tail, first, behind, shift):
         return None
-    calls = builder.calls
-    builder.calls = [(i if i < first else i + shift, name) for i, name in calls if not first <= i < behind]
+    builder.names = [
+        (i if i < first else i + shift, name, guard)
+        for i, name, guard in builder.names
+        if not first <= i < behind
+    ]
     builder.function, builder.instructions, builder.text = new, new.instructions, text
     builder.scope, builder.plenty = innermost, (length + delta) // 8
     known = len(new.registers)
@@ -214,7 +217,7 @@ def _edited(
         return None
     if len(fresh) != len(nodes):
         return None
-    builder.calls.sort(key=lambda call: call[0])
+    builder.names.sort(key=lambda found: found[0])
     for use in builder.uses.values():
         use.sites.sort()
     new.uses = sorted((use for use in builder.uses.values() if use.sites), key=lambda use: use.sites[0])
@@ -290,7 +293,6 @@ _FIELDS = (
     "directives",
     "noreturn",
 )
-_OF_INSTRUCTIONS = ("opcode", "guard", "negated", "operands", "reads", "writes", "targets")
 
 
 def same_program(one: Function, other: Function) -> bool:
@@ -306,11 +308,15 @@ def same_program(one: Function, other: Function) -> bool:
 
 
 def _same_instruction(a: Instruction, b: Instruction) -> bool:
-    return a.match is b.match and all(
-        _identical(getattr(a, name), getattr(b, name)) for name in _OF_INSTRUCTIONS
+    return (
+        a.match is b.match
+        and a.opcode == b.opcode
+        and (a.guard, a.negated) == (b.guard, b.negated)
+        and _identical(a.operands, b.operands)
+        and (a.reads, a.writes, a.targets) == (b.reads, b.writes, b.targets)
     )
 
 
-def _identical(a: object, b: object) -> bool:
+def _identical(a: tuple[Operand, ...], b: tuple[Operand, ...]) -> bool:
     """Equality that tells apart what operands are but tuples are not: kinds of them, 1 and 1.0, 0.0 and -0.0."""
-    return a == b and (not isinstance(a, tuple) or all(type(item) is int for item in a) or repr(a) == repr(b))
+    return a == b and (all(type(item) is int for item in a) or repr(a) == repr(b))

@@ -73,7 +73,9 @@ def _fixes(finding: Finding) -> Iterator[tuple[str, Iterable[Edit], bool]]:
 
 def _comments(lint: Lint, module: Module, finding: Finding) -> Iterator[tuple[str, Iterable[Edit], bool]]:
     id = finding.rule.id
-    if id in OF_COMMENTS or lint.report.asm is not None:  # a line more may be a part of a string, or end a macro
+    if (
+        id in OF_COMMENTS or lint.report.asm is not None
+    ):  # a line more may be a part of a string, or end a macro
         return
     start, owner = finding.span.start, None
     for function in module.functions:

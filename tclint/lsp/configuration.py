@@ -13,8 +13,9 @@ from tclint.settings import Layer, Settings, SettingsError, discover, resolve
 __all__ = ["SECTION", "Configuration"]
 
 SECTION = "tclint"
-_OWN = {"debounce": 0.1}
-"""Settings of the server alone: the seconds that it waits for further changes before it pushes diagnostics."""
+_OWN = {"debounce": 0.1, "patience": 0.05}
+"""Settings of the server alone, in seconds: how long it waits for further changes before it pushes diagnostics, and how
+long a first answer to a change may take; what takes longer follows in a second one."""
 
 
 class Configuration:
@@ -23,7 +24,7 @@ class Configuration:
     def __init__(self) -> None:
         self._said: dict[str, dict[str, Any]] = {}
         self._files: dict[Path, Config] = {}
-        self.debounce = _OWN["debounce"]
+        self.own = dict(_OWN)
         self.folder = Path.cwd()
         """The root of the workspace, to which patterns that the editor gives are relative."""
 
@@ -34,15 +35,13 @@ class Configuration:
             if isinstance(values, Mapping)
             else {}
         )
-        debounce = said.pop("debounce", None)
+        own = {name: said.pop(name) for name in _OWN if name in said}
         self._said.pop(origin, None)
         self.forget()
-        if debounce is not None:
-            if not isinstance(debounce, int | float) or isinstance(debounce, bool) or not 0 <= debounce <= 60:
-                raise SettingsError(
-                    f"{origin}: debounce must be a number of seconds up to 60, not {debounce!r}"
-                )
-            self.debounce = float(debounce)
+        for name, value in own.items():
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 60:
+                raise SettingsError(f"{origin}: {name} must be a number of seconds up to 60, not {value!r}")
+            self.own[name] = float(value)
         resolve([Layer(origin, said, self.folder)])  # refused as a whole, or not at all
         self._said[origin] = said
 

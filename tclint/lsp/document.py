@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
+from time import perf_counter
 
 from tclint import baseline
 from tclint import inline as asm
 from tclint.config import Config
-from tclint.driver import Past, check_source
+from tclint.driver import check_source
 from tclint.finding import FileReport
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.lsp.text import Text
 from tclint.model import KernelModel
+from tclint.past import Past
 from tclint.report import present
 from tclint.source import Source, SourceError
 from tclint.syntax import Tree
@@ -33,6 +36,8 @@ class Lint:
     config: Config
     report: FileReport
     """As it is to be shown: with the findings that the settings do not hide."""
+    complete: bool = True
+    """False: some findings are those of an earlier state, as there was no time for new ones."""
 
 
 @dataclass(slots=True)
@@ -47,33 +52,39 @@ class Document:
     last: Lint | None = None
     _model: tuple[Module, Function, KernelModel] | None = None
 
-    def lint(self, version: int, text: Text, config: Config) -> Lint:
-        """The findings in a state. Raises Superseded as soon as there is a newer one."""
+    def lint(self, version: int, text: Text, config: Config, seconds: float = inf) -> Lint:
+        """The findings in a state, those that take longer than *seconds* left as they were in an earlier one.
+
+        Raises Superseded as soon as there is a newer state.
+        """
         last = self.last
-        if last is not None and last.text is text and last.config == config:
+        if (
+            last is not None
+            and last.text is text
+            and last.config == config
+            and (last.complete or seconds != inf)
+        ):
             return last
         self._go_on(version)
+        self.past.pause, self.past.until = lambda: self._go_on(version), perf_counter() + seconds
+        complete = True
         try:
             source = Source.from_bytes(text.analysed, self.path)
+            if self.host:
+                report = asm.check(source, config)
+            else:
+                report = check_source(source, config, past=self.past)
+                complete = not self.past.owing
         except SourceError as error:
             report = FileReport.failed(self.path, str(error), error.line)
-        else:
-            try:
-                report = (
-                    asm.check(source, config)
-                    if self.host
-                    else check_source(source, config, lambda stage, seconds: self._go_on(version), self.past)
-                )
-            except SourceError as error:
-                report = FileReport.failed(self.path, str(error), error.line)
-            except Superseded:
-                raise
-            except Exception:
-                self.past = Past()  # whatever went wrong may be in it
-                raise
+        except Superseded:
+            raise
+        except Exception:
+            self.past = Past()  # whatever went wrong may be in it
+            raise
         found, _ = baseline.of(config).compared([report], config, ())
         (shown,), _ = present(found, config)
-        self.last = Lint(version, text, config, shown)
+        self.last = Lint(version, text, config, shown, complete)
         return self.last
 
     @property

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -102,6 +103,18 @@ class Server(LanguageServer):
         return capabilities is not None and capabilities.diagnostic is not None
 
     @property
+    def refreshes(self) -> bool:
+        """Whether the client can be told to ask for diagnostics again."""
+        workspace = self.client_capabilities.workspace
+        wanted = workspace.diagnostics if workspace is not None else None
+        return wanted is not None and bool(wanted.refresh_support)
+
+    @property
+    def patience(self) -> float:
+        """After how many seconds an answer leaves out what takes longer, if it can be made up for."""
+        return self.configuration.own["patience"] if self.refreshes or not self.pulls else inf
+
+    @property
     def versioned(self) -> bool:
         """Whether the client takes edits that say which version they are for."""
         workspace = self.client_capabilities.workspace
@@ -154,13 +167,7 @@ class Server(LanguageServer):
         if not self.pulls:
             for document in self.documents.values():
                 self.push(document)
-            return
-        workspace = self.client_capabilities.workspace
-        if (
-            workspace is not None
-            and workspace.diagnostics is not None
-            and workspace.diagnostics.refresh_support
-        ):
+        elif self.refreshes:
             await self.workspace_diagnostic_refresh_async(None)
 
     async def watch_files(self) -> None:
@@ -180,22 +187,25 @@ class Server(LanguageServer):
         """Let the worker do something."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, task)
 
-    async def lint(self, document: Document) -> Lint | None:
-        """The analysis of the present state; None: the document is excluded. Raises Superseded."""
+    async def lint(self, document: Document, seconds: float = inf) -> Lint | None:
+        """The analysis of the present state, within some *seconds*; None: the document is excluded. Raises Superseded."""
         config, version, text = self.config(document), document.version, document.text
         if config is None:
             return None
-        return await self.work(lambda: document.lint(version, text, config))
+        return await self.work(lambda: document.lint(version, text, config, seconds))
 
-    async def diagnose(self, document: Document) -> tuple[str, list[types.Diagnostic]]:
+    async def diagnose(self, document: Document, seconds: float = inf) -> tuple[str, list[types.Diagnostic]]:
         """The diagnostics of the present state, and a name that they keep as long as they are the same.
 
-        Raises Superseded. Any other error of the analysis becomes a diagnostic.
+        What *seconds* were too short for is made up for later. Raises Superseded. Any other error of the analysis
+        becomes a diagnostic.
         """
         text = document.text
         try:
-            lint = await self.lint(document)
+            lint = await self.lint(document, seconds)
             found = diagnostics(document, lint) if lint is not None else []
+            if lint is not None and not lint.complete:
+                self.soon(self._complete(document, lint.version))
         except Superseded:
             raise
         except Exception as error:  # noqa: BLE001 - a check that fails must not end the server
@@ -215,16 +225,36 @@ class Server(LanguageServer):
         self._pushes[document.uri] = self.soon(self._push(document))
 
     async def _push(self, document: Document) -> None:
-        await asyncio.sleep(self.configuration.debounce)
+        await asyncio.sleep(self.configuration.own["debounce"])
         version = document.version
         try:
-            _, found = await self.diagnose(document)
+            _, found = await self.diagnose(document, self.patience)
         except Superseded:
             return  # the newer one has been asked for
+        self._publish(document, version, found)
+
+    def _publish(self, document: Document, version: int, found: list[types.Diagnostic]) -> None:
+        """Send diagnostics, unless the document has changed since."""
         if document.version == version and document.uri in self.documents:
             self.text_document_publish_diagnostics(
                 types.PublishDiagnosticsParams(document.uri, found, version)
             )
+
+    async def _complete(self, document: Document, version: int) -> None:
+        """Find out what the last answer about a state left open, and let the client know if it was another one."""
+        told = self._reported[document.uri][0] if document.uri in self._reported else None
+        if document.version != version:
+            return
+        try:
+            name, found = await self.diagnose(document)
+        except Superseded:
+            return
+        if name == told:
+            return
+        if self.pulls:
+            await self.refresh()
+        else:
+            self._publish(document, version, found)
 
     def close(self, uri: str) -> None:
         document = self.documents.pop(uri, None)
@@ -335,7 +365,7 @@ def make_server() -> Server:
         if document is None:
             return types.RelatedFullDocumentDiagnosticReport([])
         try:
-            name, found = await server.diagnose(document)
+            name, found = await server.diagnose(document, server.patience)
         except Superseded:
             raise JsonRpcException(
                 code=types.LSPErrorCodes.ServerCancelled,
@@ -353,8 +383,9 @@ def make_server() -> Server:
         document = server.documents.get(params.text_document.uri)
         if document is None:
             return []
+        asked = params.context.trigger_kind != types.CodeActionTriggerKind.Automatic
         try:
-            lint = await server.lint(document)
+            lint = await server.lint(document, inf if asked else server.patience)
         except Superseded:
             return []
         if lint is None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import accumulate
 
 from lsprotocol import types
 
@@ -13,7 +13,6 @@ from tclint.finding import Span
 
 __all__ = ["Text"]
 
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -38,7 +37,10 @@ class Text:
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [0, *(match.end() for match in _LINE_END.finditer(self.data))]
+        ends = accumulate(map(len, self.data.splitlines(keepends=True)), initial=0)
+        starts = list(ends)
+        # Nothing stands behind a last line without an end; behind one that has it there is an empty line.
+        return starts if self.data.endswith((b"\n", b"\r")) else starts[:-1] or [0]
 
     @property
     def line_count(self) -> int:

@@ -117,8 +117,9 @@ def reparse(old_tree: Tree, old: bytes, new: bytes, change: Change) -> tuple[Tre
         old_end_point=_point(old, change.old_end),
         new_end_point=_point(new, change.new_end),
     )
-    tree = parse(new, old_tree)
-    if tree.root_node.has_error:
+    broken = old_tree.root_node.has_error
+    tree = parse(new, None if broken else old_tree)
+    if tree.root_node.has_error and not broken:
         tree = parse(new)
     ranges = old_tree.changed_ranges(tree)
     return tree, (
