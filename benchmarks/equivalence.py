@@ -19,7 +19,7 @@ from benchmarks.barrier_proofs import ordered_by_others
 from benchmarks.faults import Fault, Kernel, apply
 from tclint.cfg import CFG
 from tclint.driver import analyse
-from tclint.ir.nodes import Immediate, Instruction, Vector, registers
+from tclint.ir.nodes import Immediate, Instruction, Operand, Vector, registers
 from tclint.source import Source
 
 __all__ = ["PROOFS", "Change", "Proof", "change", "equivalent", "observers"]
@@ -459,17 +459,51 @@ def mbarriers_alone_before_the_proxy_fence(change: Change) -> Proof | None:
     site = change.deleted
     if site is None or not _about_shared_memory(change.instructions[site]):
         return None
+    if not all(map(_leaves_shared_memory, _before(change, site))):
+        return None
+    return Proof("nothing but mbarriers is accessed in shared memory before it", "9.7.9.25.4.1")
+
+
+@proof
+def no_operation_through_the_async_proxy(change: Change) -> Proof | None:
+    """A ``fence.proxy.async`` in a kernel without an operation through the async proxy.
+
+    It orders accesses through the generic and the async proxy (9.7.13.4). Shared memory is gone with its CTA (5.1.3), so
+    none of another kernel accesses what was written there; what is in other memory must not have been written before.
+    What it has read is not overwritten before the kernel tells of that, which orders the two.
+    """
+    site = change.deleted
+    if site is None or not change.kernel.function.entry:
+        return None
+    match = change.instructions[site].match
+    if match is None or match.form.event != "proxy-fence" or match.form.proxy != "async":
+        return None
+    others = (i.match for i in change.instructions if i.event != "proxy-fence")
+    if any(m is None or m.problem or m.form.proxy == "async" or m.form.flow == "call" for m in others):
+        return None
+    if any(_writes_elsewhere(i) for i in _before(change, site)):
+        return None
+    return Proof("no operation of the kernel is made through the async proxy", "9.7.13.4")
+
+
+def _writes_elsewhere(instruction: Instruction) -> bool:
+    """Whether it may write other memory than that of its CTA."""
+    match = instruction.match
+    assert match is not None
+    own = match.space in (".shared", ".shared::cta", ".local", ".param")
+    return not own and any(verb == "write" for verb, _ in match.form.memory)
+
+
+def _before(change: Change, site: int) -> Iterator[Instruction]:
+    """What may be executed before *site*."""
     cfg = change.cfg
-    work, seen = [(cfg.block_of[site], site)], set()
+    work, seen = [(cfg.block_of[site], site)], set[int]()
     while work:
         block, end = work.pop()
-        if not all(_leaves_shared_memory(i) for i in change.instructions[cfg.blocks[block].start : end]):
-            return None
-        for source in cfg.sources[block]:
-            if source not in seen:
-                seen.add(source)
-                work.append((source, cfg.blocks[source].end))
-    return Proof("nothing but mbarriers is accessed in shared memory before it", "9.7.9.25.4.1")
+        yield from change.instructions[cfg.blocks[block].start : end]
+        fresh = set(cfg.sources[block]) - seen
+        seen |= fresh
+        work += [(source, cfg.blocks[source].end) for source in fresh]
 
 
 def _about_shared_memory(instruction: Instruction) -> bool:
@@ -520,14 +554,25 @@ def ordered_by_the_barriers_around(change: Change) -> Proof | None:
     A barrier orders what the threads did before it and what they do behind it (8.9.4, 9.7.13.1, 9.7.13.3). Where another
     one that waits for all the same threads stands between two accesses, they stay ordered; and so it does no harm where
     the accesses that no other one stands between never are of the same bytes, one of them a write. A barrier of each warp
-    in its place, or the same barrier elsewhere, orders more rather than less.
+    in its place, or the same barrier elsewhere, orders more rather than less. One of another count may never complete.
     """
     gone = [site for site, now in change.steps.items() if change.instructions[site] not in now]
-    if not gone or any(i.event != "barrier-sync" or i.guard >= 0 for i in change.added):
+    same = {_spelt(change.instructions[site]) for site in gone}
+    if not gone or any(i.guard >= 0 or not (_of_lanes(i) or _spelt(i) in same) for i in change.added):
         return None
     if not ordered_by_others(change.kernel.function, change.cfg, sorted(gone)):
         return None
     return Proof("the barriers around it order all that it orders", "9.7.13.1")
+
+
+def _spelt(instruction: Instruction) -> tuple[str, Sequence[Operand]]:
+    return instruction.opcode, instruction.operands
+
+
+def _of_lanes(instruction: Instruction) -> bool:
+    """Whether it is a barrier of the lanes of a warp."""
+    match = instruction.match
+    return instruction.event == "barrier-sync" and match is not None and match.form.scope == "lanes"
 
 
 @proof
@@ -542,10 +587,9 @@ def barrier_of_one_warp(change: Change) -> Proof | None:
     (old,), (new,) = taken, added
     count, mask = old.role("count"), new.operands[0] if new.operands else None
     if (
-        old.event == new.event == "barrier-sync"
+        old.event == "barrier-sync"
         and not old.writes
-        and new.match is not None
-        and new.match.form.scope == "lanes"
+        and _of_lanes(new)
         and isinstance(count, Immediate)
         and count.value == 32
         and isinstance(mask, Immediate)

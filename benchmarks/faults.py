@@ -209,6 +209,8 @@ def _deletes(event: str, group: str | None = None) -> Plant:
                 about = kernel.where(lambda m: "mbarrier" in m.form.roles)
             else:
                 about = kernel.of_group(group) if group else kernel.of_events("tmem-")
+                if group == "tcgen05":  # a commit arrives on an mbarrier
+                    about |= kernel.where(lambda m: "mbarrier" in m.form.roles)
             yield Fault((kernel.blank(site),), about | {site}, kernel.text(site))
 
     return plant
@@ -220,7 +222,7 @@ for _name, _family, _event, _group, _rules in (
     ("wgmma.fence deleted", "wgmma", "register-fence", "wgmma", "WG002 WG008"),
     ("tcgen05.wait::ld deleted", "tcgen05", "wait", "tcgen05.ld", "TC002 TC003 TC007 TC011 TM006"),
     ("tcgen05.wait::st deleted", "tcgen05", "wait", "tcgen05.st", "TC002 TC004 TM006"),
-    ("tcgen05.commit deleted", "tcgen05", "commit", "tcgen05", "TC001 TC005 TC012 TM006"),
+    ("tcgen05.commit deleted", "tcgen05", "commit", "tcgen05", "TC001 TC005 TC012 TM006 MB006 MB016"),
     ("tcgen05.alloc deleted", "tcgen05", "tmem-alloc", None, "TM001 TM003 TM008"),
     ("tcgen05.dealloc deleted", "tcgen05", "tmem-dealloc", None, "TM001"),
     ("cp.async.commit_group deleted", "cp.async", "commit", "cp.async", "CA001 CA002 CA003"),
@@ -321,9 +323,9 @@ def _waits_once(keep: bool) -> Plant:
             if edits := _loop(kernel, site):
                 places = (
                     _reads_shared(kernel)
+                    | kernel.of_events("mbarrier")
                     | kernel.of_group("tcgen05")
                     | kernel.of_group("tcgen05.ld")
-                    | {site}
                 )
                 yield Fault((*(() if keep else (kernel.blank(site),)), *edits), places, kernel.text(site))
 
@@ -685,7 +687,7 @@ operator("proxy fence behind the operation", "proxy", "PR001 PR002 PR003 PR004")
 )
 
 
-@operator("tcgen05.commit before the operation", "tcgen05", "TC001 TC005 TC012 TM006")
+@operator("tcgen05.commit before the operation", "tcgen05", "TC001 TC005 TC012 TM006 MB016")
 def _early_commit(kernel: Kernel) -> Iterator[Fault]:
     """The commit does not cover the last operation."""
     for site in kernel.sites("commit", "tcgen05"):
@@ -698,7 +700,8 @@ def _early_commit(kernel: Kernel) -> Iterator[Fault]:
                 needed = {*kernel.instructions[site].reads, kernel.instructions[site].guard}
                 edits = kernel.move_up(site, before=i)
                 if edits and all(needed.isdisjoint(b.writes) for b in between):
-                    yield Fault(edits, kernel.of_group("tcgen05"), kernel.text(i)[:90])
+                    about = kernel.of_group("tcgen05") | kernel.where(lambda m: "mbarrier" in m.form.roles)
+                    yield Fault(edits, about, kernel.text(i)[:90])
                 break
 
 

@@ -40,6 +40,7 @@ CAUSES = {
     "threads": "only other threads can tell: what orders them is not analysed",
     "end": "nothing behind it accesses such memory, and what becomes of a copy when the kernel ends is not said",
     "memory": "whether an access behind it touches the same bytes of memory cannot be told",
+    "box": "the bytes that a tensor copy brings are in its tensor map, which the host makes",
     "executed by": "whether the other lanes get there depends on a branch",
     "value": "depends on what cannot be told from the kernel: registers or threads at launch, an address, who shares a value",
     "count": "the warp may own just that many registers there, and then both directions are the same",
@@ -118,6 +119,12 @@ def _cut_short(kernel: Kernel) -> bool:
     """Whether a replay of the original does not come to an end."""
     replay = KernelModel(kernel.function, kernel.module).made(Replay)
     return replay.run is None and bool(replay.reason)
+
+
+def _by_tensor_map(kernel: Kernel) -> bool:
+    """Whether a copy that reports to an mbarrier goes by a tensor map."""
+    copies = (kernel.instructions[i] for i in kernel.sites("issue", "mbarrier"))
+    return any(i.role("tensormap") is not None for i in copies)
 
 
 def _leads_out(kernel: Kernel) -> bool:
@@ -222,6 +229,8 @@ def _unknown(kernel: Kernel, fault: Fault, operator: Operator) -> str:
         return "count" if same else "" if ".maxnreg" in function.directives else "value"
     if "CV010" in operator.rules:
         return "value" if function.most_threads is None else ""
+    if "expect_tx" in operator.name and _by_tensor_map(kernel):
+        return "box"
     if operator.rules & {"WG012", "TC022"}:
         model = KernelModel(function, kernel.module)
         value = model.value(site, "taddr" if "TC022" in operator.rules else "b")

@@ -73,6 +73,35 @@ def test_what_overwrites_it(use: str, wrong: bool) -> None:
     agrees(text(STORE, COMMIT, use + " // want " + "BK002" * wrong), "BK")
 
 
+@pytest.mark.parametrize(("before", "behind", "rule"), [(wait(1), "", ""), ("", wait(1), "BK002")])
+def test_a_stage_filled_by_an_inner_loop_two_rounds_later(before: str, behind: str, rule: str) -> None:
+    """Two stages; the wait for the older copy stands before the loop that fills the stage again, or inside it."""
+    ring = f"""
+    mov.u32 %r20, 0;
+outer: {before}
+    {BARRIER}
+    and.b32 %r21, %r20, 1;
+    shl.b32 %r22, %r21, 12;
+    add.u32 %r23, %r3, %r22;
+    mov.u32 %r24, %r0;
+inner: st.shared.v4.b32 [%r23], {{%r0, %r0, %r0, %r0}}; // want {rule}
+    {behind}
+    add.u32 %r23, %r23, 2048;
+    add.u32 %r24, %r24, 128;
+    setp.lt.u32 %p1, %r24, 256;
+    @%p1 bra inner;
+    fence.proxy.async.shared::cta;
+    {BARRIER}
+    add.u32 %r25, %r1, %r22;
+    @%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r25], 4096;
+    {COMMIT}
+    add.u32 %r20, %r20, 1;
+    setp.ne.u32 %p2, %r20, %r9;
+    @%p2 bra outer;
+    {wait()}"""
+    agrees(text(ring), "BK")
+
+
 def test_threads_that_no_barrier_brings_along_are_not_its_own_writes() -> None:
     own = "add.u32 %r4, %r1, %r2;\n@!%p0 st.shared.b32 [%r4], %r0;"
     agrees(text(STORE, COMMIT, own, wait()), "BK")

@@ -269,6 +269,19 @@ def test_threads_that_may_not_be_there_copy_nothing(directives: str, found: int)
     assert len(by_rule(lint(text(body, directives=directives)), "CA001")) == found
 
 
+@pytest.mark.parametrize("rounds", [1, 3, 16])
+def test_copies_in_a_loop_of_some_rounds(rounds: int) -> None:
+    """The way out of the first round is none, and the bytes that are read are copied in it."""
+    loop = (
+        "mov.u32 %r7, %r0;\nmov.u32 %r8, %r3;\nnext: cp.async.cg.shared.global [%r8], [%rd2], 16;\n"
+        f"add.u32 %r7, %r7, 128;\nadd.u32 %r8, %r8, 2048;\nsetp.lt.u32 %p3, %r7, {128 * rounds};\n@%p3 bra next;"
+    )
+    for done, rule in (("", "CA001"), (wait(), "CA005")):
+        body = f"{loop}\n{COMMIT}\n{done}\n{{}}\nld.shared.u32 %r4, [tile+1024];"
+        assert by_rule(lint(text(body.format(""))), rule)
+        assert not by_rule(lint(text(body.format(f"{wait()}\nbar.sync 0;"))), rule)
+
+
 def test_some_threads_are_misaligned_with_less_confidence() -> None:
     body = "mad.lo.u32 %r5, %r0, 24, %r1;\ncp.async.cg.shared.global [%r5], [%rd2], 16;\ncp.async.wait_all;"
     (finding,) = by_rule(lint(text(body)), "CA004")

@@ -167,6 +167,40 @@ def test_bytes_that_a_copy_has_brought(case: str) -> None:
     agrees(roles(*IN_PLACE[case]).replace("bar.sync 0;", f"{LOADED}\nbar.sync 0;", 1), "PR001")
 
 
+def passing(name: str, place: str) -> str:
+    return f"{name}: mbarrier.try_wait.parity.shared.b64 %p3, [{place}], 0;\n@!%p3 bra {name};"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wrong"), [("full", "tile+8000", False), ("tile+8000", "full", True)]
+)
+def test_a_second_arrival_behind_a_fence(first: str, second: str, wrong: bool) -> None:
+    """What is waited for behind the first arrival is of the same round; what is before may be of an earlier one."""
+    writes = f"{STORE}\n{TELL}\n{passing('go', 'tile+7000')}\n{FENCE}\n{TELL.replace('full', 'tile+8000')}"
+    reads = f"{passing('one', first)}\n{passing('two', second)}\n{ISSUE}"
+    begin = "@%p1 mbarrier.init.shared.b64 [tile+8000], 32;\n@%p1 mbarrier.init.shared.b64 [tile+7000], 1;"
+    text = roles(writes, reads).replace("bar.sync 0;", f"{begin}\nbar.sync 0;", 1)
+    assert bool(by_rule(lint(text), "PR001")) == wrong
+
+
+@pytest.mark.parametrize(("beside", "wrong"), [(4096, True), (0, False)])
+def test_a_ring_of_copies_beside_the_stores(beside: int, wrong: bool) -> None:
+    """Whether the copies of other rounds may bring the bytes is a question of all that the ring fills."""
+    ring = f"""
+    mov.u32 %r10, 0;
+next:
+    and.b32 %r11, %r10, 1;
+    mad.lo.u32 %r12, %r11, 1024, %r1;
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [tile+8000], 512;
+    @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r12+{beside}], [%rd5], 512, [tile+8000];
+    add.u32 %r10, %r10, 1;
+    setp.lt.u32 %p6, %r10, %r9;
+    @%p6 bra next;
+    """
+    found = by_rule(lint(roles(f"{ring}\n{STORE}\n{TELL}", f"{PASS}\n{ISSUE}")), "PR001")
+    assert bool(found) == wrong
+
+
 @pytest.mark.parametrize(
     ("body", "severity"),
     [

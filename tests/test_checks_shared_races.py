@@ -54,6 +54,10 @@ def found(body: str, **options: str) -> list[tuple[str, Confidence, str]]:
         (f"@%p3 {WRITE}\n{READ}", "reads"),
         (f"{WRITE}\nmembar.cta;\n{READ}", "reads"),
         (f"{WRITE}\nshfl.sync.idx.b32 %r7, %r0, 0, 31, -1;\n{READ}", "reads"),
+        # One number decides for all, whatever is computed from it.
+        (f"cvt.rn.f32.u32 %f0, %r9;\nsetp.gt.f32 %p4, %f0, 0f3F800000;\n@%p4 {WRITE}\n{READ}", "reads"),
+        # A load tells nobody.
+        (f"ld.volatile.shared.u32 %r7, [tile+4096];\n{WRITE}\n{READ}", "reads"),
     ],
 )
 def test_nothing_orders_two_warps(body: str, message: str) -> None:
@@ -114,6 +118,46 @@ def test_warps_that_take_turns() -> None:
     assert not found(body)
     assert found(body.replace(WRITE, f"bar.sync 0;\n{WRITE}"))
     assert found(body.replace("[%r8]", "[full]"))
+
+
+PHASE = "{0}: mbarrier.try_wait.parity.shared.b64 %p4, [{0}], 0;\n@!%p4 bra {0};"
+REFILL = """
+    @!%p0 bra on;
+    mbarrier.arrive.expect_tx.shared.b64 _, [full], 512;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd1], 512, [full];
+on: """
+
+
+@pytest.mark.parametrize(
+    ("between", "wrong"),
+    [
+        ("", True),
+        ("bar.warp.sync -1;", True),  # all lanes of all warps have waited
+        ("bar.sync 0;", False),
+        ("mbarrier.arrive.shared.b64 _, [empty];", True),
+        (
+            f"mbarrier.arrive.shared.b64 _, [empty];\n{PHASE.format('empty')}",
+            False,
+        ),
+    ],
+)
+def test_a_tile_that_a_bulk_copy_fills_again(between: str, wrong: bool) -> None:
+    start = ".shared .align 8 .b64 empty;\nbar.sync 0;"
+    assert bool(found(f"{start}\n{PHASE.format('full')}\n{READ}\n{between}\n{REFILL}")) == wrong
+
+
+def test_a_warp_that_tells_and_others_that_wait() -> None:
+    """The warp that reads passes no wait, but those that write have waited for it."""
+    body = f"""
+    bar.sync 0;
+    @!%p1 bra {{other}};
+    {READ}
+    mbarrier.arrive.shared.b64 _, [full];
+    bra on;
+other: {PHASE.format("full")}
+on: st.shared.u32 [%r5], %r0;
+    """
+    assert not found(body.format(other="other"))
 
 
 BULK = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], {};\ncp.async.bulk.commit_group;"

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from support import agrees, by_rule, kernel, lint, module
 from test_checks_tcgen05 import COMMIT, FAR, LD_DONE, LOAD, MMA, ST_DONE, STORE, USE, ZEROS, text, wait
+
+from tclint.checks.tcgen05_order import unordered_pair
+from tclint.dataflow import Path
+from tclint.driver import analyse
+from tclint.model import KernelModel
+from tclint.source import Source
 
 COPY = "@%p1 tcgen05.cp.cta_group::1.128x256b [%r9], %rd0;"
 SHIFT = "@%p1 tcgen05.shift.cta_group::1.down [%r9];"
@@ -101,6 +110,23 @@ def test_a_copy_over_an_operand_is_doubtful() -> None:
     (finding,) = by_rule(lint(text(f"{copy}\n{scaled}\n{copy}\n{COMMIT}")), "TC009")
     assert finding.confidence.label == "low"
     assert by_rule(lint(text(f"{copy}\n{scaled}\n{COMMIT}\n{wait()}\n{copy}\n{COMMIT}")), "TC009") == []
+
+
+def test_an_operation_is_followed_once_to_all_that_may_clash_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = []
+    real = KernelModel.paths
+
+    def counted(model: KernelModel, start: int, *rest: Any) -> Iterator[Path]:
+        starts.append(start)
+        return real(model, start, *rest)
+
+    monkeypatch.setattr(KernelModel, "paths", counted)
+    copies = "\n".join(COPY.replace("128x256b", shape) for shape in ("128x256b", "4x256b", "128x128b"))
+    someone_else = wait().replace("done", "other")
+    body = text(f"{LOAD}\n{LD_DONE}\n{MMA}\n{MMA}\n{COMMIT}\n{someone_else}\n{copies}\n{COMMIT}")
+    program, _ = analyse(Source(body.encode(), "k.ptx"))
+    assert list(unordered_pair(KernelModel(program.functions[0], program))) == []
+    assert len(starts) == 2  # each multiplication, not each with each copy
 
 
 REGISTERS: dict[str, str] = {

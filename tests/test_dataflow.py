@@ -154,7 +154,9 @@ def _unfenced(analysis: Unfenced) -> st.SearchStrategy[Any]:
 
 
 def _since(analysis: SinceBarrier) -> st.SearchStrategy[Any]:
-    return st.frozensets(st.tuples(st.sampled_from([LOOSE, *sorted(analysis.firsts)])))
+    accesses = st.tuples(st.sampled_from(sorted(analysis.firsts)), st.booleans()) if analysis.firsts else None
+    loose = st.just((LOOSE, False))
+    return st.frozensets(loose if accesses is None else loose | accesses)
 
 
 def _tensor_memory(analysis: Tcgen05) -> st.SearchStrategy[Any]:

@@ -305,7 +305,10 @@ def test_tcgen05_shift_without_a_wait_or_at_an_odd_lane() -> None:
     found = run(LEADER + shift(""), block=128, buffers={"data": DATA})
     assert "tensor-memory" in {o.kind for o in found.execution.observations}
     found = run(LEADER + shift("", 16), block=128, buffers={"data": DATA})
-    assert (found.execution.end, "lane 16 is not a multiple of 32" in found.execution.reason) == ("fault", True)
+    assert (found.execution.end, "lane 16 is not a multiple of 32" in found.execution.reason) == (
+        "fault",
+        True,
+    )
 
 
 def mma(wait: str) -> str:

@@ -75,7 +75,7 @@ def first(folder: Path, operator: str, text: str, directives: str = "") -> tuple
         ("value", "setmaxnreg.dec to .inc", {}, "setmaxnreg.dec.sync.aligned.u32 24;\n", ""),
         ("count", "setmaxnreg.dec to .inc", {}, "setmaxnreg.dec.sync.aligned.u32 24;\n", ".maxnreg 24"),
         ("unexplained", "setmaxnreg.dec to .inc", {}, "setmaxnreg.dec.sync.aligned.u32 24;\n", ".maxnreg 96"),
-        ("value", "descriptor of wgmma differs by lane", {}, "ld.shared.u64 %rd2, [%r1];\n" + PRODUCT, ""),
+        ("value", "descriptor of wgmma differs by lane", {}, "atom.shared.add.u64 %rd2, [tile], 1;\n" + PRODUCT, ""),
         ("unexplained", "descriptor of wgmma differs by lane", {}, "mov.b64 %rd2, 64;\n" + PRODUCT, ""),
         ("value", "barrier count beyond the CTA", {}, "bar.sync 0, 64;\n", ""),
         ("unexplained", "barrier count beyond the CTA", {}, "bar.sync 0, 64;\n", ".reqntid 64"),

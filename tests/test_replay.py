@@ -89,19 +89,221 @@ def test_what_a_fault_does_to_a_ring(old: str, new: str, seen: str) -> None:
         assert run is None
 
 
+MULTICAST = changed(
+    "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r30], [%in], 2048, [%r29];",
+    "    mov.b16 %h0, 3;\n    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+    ".multicast::cluster [%r30], [%in], 2048, [%r29], %h0;",
+).replace("    .reg .b64 %in, %out;", "    .reg .b64 %in, %out;\n    .reg .b16 %h<1>;")
+"""Each copy goes to both CTAs of a cluster, so each full barrier gets twice the bytes that it expects."""
+
+
 def test_clusters_need_their_size() -> None:
-    wide = changed(
-        "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r30], [%in], 2048, [%r29];",
-        "    mov.b16 %h0, 3;\n    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%r30], [%in], 2048, [%r29], %h0;",
-    ).replace("    .reg .b64 %in, %out;", "    .reg .b64 %in, %out;\n    .reg .b16 %h<1>;")
-    asked = replay(wide)
+    asked = replay(MULTICAST)
     assert asked.run is None
     assert "cluster" in asked.reason
-    # Each copy goes to both CTAs, so each full barrier gets twice the bytes that it expects.
-    run = replay(wide.replace(".reqntid 160", ".reqntid 160\n.reqnctapercluster 2")).run
+    run = replay(MULTICAST.replace(".reqntid 160", ".reqntid 160\n.reqnctapercluster 2")).run
     assert run is not None
     assert run.stuck or run.races
+
+
+PAIR = """.version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry pair(.param .align 64 .b8 map[128])
+.reqntid 32
+.reqnctapercluster 2
+{
+    .reg .pred %p<3>;
+    .reg .b16 %h<1>;
+    .reg .b32 %r<4>;
+    .reg .b64 %m<1>;
+    .shared .align 8 .b64 full;
+    .shared .align 128 .b8 tile[2048];
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [full], 1;
+    fence.mbarrier_init.release.cluster;
+ready:
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    @%p0 bra done;
+    mov.u32 %r1, %cluster_ctarank;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra peer;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 2048;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [full], 0;
+    @!%p2 bra wait;
+    bra done;
+peer:
+    mov.u64 %m0, map;
+    cvta.param.u64 %m0, %m0;
+    mov.u32 %r2, full;
+    mov.u32 %r3, 0;
+    mapa.shared::cluster.u32 %r2, %r2, %r3;
+    mov.b16 %h0, 2;
+    cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.cta_group::2 [tile], [%m0, {%r3}], [%r2], %h0;
+done:
+    ret;
+}
+"""
+"""CTA 1 copies to itself, and tells CTA 0."""
+
+
+def test_a_copy_that_reports_to_the_other_cta_of_its_pair() -> None:
+    """For each CTA of the mask, the mbarrier is that of its pair with the rank, even or odd, of the named one."""
+    asked = replay(PAIR)
+    assert asked.run is None
+    assert asked.reason == ""
+    own = changed("    mapa.shared::cluster.u32 %r2, %r2, %r3;\n", "", PAIR)
+    assert "stuck" in what(replay(own).run)
+
+
+DRAIN = """    mov.u32 %r28, last;
+    mbarrier.arrive.shared::cta.b64 _, [%r28];
+drain:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], 0;
+    @!%p1 bra drain;
+"""
+"""What the consumers do behind the loop: they wait for each other."""
+
+
+def drained(count: int, code: str = RING) -> str:
+    """The ring, with an mbarrier behind it that the consumers arrive at."""
+    code = changed("    @%p5 bra use;\n", "    @%p5 bra use;\n" + DRAIN, code)
+    code = changed("    mbarrier.init.shared::cta.b64 [full], 1;\n",
+                   f"    mbarrier.init.shared::cta.b64 [last], {count};\n    mbarrier.init.shared::cta.b64 [full], 1;\n", code)  # fmt: skip
+    return changed("    .shared .align 8 .b64 full[3];", "    .shared .align 8 .b64 last, full[3];", code)
+
+
+LONG = RING.replace(".param .u32 rounds", ".param .u64 rounds").replace(
+    "ld.param.u32 %r20, [rounds];", "ld.param.u64 %last, [rounds];\n    mov.u64 %i, 0;"
+).replace(".reg .b64 %in, %out;", ".reg .b64 %in, %out, %i, %last;").replace(
+    "    add.u32 %r21, %r21, 1;\n    setp.lt.u32 %p5, %r21, %r20;\n",
+    "    add.u64 %i, %i, 1;\n    setp.lt.u64 %p5, %i, %last;\n",
+)  # fmt: skip
+"""A number of 64 bits bounds the loops."""
+
+WALK = RING.replace("ld.param.u32 %r20, [rounds];", "ld.param.u32 %r20, [rounds];\n    shl.b32 %r20, %r20, 9;\n    mov.u32 %r1, %nctaid.x;").replace(
+    "    add.u32 %r21, %r21, 1;\n", "    add.u32 %r21, %r21, %r1;\n"
+)  # fmt: skip
+"""The CTAs take turns."""
+
+FLAG = RING.replace(
+    "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use;\n",
+    "    mov.u32 %r1, 0;\n    setp.ge.u32 %p5, %r21, %r20;\n    @%p5 bra over;\n    mov.u32 %r1, 1;\nover:\n"
+    "    setp.ne.u32 %p5, %r1, 0;\n    @%p5 bra use;\n",
+)
+"""A flag says whether there is more to do."""
+
+
+@pytest.mark.parametrize("code", [pytest.param(c, id=i) for i, c in [("number", RING), ("64 bits", LONG), ("turns", WALK), ("flag", FLAG)]])  # fmt: skip
+def test_what_comes_behind_a_loop_of_many_rounds(code: str) -> None:
+    """With the numbers that are tried first the loop goes round more often than there are steps."""
+    assert code.count("bra use;") == 1
+    right = replay(drained(128, code))
+    assert right.run is None
+    assert right.reason == ""
+    assert what(replay(drained(129, code)).run) == {"stuck"}
+
+
+def test_rounds_that_no_launch_decides() -> None:
+    """As often as this loop goes round, it has to."""
+    code = changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 4096;")
+    asked = replay(drained(129, code))
+    assert asked.run is None
+    assert asked.short
+    fewer = changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 64;")
+    assert what(replay(drained(129, fewer)).run) == {"stuck"}
+
+
+def test_a_kernel_that_waits_for_nothing() -> None:
+    """Without any wait left, what is copied is read too early."""
+    code = changed(FREE, "").replace(WAIT, "")
+    assert "mbarrier.try_wait" not in code
+    ((rule, hit),) = replayed(replay(code).model)
+    assert rule == "MB016"
+    assert hit.message.startswith("reads shared memory that a bulk copy may still be writing")
+
+
+ELECTING = changed(
+    "    setp.ne.u32 %p3, %r0, 128;\n    @%p3 bra done;\n", ""
+).replace("load:\n", "load:\n    elect.sync _|%p3, -1;\n    @!%p3 bra next;\n").replace(
+    "    add.s64 %in, %in, 2048;\n", "    add.s64 %in, %in, 2048;\nnext:\n"
+)  # fmt: skip
+"""The producer warp elects a lane in each round."""
+
+
+TAIL = changed(
+    "    @%p5 bra load;\n",
+    "    @%p5 bra load;\n    shl.b32 %r27, %r22, 3;\n    add.u32 %r28, %r26, %r27;\n"
+    + FREE.replace("free", "tail"),
+)
+"""Behind its loop the producer waits until the stage that is the next is free."""
+
+
+def test_a_wait_behind_a_loop_of_many_rounds() -> None:
+    """It has not been seen to pass with more rounds, so the smaller numbers are not to blame."""
+    assert replay(TAIL).run is None
+    assert "stuck" in what(replay(changed("tail:\n", "    xor.b32 %r23, %r23, 1;\ntail:\n", TAIL)).run)
+
+
+LATE = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry late()
+.reqntid 64
+{
+    .reg .pred %p<3>;
+    .reg .b32 %r<2>;
+    .shared .align 8 .b64 given;
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [given], 32;
+ready:
+    bar.sync 0;
+    setp.ge.u32 %p1, %r0, 32;
+    @%p1 bra give;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [given], 0;
+    @!%p2 bra wait;
+    ret;
+give:
+    mbarrier.arrive.shared::cta.b64 _, [given];
+    ret;
+}
+"""
+
+
+def test_a_wait_that_may_come_too_late() -> None:
+    """The other parity is that of the phase before: who asks late waits for a phase that nobody completes."""
+    assert replay(LATE).run is None
+    code = changed("[given], 0;", "[given], 1;", LATE)
+    run = replay(code).run
+    assert run is not None
+    assert run.late
+    assert not run.stuck
+    ((rule, hit),) = replayed(replay(code).model)
+    assert rule == "MB016"
+    assert hit.message.startswith(
+        "may wait for a later phase of the mbarrier: phase 0 can be complete before it asks"
+    )
+    assert [step.role for step in hit.steps] == [None, "warp 0"]
+    ordered = changed("    @!%p2 bra wait;\n", "    @!%p2 bra wait;\n    bar.sync 1, 64;\n", code)
+    assert replay(changed("give:\n", "give:\n    bar.sync 1, 64;\n", ordered)).run is None
+
+
+def test_lanes_that_wait_for_the_elected_one() -> None:
+    """While the elected lane waits for ever, the others of its warp stand at the next election, and not beyond."""
+    right = replay(ELECTING)
+    assert right.run is None
+    assert right.reason == ""
+    run = replay(ELECTING.replace(GIVE, "")).run
+    assert what(run) == {"stuck"}
+    assert run is not None
+    assert {len(at.threads) for at in run.stuck} == {1, 31, 128}
 
 
 def test_threads_that_the_kernel_does_not_say() -> None:
@@ -245,6 +447,21 @@ def test_what_another_rule_explains_is_not_told_again() -> None:
 
 
 # ---------------------------------------------------------------- parts
+
+
+@pytest.mark.parametrize("kind", [".f16x2", ".bf16", ".b128", ".pred", ".f16"])
+def test_registers_of_any_type(kind: str) -> None:
+    body = f"""
+    .reg {kind} %x;
+    .shared .align 8 .b64 ready;
+    setp.eq.u32 %p0, %r1, 0;
+    @%p0 mbarrier.init.shared.b64 [ready], 1;
+    bar.sync 0;
+again:
+    mbarrier.try_wait.parity.shared.b64 %p1, [ready], 0;
+    @!%p1 bra again;
+    ret;"""
+    assert {rule for rule, _ in replayed(model(body))} <= {"MB006", "MB016"}
 
 
 def test_lanes() -> None:

@@ -320,6 +320,17 @@ def test_a_shuffle_within_parts_of_a_warp_is_not_a_broadcast() -> None:
     assert m.values.level(value(m, "%r3")) > Level.WARP
 
 
+@pytest.mark.parametrize(("source", "same"), [("%r1", True), ("%r4", False)])
+def test_a_shuffle_of_what_is_computed_from_a_symbol(source: str, same: bool) -> None:
+    """As a warp makes the start of a matrix descriptor."""
+    m = of(
+        "mov.u32 %r0, %tid.x; mov.u32 %r1, a; shr.u32 %r1, %r1, 4; and.b32 %r1, %r1, 16383; add.u32 %r4, %r1, %r0;"
+        f"shfl.sync.idx.b32 %r3, {source}, 0, 31, -1;",
+        before=".shared .align 1024 .b8 a[4096];",
+    )
+    assert (value(m, "%r3") == value(m, source)) == same
+
+
 @pytest.mark.parametrize("source", ["a", "%p"])
 def test_a_shuffled_symbol_is_that_symbol(source: str) -> None:
     m = model(".shared .b32 a[4];\nmov.u32 %r1, a; shfl.sync.idx.b32 %r2|%p1, %r1, 0, 31, -1;" + END)
@@ -601,6 +612,15 @@ def test_apart(a: str, size_a: int, b: str, size_b: int, expected: bool | None) 
         ("mov.u32 %r2, %tid.x; setp.eq.s32 %p1, %r2, 0; vote.sync.ballot.b32 %r1, %p1, -1;", Level.WARP),
         ("mov.u32 %r2, %tid.x; match.any.sync.b32 %r1, %r2, -1;", Level.UNKNOWN),
         ("mov.u32 %r1, %clock;", Level.UNKNOWN),
+        (
+            "ld.param.u32 %r2, [number]; cvt.rn.f32.u32 %f1, %r2; setp.gt.f32 %p1, %f1, 0f3F800000; selp.u32 %r1, 1, 0, %p1;",
+            Level.CTA,
+        ),
+        (
+            "mov.u32 %r2, %tid.x; cvt.rn.f32.u32 %f1, %r2; setp.gt.f32 %p1, %f1, 0f3F800000; selp.u32 %r1, 1, 0, %p1;",
+            Level.UNKNOWN,
+        ),
+        ("ld.param.u32 %r2, [number]; add.cc.u32 %r3, %r2, 1; addc.u32 %r1, %r2, 0;", Level.UNKNOWN),
         (
             "ld.param.u32 %r2, [number]; setp.eq.s32 %p1, %r2, 0; mov.u32 %r1, 1; @%p1 bra end; mov.u32 %r1, 2;",
             Level.CTA,

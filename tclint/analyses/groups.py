@@ -9,14 +9,14 @@ has age 0 there and stays, the last one's has age 1 and ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from tclint.cfg import Edge
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Immediate, Instruction, Vector, registers
 from tclint.model import KernelModel
 
-__all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups"]
+__all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups", "results_of"]
 
 OPEN = -1
 """Issued, not committed."""
@@ -27,6 +27,15 @@ Copy = tuple[int, int, int]
 """A register that holds a copy, the operation, and the register copied from."""
 State = tuple[frozenset[tuple[int, int]], frozenset[Copy]]
 EMPTY: State = (frozenset(), frozenset())
+
+
+def results_of(instruction: Instruction) -> Iterator[int]:
+    """The registers that an asynchronous operation writes."""
+    names = instruction.match.form.async_writes if instruction.match is not None else ()
+    for name in names:
+        operand = None if name.startswith("*") else instruction.named(name)
+        if operand is not None:
+            yield from registers(operand)
 
 
 class Groups(Analysis[State]):
@@ -53,17 +62,12 @@ class Groups(Analysis[State]):
         instruction = self.model.instruction(site)
         match = instruction.match
         assert match is not None
-        written: list[int] = []
         read: list[int] = []
-        for name in match.form.async_writes:
-            operand = instruction.named(name)
-            if operand is not None and not name.startswith("*"):
-                written.extend(registers(operand))
         for name in match.form.async_reads:
             operand = instruction.named(name)
             if isinstance(operand, Vector):
                 read.extend(registers(operand))
-        self.results[site] = frozenset(written)
+        self.results[site] = frozenset(results_of(instruction))
         self.sources[site] = frozenset(read) - self.results[site]
 
     def _copies(self) -> frozenset[int]:

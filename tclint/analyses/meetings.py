@@ -12,6 +12,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tclint.analyses import threads as T
@@ -274,19 +276,32 @@ class Meetings:
     def _longer(self, start: int, route: Route, leaving: int) -> Route | None:
         """The route with as many rounds of the loop that its edge *leaving* leaves as it takes to be let out there."""
         path = route.path
-        around = self._around(start, path.edges[leaving], path.state)
+        around = self._around(path.edges[leaving])
         edges = path.edges[:leaving] + around * _TURNS + path.edges[leaving:]
         for _ in range(2 if around else 0):
             found = self._route(start, replace(path, edges=edges), route.before, route.lead)
             at, wrong = _wrong(self.model, start, found)
             if wrong is None:
-                return found
+                return found if self._state(start, found.path) == path.state else None
             turns = (at - len(route.lead) - leaving) // len(around)
             edges = path.edges[:leaving] + around * max(turns, 0) + path.edges[leaving:]
         return None
 
-    def _around(self, start: int, leaving: Edge, fact: Any) -> tuple[Edge, ...]:
-        """The shortest way through the loop that *leaving* leaves, on which nothing happens to the *fact*; or none."""
+    def _state(self, start: int, path: Path) -> Any:
+        """The state at the end of *path* of an operation that begins at *start*; None when it is complete."""
+        state: Any = self.start(start)
+        for i in path.sites(self.model.cfg, start):
+            if state is not None and i in self._changes:
+                state = self.follow(start, state, i, self.model.instruction(i))
+        return state
+
+    @cached_property
+    def _changes(self) -> frozenset[int]:
+        """The instructions that may change a state."""
+        return frozenset(chain.from_iterable(self.results.relevant))
+
+    def _around(self, leaving: Edge) -> tuple[Edge, ...]:
+        """The shortest way through the loop that *leaving* leaves; or none."""
         cfg, head = self.model.cfg, leaving.source
         inside = min(
             (loop for loop in cfg.loops.values() if head in loop and leaving.target not in loop),
@@ -300,9 +315,7 @@ class Meetings:
                 if edge.target in inside and edge.target not in ways:
                     ways[edge.target] = (*ways.get(block, ()), edge) if block != head else (edge,)
                     work += [edge.target] if edge.target != head else []
-        passed = (i for edge in ways.get(head, ()) for i in self.results.relevant[edge.target])
-        same = all(self.follow(start, fact, i, self.model.instruction(i)) == fact for i in passed)
-        return ways.get(head, ()) if same else ()
+        return ways.get(head, ())
 
     def _routes(self, start: int, operations: _Bundle, uses: _Bundle, path: Path) -> Iterator[Route]:
         """Both addresses in terms of the values at *start*, then as they are when it is executed for the first time."""
@@ -328,13 +341,14 @@ class Meetings:
         return self._firsts[edges]
 
     def _own_lead(self, start: int, path: Path) -> tuple[Edge, ...] | None:
-        """The way of the threads that come to the end of the path: only these issue what is there."""
+        """The way of the threads that come to the end of the path, where not all do: only these issue what is there."""
         model = self.model
         end = model.views.at(path.end)
         key = model.cfg.block_of[start], id(end)
         if key not in self._own_leads:
             view = View(path.threads & end.threads, end.lasting(model.values))
-            lead = model.lead(start, view) if view.threads else None
+            fewer = view.threads not in (0, model.views.at(start).threads)
+            lead = model.lead(start, view) if fewer else None
             self._own_leads[key] = None if lead is None else lead.edges
         return self._own_leads[key]
 

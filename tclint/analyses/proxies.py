@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from tclint.analyses.bulk_rings import place_of
+from tclint.analyses.bulk_rings import place_of, room
 from tclint.analyses.copy_groups import CopyGroups
-from tclint.analyses.extents import Extents
+from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.facts import FactSet
 from tclint.analyses.groups import State as GroupState
 from tclint.analyses.mbarriers import Mbarriers, Ring
@@ -212,6 +212,7 @@ class Overwritten:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._known: dict[int, list[Access]] = {}
+        self._filled: dict[Access, Extent | None] = {}
 
     @cached_property
     def _loads(self) -> list[Access]:
@@ -274,18 +275,25 @@ class Overwritten:
         return self._known[address]
 
     def _may(self, load: Access, address: int) -> bool:
-        model, shared, values = self.model, self.model.shared, self.model.values
-        mine, other = shared.split(load.address)[0], shared.split(address)[0]
-        if mine != other:
-            kinds = [values.node(base)[0] for base in (mine, other)]
-            return kinds != ["symbol", "symbol"]
-        if values.volatile(mine) or self._most is None:
-            return True
-        threads = model.views.at(load.site).threads
-        first = shared.footprint(load._replace(size=1), threads)
-        there = shared.footprint(load._replace(address=address, size=1), threads)
-        if first is None or there is None:
-            return True
-        size = model.known(load.site, "bytes") or self._most
-        last = first.low + first.bytes.bit_length() - 1 + size
-        return first.low <= there.low + there.bytes.bit_length() - 1 and there.low < last
+        model, values = self.model, self.model.values
+        bases = [model.shared.split(a)[0] for a in (load.address, address)]
+        if bases[0] != bases[1] and [values.node(base)[0] for base in bases] == ["symbol", "symbol"]:
+            return False
+        there = model.made(Extents).of(load._replace(address=address, size=1))
+        if load not in self._filled:
+            self._filled[load] = self._fills(load)
+        filled = self._filled[load]
+        return filled is None or there is None or filled.meets(there)
+
+    def _fills(self, load: Access) -> Extent | None:
+        """The bytes that a load fills in all rounds, at most."""
+        model, site = self.model, load.site
+        place = model.made(Extents).of(load)
+        if place is None:
+            return None
+        size = model.known(site, "bytes")
+        if size is None and place.stride:  # the stages of a ring
+            rooms = [room(model, ring).get(site) for ring in model.made(Mbarriers).rings_at(site)]
+            size = min((s for s in (self._most, *rooms) if s), default=None)
+        size = size or self._most
+        return place._replace(high=place.high - load.size + size) if size else None

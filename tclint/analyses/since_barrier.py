@@ -7,7 +7,9 @@ accesses no synchronisation stands behind; which of them meet, and in different 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
+from tclint.analyses import threads as T
 from tclint.analyses.facts import FactSet
 from tclint.analyses.shared_memory import Access, Footprint, SharedMemory
 from tclint.analyses.values import Level
@@ -29,7 +31,8 @@ __all__ = [
     "plain",
 ]
 
-State = frozenset[tuple[int]]
+State = frozenset[tuple[int, bool]]
+"""Accesses, and whether the thread has told others since, and heard of nobody."""
 
 _NOTHING: State = frozenset()
 _STRONG = frozenset((".volatile", ".relaxed", ".acquire", ".release", ".acq_rel"))
@@ -42,7 +45,7 @@ class SharedByWarps(SharedMemory):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model.function, model.values)
         self.model = model
-        self.executed = Executed(model)
+        self.executed = model.made(Executed)
         self._counts: dict[Access, bool] = {}
 
     def sure(self, threads: int) -> int:
@@ -111,10 +114,16 @@ def news(model: KernelModel) -> frozenset[int]:
             inside = [i for i in use.sites if cfg.block_of[i] in cfg.in_cycle]
             found.update(inside)
             polls = polls or bool(inside)
-    if polls or model.sites("mbarrier-wait"):
+    if polls or not all(map(partial(_by_warps, model), model.sites("mbarrier-wait"))):
         # One lane may have waited for its warp.
         found.update(model.sites("barrier-sync"))
     return frozenset(found)
+
+
+def _by_warps(model: KernelModel, site: int) -> bool:
+    """Whether all lanes of a warp come to *site*, or none."""
+    threads = model.views.at(site).threads
+    return threads == T.whole(threads, 32) and model.made(Executed).certainly(site)
 
 
 _TELLS = ("barrier-arrive", "mbarrier-arrive", "commit")
@@ -140,10 +149,10 @@ def of_one_phase(model: KernelModel, site: int) -> bool:
     return all(value is not None and model.values.level(value) is Level.CTA for value in named)
 
 
-_LOOSE: State = frozenset(((LOOSE,),))
+_LOOSE: State = frozenset(((LOOSE, False),))
 
 
-class SinceBarrier(FactSet[tuple[int]]):
+class SinceBarrier(FactSet[tuple[int, bool]]):
     """The accesses that no barrier stands behind: of those that stand together, the first.
 
     They count where the threads began together. Behind a wait of another kind one warp may come much later than another,
@@ -156,10 +165,10 @@ class SinceBarrier(FactSet[tuple[int]]):
         super().__init__(model)
         self.ends = news(model)
         self.joining = frozenset(i for i in self.ends if joins(model, i))
-        told = [i for event in _TELLS for i in model.sites(event)]
-        waited = (i for i in model.sites("mbarrier-wait") if of_one_phase(model, i))
-        self.telling = self.ends.intersection((*told, *waited))
+        self.telling = self.ends.intersection(i for event in _TELLS for i in model.sites(event))
         """After these threads that came together are together still."""
+        waited = frozenset(i for i in model.sites("mbarrier-wait") if of_one_phase(model, i))
+        self._apart = self.ends - self.joining - self.telling - waited
         self.memory = model.made(SharedByBound)
         self.executed = self.memory.executed
         self.counts = self.memory.counts
@@ -200,18 +209,20 @@ class SinceBarrier(FactSet[tuple[int]]):
         return instruction in self._changing
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        if at in self.telling:
+            return frozenset((site, site != LOOSE) for site, _ in state)
         if at in self.ends:
-            return _NOTHING if at in self.joining else state & _LOOSE if at in self.telling else _LOOSE
-        return state | {(at,)} if at in self.firsts else state
+            return _NOTHING if at in self.joining else _LOOSE if at in self._apart else state & _LOOSE
+        return state | {(at, False)} if at in self.firsts else state
 
-    def follow(self, site: int, state: bool, at: int, instruction: Instruction) -> bool | None:
+    def follow(self, site: int, told: bool, at: int, instruction: Instruction) -> bool | None:
         """The fact about *site* on a path; None where threads hear of each other."""
-        return None if at in self.ends else state
+        return True if at in self.telling else None if at in self.ends else told
 
     @staticmethod
     def loose(state: State) -> bool:
         """Whether threads may be there one after the other."""
-        return (LOOSE,) in state
+        return not _LOOSE.isdisjoint(state)
 
     def together(self, results: Results[State]) -> frozenset[int]:
         """The first accesses to which the threads come together."""

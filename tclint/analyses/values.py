@@ -46,6 +46,8 @@ __all__ = ["Facts", "Level", "Values"]
 Node = tuple[Any, ...]
 Bits = tuple[int, int]
 """Bits known to be 0 and bits known to be 1; a bit in both is of a number that is not computed yet."""
+_COMPUTED = frozenset(("sum", "op", "select", "pack", "part", "compare", "logic", "not"))
+"""Nodes that are made of others in the thread itself."""
 _BITWISE = frozenset(("op", "sum", "select", "pack", "part", "broadcast"))
 Interval = tuple[int, int]
 _CARRIED = 24
@@ -99,6 +101,8 @@ _CTA_SPECIALS = (
     "ntid nctaid ctaid cluster_ctaid cluster_nctaid clusterid nclusterid nwarpid gridid is_explicit_cluster "
     "cluster_ctarank cluster_nctarank total_smem_size aggr_smem_size dynamic_smem_size smid nsmid"
 ).split()
+_FROM_OPERANDS = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
+"""Families of instructions that compute from their operands alone; the others may take a carry, or memory."""
 _POSITIONS = ("%tid", "%ntid", "%laneid", "%warpid", "%nwarpid")
 _ACROSS = ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z")
 """What tells the shape of a CTA from its size."""
@@ -648,13 +652,12 @@ class Values:
 
     def _same_in_warp(self, value: int) -> bool:
         """Whether *value* is uniform by its form alone, without following control flow."""
-        node = self.node(value)
-        if node[0] in ("const", "symbol", "parameter", "allocated"):
+        parts = self.made_of(value, until=self._fixed_in_warp)
+        return all(self._fixed_in_warp(v) or self.nodes[v][0] in _COMPUTED for v in parts)
+
+    def _fixed_in_warp(self, value: int) -> bool:
+        if self.node(value)[0] in ("const", "symbol", "parameter", "allocated"):
             return True
-        if node[0] == "sum":
-            return all(self._same_in_warp(t) for t, _ in node[1])
-        if self._is_widened(node):
-            return self._same_in_warp(node[2])
         planes = self.planes(value)
         return planes is not None and self._plane_level(planes) <= Level.WARP
 
@@ -1479,7 +1482,26 @@ class Values:
                 if control > Level.CTA:
                     worst = max(worst, min(control, Level.UNKNOWN))
             return Level.UNKNOWN if worst == Level.DIVERGENT else worst
+        if kind == "unknown" and node[2] >= 0 and value not in self._opaque and depth < _DEEP // 8:
+            # Its operands may not have been looked at yet, which takes a depth of its own.
+            memo[value] = Level.UNKNOWN  # of what it is computed from itself
+            return self._level_computed(node[1], memo, assumed, depth)
         return Level.UNKNOWN
+
+    def _level_computed(
+        self, at: int, memo: dict[int, Level], assumed: dict[int, Level], depth: int
+    ) -> Level:
+        """At which scope what the instruction at *at* computes is uniform, if it takes its operands and nothing else."""
+        instruction = self.function.instructions[at]
+        match = instruction.match
+        if match is None or match.problem or match.form.event or match.form.family not in _FROM_OPERANDS:
+            return Level.UNKNOWN
+        worst = Level.CTA
+        for operand in instruction.operands[1:]:
+            worst = max(worst, self._level(self.operand(operand, at), memo, assumed, depth))
+            if worst > Level.WARP:
+                return Level.UNKNOWN
+        return worst
 
     def _load_term(self, value: int) -> bool:
         return bool(self.node(value)[0] == "load")

@@ -67,17 +67,17 @@ _SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive", "commit")
 def waits(model: KernelModel) -> list[int]:
     """Where a warp learns of others: barriers, loops that load what others release, calls."""
     cfg = model.cfg
-    loops = (i for i in _exchanges(model, (), _ACQUIRE) if cfg.block_of[i] in cfg.in_cycle)
-    return [*_exchanges(model, _WAITS, frozenset()), *loops]
+    loops = (i for i in _exchanges(model, (), "read", _ACQUIRE) if cfg.block_of[i] in cfg.in_cycle)
+    return [*_exchanges(model, _WAITS, "", frozenset()), *loops]
 
 
 def signals(model: KernelModel) -> list[int]:
-    """Where a warp tells others that it has come so far: barriers, arrivals, commits, releasing accesses, calls."""
-    return _exchanges(model, _SIGNALS, _RELEASE)
+    """Where a warp tells others that it has come so far: barriers, arrivals, commits, releasing writes, calls."""
+    return _exchanges(model, _SIGNALS, "write", _RELEASE)
 
 
-def _exchanges(model: KernelModel, events: Collection[str], orders: frozenset[str]) -> list[int]:
-    """Instructions by which warps exchange news: *events* of more than a warp, accesses in *orders*, calls."""
+def _exchanges(model: KernelModel, events: Collection[str], verb: str, orders: frozenset[str]) -> list[int]:
+    """Instructions by which warps exchange news: *events* of more than a warp, what reads or writes in *orders*, calls."""
     found = calls(model)
     for use in model.function.uses:
         match = use.match
@@ -87,7 +87,7 @@ def _exchanges(model: KernelModel, events: Collection[str], orders: frozenset[st
         if form.event in events:
             if form.scope != "lanes":
                 found += use.sites
-        elif form.memory and not orders.isdisjoint(match.modifiers):
+        elif not orders.isdisjoint(match.modifiers) and any(v == verb for v, _ in form.memory):
             found += use.sites
     return found
 

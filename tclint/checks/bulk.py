@@ -38,6 +38,7 @@ def sources_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         groups.follow,
         lambda access: access.writes,
         partial(_overwritten, model),
+        rounds=True,
     )
     told: dict[tuple[str, int, int], tuple[Meeting, set[int]]] = {}
     for meeting in meetings:

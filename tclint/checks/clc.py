@@ -108,7 +108,10 @@ def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hi
     values = model.values
     ends = {*asks, *calls(model)}
     for ask in asks:
-        said = values.before(registers(model.instruction(ask).operands[0])[0], ask + 1)
+        answer = registers(model.instruction(ask).operands[0])
+        if not answer:
+            continue  # no register takes it
+        said = values.before(answer[0], ask + 1)
         facts = values.assume(said, False, model.views.at(ask).facts)
         path = way(model, ask, T.full(values.threads), requests, ends, facts)
         if path is not None and _taken_when_failed(model, path, said, facts):

@@ -37,6 +37,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         groups.follow,
         lambda access: True,
         partial(_meet, model),
+        rounds=True,
     )
     told: dict[tuple[str, int, int], tuple[Meeting, set[int]]] = {}
     for meeting in meetings:
@@ -140,6 +141,7 @@ def copies_untold(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         meet,
         memory=memory,
         ready=lambda age: age == WAITED,
+        rounds=True,
     )
     told: dict[tuple[int, int], tuple[Meeting, set[int]]] = {}
     for meeting in meetings:

@@ -57,7 +57,7 @@ def _wanted(model: KernelModel, writes: bool, access: Access) -> bool:
 def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterator[Meeting]:
     """Accesses of a *kind*, and those through the async proxy that provably meet them with no fence between."""
     unfenced, results = model.solved(kind)
-    overwritten = Overwritten(model)
+    overwritten = model.made(Overwritten)
 
     def meet(access: Access, use: Access, route: Route) -> bool:
         if route.path.state & WAITED and not writes and overwritten.may(use.address):
@@ -153,7 +153,7 @@ def _handed_over(
 
     told = {handover.wait for those in over.values() for handover in those}
     behind = {use: waits for use, waits in behind.items() if not told.isdisjoint(waits)}
-    overwritten = Overwritten(model)
+    overwritten = model.made(Overwritten)
 
     def settled(access: Access, use: Access, here: Path) -> bool:
         """Whether the use does not see what bulk copies may write there, but what the access made of it."""
@@ -179,19 +179,24 @@ def _handed_over(
 def _told_behind_a_fence(
     model: KernelModel, accessed: Results[State], start: int, use: int, handover: Handover
 ) -> bool:
-    """Whether the role that accesses arrives elsewhere as well, behind a fence, and the other one waits for that too."""
-    mbarriers = model.made(Mbarriers)
+    """Whether the role that accesses arrives elsewhere as well, behind a fence, and the other one waits for that too.
+
+    That is in the same round where no wait lies between the access and the arrival, or where the other role waits for it
+    behind the handover.
+    """
+    mbarriers, order = model.made(Mbarriers), model.made(Order)
     rings = mbarriers.rings_at(handover.wait)
     fenced = [
         i
         for i in model.sites("mbarrier-arrive")
         if rings.isdisjoint(mbarriers.rings_at(i))
         and start not in {site for site, _ in accessed.before(i)}
-        and len(mbarriers.between_waits((start, i))) == 1
         and model.reaches(start, i)
     ]
+    at_once = [i for i in fenced if len(mbarriers.between_waits((start, i))) == 1]
     waits = frozenset(i for i in model.sites("mbarrier-wait") if comes_before(model, i, use))
-    return any(True for _ in model.made(Order).handovers(fenced, waits))
+    behind = frozenset(i for i in waits if comes_before(model, handover.wait, i))
+    return any(True for _ in (*order.handovers(at_once, waits), *order.handovers(fenced, behind)))
 
 
 def _same_at_first(

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from tclint.analyses.warps import whole_program
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import times
+from tclint.finding import Severity
 from tclint.model import KernelModel
 from tclint.replay import Access, Race, Replay, Stuck
-from tclint.replay.sync import Mbarrier
+from tclint.replay.sync import Mbarrier, Passed
 
 _MOST = 4
 """Waits that are told of: of a whole pipeline that stands still, each role has one."""
@@ -18,7 +19,7 @@ _MOST = 4
 @check("MB016", needs="mbarrier")
 def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A read, a copy, a wait or an arrival that goes wrong whatever the launch is taken to be."""
-    if not whole_program(model) or not model.sites("mbarrier-wait"):
+    if not whole_program(model) or not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
     run = model.made(Replay).run
     if run is None:
@@ -27,10 +28,10 @@ def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         yield "MB016", _raced(model, run.races)
     elif run.overrun is not None:
         yield "MB016", _overrun(model, run.overrun)
-    else:
-        found = _stood(model, run.stuck)
-        if found is not None:
-            yield "MB016", found
+    elif (found := _stood(model, run.stuck)) is not None:
+        yield "MB016", found
+    elif run.late:
+        yield "MB016", _late(model, *run.late[0])
 
 
 def _orders(model: KernelModel) -> str:
@@ -137,6 +138,23 @@ def _stood(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
         ),
         help="follow the phases of both mbarriers round by round (tclint barriers): each wait needs all arrivals "
         "and bytes of its phase, and a parity that flips when the stage is used again",
+        replayed=True,
+    )
+
+
+def _late(model: KernelModel, mbarrier: Mbarrier, wait: Passed) -> Hit:
+    who = _who(model, wait.threads)
+    return Hit(
+        site=wait.site,
+        message=f"may wait for a later phase of the mbarrier: phase {wait.phase} can be complete before it asks, "
+        "and from then on the parity means the one behind it",
+        steps=(
+            *_made(mbarrier),
+            Mark(wait.site, f"goes on while phase {wait.phase} is incomplete", role=who),
+        ),
+        help="wait for the parity of the phase that the next step needs, or let those who arrive wait for this thread "
+        "first",
+        severity=Severity.WARNING,  # it takes a thread that is late by a whole phase
         replayed=True,
     )
 

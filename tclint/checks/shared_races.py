@@ -43,11 +43,12 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
             continue
 
         def pending(state: State, together: frozenset[int] = together) -> Iterator[int]:
-            return (site for (site,) in state if site in together)
+            return (site for site, _ in state if site in together)
 
         def wanted(access: Access, since: SinceBarrier = since, write: bool = kind is ReadsSince) -> bool:
-            if access.later and access.writes and model.instruction(access.site).group != "cp.async":
-                return False
+            instruction = model.instruction(access.site)
+            if access.later and access.writes and instruction.group != "cp.async":
+                return write and instruction.event == "issue" and since.counts(access)
             return (access.writes or not write) and since.counts(access)
 
         def meet(first: Access, second: Access, route: Route, since: SinceBarrier = since) -> bool:
@@ -58,8 +59,8 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
             results,
             since.operations,
             pending,
-            lambda state, site: (site,) in state,
-            lambda site: True,
+            lambda state, site: (site, False) in state,
+            lambda site: False,
             since.follow,
             wanted,
             meet,
@@ -69,11 +70,14 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
 
 
 def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Access, route: Route) -> bool:
-    """Whether two warps provably touch the same bytes, one of which takes the path."""
+    """Whether two warps provably touch the same bytes, one of which takes the path.
+
+    A warp that has told others what it did first may be waited for by them; what they did first is still in its way.
+    """
     views, taking = model.views, route.path.threads
     here, there = views.at(first.site).threads, views.at(second.site).threads
     return (
-        memory.across(first, second, here & taking, there)
+        (not route.path.state and memory.across(first, second, here & taking, there))
         or memory.across(first, second, here, there & taking)
     ) and not (first.writes and second.writes and _same_value(model, first.site, second.site, route))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -40,17 +40,20 @@ def unordered_pair(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     tmem, results = model.solved(TensorMemory)
     pairs = _Pairs(model, tmem)
-    found: dict[int, tuple[str, int, Path]] = {}
+    after: dict[int, dict[int, str]] = {}
+    """For each operation those that may begin before it is complete, and what these do to it."""
     for b in model.cfg.order:
         for at, state in results.walk(b):
             if at not in tmem.operations:
                 continue
-            for site in sorted({s for s, _ in state if s in tmem.operations and s != at}, reverse=True):
-                why = pairs.unordered(site, at)
-                if why and at not in found:
-                    path = _path(model, results, (site, ISSUED), partial(_outstanding, tmem, site), at)
-                    if path is not None:
-                        found[at] = (why, site, path)
+            for site in {s for s, _ in state if s in tmem.operations and s != at}:
+                if why := pairs.unordered(site, at):
+                    after.setdefault(site, {})[at] = why
+    found: dict[int, tuple[str, int, Path]] = {}
+    for site in sorted(after, reverse=True):
+        others = after[site].keys() - found.keys()
+        for path in _begun(model, results, tmem, site, others) if others else ():
+            found[path.end] = (after[site][path.end], site, path)
     for at, (why, site, path) in found.items():
         role = model.who(path.threads)
         yield (
@@ -69,6 +72,17 @@ def unordered_pair(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 else model.confidence(path, site),
             ),
         )
+
+
+def _begun(
+    model: KernelModel, results: Results[State], tmem: TensorMemory, site: int, others: Iterable[int]
+) -> Iterator[Path]:
+    """Paths from *site* to those of the *others* that may begin while it is still running."""
+    step, left = partial(_outstanding, tmem, site), set(others)
+    outstanding = frozenset({(site, ISSUED)})
+    for path in model.paths(site, outstanding, results, step, lambda state, at: at in left, left.copy()):
+        left.remove(path.end)
+        yield path
 
 
 def _outstanding(

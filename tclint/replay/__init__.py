@@ -15,18 +15,19 @@ only proves nothing, so a verdict needs all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
 from tclint.ir.nodes import MOST_THREADS
 from tclint.model import KernelModel
-from tclint.replay.groups import OutOfSteps, Stuck, Unmade, Unresolved
-from tclint.replay.launch import Launch
+from tclint.replay.groups import ManyRounds, OutOfSteps, Stuck, Unmade, Unresolved
+from tclint.replay.launch import Launch, Numbers, Word
 from tclint.replay.machine import Access, Machine, Overrun
 from tclint.replay.program import Program
 from tclint.replay.races import Race, races
+from tclint.replay.sync import Mbarrier, Passed
 
 __all__ = ["Access", "Race", "Replay", "Run", "Stuck"]
 
@@ -37,6 +38,8 @@ _USUAL = ((128,), (256,), (384,), (512,))
 """Threads of a CTA that are tried first where the kernel does not say."""
 _BUDGET = 5_000
 """Steps of one replay."""
+_TRIES = 12
+"""Launches of which each makes fewer rounds of a loop than the one before."""
 
 
 class Run(NamedTuple):
@@ -47,10 +50,12 @@ class Run(NamedTuple):
     overrun: Stuck | None
     whole: bool
     """Whether it came to an end."""
+    late: list[tuple[Mbarrier, Passed]]
+    """Waits that would be for a phase later, had they been asked a little later."""
 
     @property
     def wrong(self) -> bool:
-        return bool(self.stuck or self.races or self.overrun)
+        return bool(self.stuck or self.races or self.overrun or self.late)
 
 
 class Replay:
@@ -118,14 +123,44 @@ class Replay:
         Raises Unmade when threads name an mbarrier that none of them made.
         """
         cluster = self.model.function.directives.get(".reqnctapercluster") or (1,)
-        machine = Machine(program, Launch(self.model, size, grid, shape, cluster), _BUDGET)
+        numbers, settled = Numbers(size, grid), set[Word]()
+        reached: dict[tuple[int, int], int] = {}
+        for _ in range(_TRIES):
+            launch = Launch(self.model, numbers, shape, cluster)
+            machine = Machine(program, launch, _BUDGET, settled)
+            try:
+                return self._ran(machine, reached)
+            except ManyRounds as error:
+                if run := self._seen(machine):
+                    return run
+                reached.update(
+                    (at, phase) for at, phase in machine.passed.items() if phase > reached.get(at, 0)
+                )
+                fewer = numbers.fewer(error.words)
+                if fewer == numbers:
+                    settled |= error.words
+                numbers = fewer
+        self.reason, self.short = "the replay takes too long", True
+        return None
+
+    def _ran(self, machine: Machine, reached: Mapping[tuple[int, int], int]) -> Run | None:
+        """How the replay of one launch goes.
+
+        Where fewer rounds let a wait stand before a phase that it *reached* with more, the numbers are to blame.
+        """
         stuck: list[Stuck] = []
         overrun = None
         whole = False
         try:
             stuck = machine.run()
+            if any(
+                isinstance(s.what, Mbarrier) and s.what.phase < reached.get((s.site, s.what.address), 0)
+                for s in stuck
+            ):
+                self.reason, self.short = "the replay takes too long", True
+                return None
             whole = True
-        except Unmade:
+        except (ManyRounds, Unmade):
             raise
         except Unresolved as error:
             self.reason, self.site = error.why, error.site
@@ -133,5 +168,15 @@ class Replay:
             overrun = error.at
         except OutOfSteps:
             self.reason, self.short = "the replay takes too long", True
-        run = Run(stuck, list(races(machine.accesses)), overrun, whole)
+        return self._seen(machine, stuck, overrun, whole)
+
+    def _seen(
+        self,
+        machine: Machine,
+        stuck: list[Stuck] | None = None,
+        overrun: Stuck | None = None,
+        whole: bool = False,
+    ) -> Run | None:
+        """What a replay has shown; None when it was cut short before anything went wrong."""
+        run = Run(stuck or [], list(races(machine.accesses)), overrun, whole, machine.late)
         return run if run.wrong or whole else None

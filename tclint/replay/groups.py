@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, NoReturn
 
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
 from tclint.replay.lanes import Lanes, apply, merge, pick, spread, take
-from tclint.replay.launch import Launch
+from tclint.replay.launch import Launch, Word
 from tclint.replay.program import Program, Step
 from tclint.replay.sync import Actor, Barrier, Clock, Mbarrier, joined
 
-__all__ = ["Group", "Groups", "OutOfSteps", "Stuck", "Unmade", "Unresolved"]
+__all__ = ["Group", "Groups", "ManyRounds", "OutOfSteps", "Stuck", "Unmade", "Unresolved"]
 
 _EVERY = (1 << 64) - 1
+_MANY = 32
+"""Rounds of a loop that need not be waited for: rings of a few stages have come round several times."""
+_SOME = 3
+"""Rounds of a loop that has to be seen to go round."""
 
 
 class Unresolved(Exception):
@@ -32,6 +37,14 @@ class Unmade(Unresolved):
 
 class OutOfSteps(Exception):
     """The replay has been cut short: what it saw is true, and what would have come is not known."""
+
+
+class ManyRounds(Exception):
+    """A loop goes round more often than anybody has to see; other numbers for *words* would make it end earlier."""
+
+    def __init__(self, words: frozenset[Word]) -> None:
+        super().__init__("a loop goes round many times")
+        self.words = words
 
 
 class Stuck(NamedTuple):
@@ -115,6 +128,13 @@ class Fork:
     apart: bool = False
     """They wait for each other no longer."""
 
+    @property
+    def splits_a_warp(self) -> bool:
+        """Whether lanes that are parked wait for others of their warp."""
+        parked = {t for group in self.parked for t in group.threads}
+        warps = {t >> 5 for t in parked}
+        return any(t >> 5 in warps and t not in parked for t in self.threads)
+
 
 @dataclass(eq=False, slots=True)
 class Group:
@@ -147,12 +167,19 @@ class Group:
 class Groups:
     """The threads of a cluster: where they are, what they hold, and what they have heard of."""
 
-    def __init__(self, program: Program, launch: Launch, budget: int) -> None:
+    def __init__(self, program: Program, launch: Launch, budget: int, settled: Collection[Word] = ()) -> None:
         self.program = program
         self.model = program.model
         self.cfg = program.model.cfg
         self.launch = launch
         self.budget = budget
+        self.settled = settled
+        """Words of the launch that it is no use to change."""
+        self._parted: dict[tuple[int, Lanes, Lanes], dict[int, list[int]]] = {}
+        """Where threads went from a block before, by what they decided it by."""
+        self._entered: dict[int, int] = {}
+        self._rounds: dict[int, int] = {}
+        """How often groups came to the header of a loop: from outside, and again."""
         self.times: dict[Actor, int] = {}
         self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
         self.groups = [
@@ -164,6 +191,7 @@ class Groups:
     def run(self) -> list[Stuck]:
         """Executes until all threads have ended; those that wait for ever are told."""
         while self.groups:
+            self.model.pause()
             progress = False
             for group in list(self.groups):
                 if group.waits is not None:
@@ -185,16 +213,27 @@ class Groups:
         """Executes one instruction; whether the group goes on behind it."""
         raise NotImplementedError
 
+    def _forks(self) -> list[Fork]:
+        """Where the threads that are left have parted."""
+        forks: dict[int, Fork] = {}
+        for group in self.groups:
+            fork = group.fork
+            while fork is not None and id(fork) not in forks:
+                forks[id(fork)] = fork
+                fork = fork.outer
+        return list(forks.values())
+
+    def living(self) -> Iterator[Group]:
+        """The groups that have not ended, those that are parked as well."""
+        yield from self.groups
+        for fork in self._forks():
+            yield from fork.parked
+
     def _part(self) -> bool:
         """Threads that wait for others at the end of a branch go on without them."""
-        forks = {id(g.fork): g.fork for g in self.groups if g.fork is not None}
-        for fork in list(forks.values()):
-            outer: Fork | None = fork
-            while outer is not None:
-                forks[id(outer)] = outer
-                outer = outer.outer
-        parked = [f for f in forks.values() if f.parked]
-        for fork in parked:
+        parked = [f for f in self._forks() if f.parked]
+        # Lanes of a warp go apart last: they meet again at instructions that all of them execute.
+        for fork in [f for f in parked if not f.splits_a_warp] or parked:
             fork.apart = True
             groups, fork.parked = fork.parked, []
             for group in groups:
@@ -211,7 +250,7 @@ class Groups:
                 step = steps[group.at]
                 self.budget -= 1
                 if self.budget < 0:
-                    raise OutOfSteps
+                    self._give_up()
                 if not self._execute(group, step):
                     return
                 group.at += 1
@@ -219,7 +258,7 @@ class Groups:
                     return  # others go on, too, before it comes to the next phase
             self.budget -= 1
             if self.budget < 0:
-                raise OutOfSteps
+                self._give_up()
             if not self._leave(group):
                 return
 
@@ -231,13 +270,45 @@ class Groups:
         edges = cfg.successors[block]
         if block in self.program.branching:
             ways = self._ways(group, block)
+            for target in ways:
+                self._count(block, target)
             if len(ways) > 1:
                 self._fork(group, ways)
                 return False
             return self._go(group, next(iter(ways)))
-        if len(edges) == 1 and block not in cfg.exits:
-            return self._go(group, edges[0].target)
-        return self._go(group, cfg.ipdom.get(block, -1))
+        target = edges[0].target if len(edges) == 1 and block not in cfg.exits else cfg.ipdom.get(block, -1)
+        self._count(block, target)
+        return self._go(group, target)
+
+    def _count(self, block: int, target: int) -> None:
+        """A group comes to the header of a loop, perhaps once more than anybody has to see."""
+        body = self.cfg.loops.get(target)
+        if body is None:
+            return
+        if block not in body:
+            self._entered[target] = self._entered.get(target, 0) + 1
+            return
+        self._rounds[target] = self._rounds.get(target, 0) + 1
+        if self._average(target) > _MANY and not self.program.bounds[target].issubset(self.settled):
+            self._shorten(target)
+
+    def _average(self, header: int) -> float:
+        """How often groups went round a loop."""
+        return self._rounds[header] / self._entered.get(header, 1)
+
+    def _shorten(self, header: int) -> NoReturn:
+        """Asks for numbers with which a loop goes round less often, and those that go round about as often with it."""
+        often = self._average(header) / 2
+        words = (self.program.bounds[h] for h in self._rounds if self._average(h) >= often)
+        raise ManyRounds(frozenset().union(*words))
+
+    def _give_up(self) -> NoReturn:
+        """There are no steps left: the loops go round too often, or the kernel is too large."""
+        bounds = self.program.bounds
+        open_ = [h for h in self._rounds if self._average(h) > _SOME and not bounds[h].issubset(self.settled)]
+        if open_:
+            self._shorten(max(open_, key=self._average))
+        raise OutOfSteps
 
     def _ways(self, group: Group, block: int) -> dict[int, list[int]]:
         """The blocks that threads go to, each with the places of those who do; -1 is the end."""
@@ -251,9 +322,12 @@ class Groups:
         case = self._operand(group, last.operands[0]) if last.flow == "branch-table" else -1
         taken = {e.case: e.target for e in edges if e.predicate < 0 or e.value is not last.negated}
         other = next((e.target for e in edges if e.predicate >= 0 and e.value is last.negated), -1)
-        ways: dict[int, list[int]] = {}
         if isinstance(guard, int) and isinstance(case, int):
             return {taken.get(case, -1) if guard ^ last.negated else other: []}
+        key = block, guard, case
+        if key in self._parted:
+            return self._parted[key]
+        ways = self._parted[key] = {}
         for place, (p, k) in enumerate(zip(spread(guard, size), spread(case, size), strict=True)):
             if p is None or k is None:
                 raise Unresolved(site, "a branch depends on what is not known")
@@ -305,7 +379,7 @@ class Groups:
         for target, places in ways.items():
             sampled = self.program.sampled if places[0] else frozenset[int]()
             registers = Registers({}, group.registers, places, sampled)
-            threads = tuple(group.threads[i] for i in places)
+            threads = tuple(map(group.threads.__getitem__, places))
             child = Group(group.cta, threads, registers, group.clock, fork=fork, cluster=group.cluster)
             child.wgmma, child.fenced, child.rumours = list(group.wgmma), group.fenced, group.rumours
             child.waited = group.waited
@@ -318,11 +392,13 @@ class Groups:
             return
         parts, fork.parked = fork.parked, []
         first, clock = parts[0], parts[0].clock
-        threads = tuple(sorted(t for part in parts for t in part.threads))
-        at = {t: i for i, t in enumerate(threads)}
+        threads = tuple(sorted(chain.from_iterable(part.threads for part in parts)))
+        at = dict(zip(threads, range(len(threads)), strict=True))
         for part in parts if len(parts) > 1 else ():
             clock = joined(clock, self._publish(part))
-        together = _Later([([at[t] for t in part.threads], part.registers) for part in parts], len(threads))
+        together = _Later(
+            [(list(map(at.__getitem__, part.threads)), part.registers) for part in parts], len(threads)
+        )
         own: dict[int, Lanes | _Later] = {
             r: together for part in parts for r in part.registers.written(fork.before)
         }

@@ -30,25 +30,27 @@ def take(value: Lanes, places: Sequence[int]) -> Lanes:
 def apply(
     function: Callable[..., int],
     values: Sequence[Lanes],
-    known: dict[tuple[int | None, ...], int | None] | None = None,
+    known: dict[tuple[Lanes, ...], Lanes] | None = None,
 ) -> Lanes:
     """*function* in every thread; *known* are results of it by its arguments."""
     if None in values:
         return None
     if known is None:
         known = {}
+    key: tuple[Any, ...] = tuple(values)
+    if key in known:
+        return known[key]
     if tuple not in map(type, values):
-        key: tuple[Any, ...] = tuple(values)
-        if key not in known:
-            known[key] = function(*key)
+        known[key] = function(*key)
         return known[key]
     columns = [v if isinstance(v, tuple) else repeat(v) for v in values]
-    found: list[int | None] = []
+    found: list[Any] = []
     for row in zip(*columns, strict=False):
         if row not in known:
             known[row] = None if None in row else function(*row)
         found.append(known[row])
-    return collapse(found)
+    known[key] = collapse(found)
+    return known[key]
 
 
 def pick(chosen: Lanes, yes: Lanes, no: Lanes, size: int) -> Lanes:

@@ -2,18 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import prod
+from typing import NamedTuple
 
 from tclint.ir.nodes import Memory, Symbol
 from tclint.model import KernelModel
 from tclint.replay.lanes import Lanes, collapse
 
-__all__ = ["Launch"]
+__all__ = ["GRID", "MEMORY", "Launch", "Numbers", "Word"]
 
 _SHARED = 1024
 """Where shared memory begins: variables of it are aligned to no more."""
 _PARAMETER = 1 << 50
+_WIDEST = 1 << 10
+"""CTAs or clusters of a grid that is made wider so that each has less to do."""
+
+
+class Word(NamedTuple):
+    """32 bits that come with the launch."""
+
+    base: Hashable
+    """The parameter."""
+    number: int = 0
+    """Which word of it."""
+    high: bool = False
+    """It is the upper half of a longer number."""
+
+
+MEMORY = Word("memory")
+"""All words of global and constant memory."""
+GRID = Word("grid")
+"""How many CTAs or clusters there are."""
+
+
+class Numbers(NamedTuple):
+    """What the words of a launch are: *size*, but for the *others*."""
+
+    size: int
+    grid: int
+    others: Mapping[Word, int] = {}
+
+    def word(self, word: Word) -> int:
+        return self.others.get(word, self.size)
+
+    def fewer(self, words: Iterable[Word]) -> Numbers:
+        """Other numbers, for which loops that *words* bound go round less often; the same where there are none."""
+        words = set(words)
+        if GRID in words and self.grid < _WIDEST:
+            return self._replace(grid=self.grid * 16)
+        high = {w._replace(high=False): 0 for w in words if w.high}
+        lower = {w: max(1, self.word(w) // 4) for w in words if w != GRID and not w.high}
+        return self._replace(others={**self.others, **lower, **high})
 
 
 class Launch:
@@ -22,14 +62,13 @@ class Launch:
     def __init__(
         self,
         model: KernelModel,
-        size: int,
-        grid: int,
+        numbers: Numbers,
         shape: tuple[int, ...],
         cluster: tuple[int, ...] = (1,),
     ) -> None:
         function = model.function
-        self.size = size
-        self.grid = grid
+        self.numbers = numbers
+        self.grid = numbers.grid
         self.shape = (*shape, 1, 1)[:3]
         self.threads = prod(self.shape)
         self.cluster = (*cluster, 1, 1)[:3]
@@ -67,13 +106,17 @@ class Launch:
             return isinstance(base, int) or (isinstance(base, Symbol) and base.name in self._parameters)
         return space.startswith((".global", ".const"))
 
-    def data(self, address: int, size: int) -> int:
-        """What is in parameters and in global memory: each aligned word of 32 bits is the same number.
+    def data(self, base: Hashable, address: int, size: int) -> int:
+        """What is in parameters and in global memory, *address* bytes behind *base*: each aligned word of 32 bits is a number.
 
         So a number that is loaded as a part of a longer one, or with its neighbour, is what it is when loaded alone.
         """
-        word = self.size.to_bytes(4, "little")
-        return int.from_bytes(bytes(word[(address + k) & 3] for k in range(size)), "little")
+        found = 0
+        for k in range(size):
+            byte = address + k
+            word = self.numbers.word(MEMORY if base is MEMORY else Word(base, byte >> 2))
+            found |= (word >> (byte & 3) * 8 & 255) << k * 8
+        return found
 
     def special(self, name: str, cta: int, threads: Sequence[int]) -> Lanes:
         x, y, _ = self.shape

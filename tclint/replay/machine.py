@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE
@@ -10,9 +10,9 @@ from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.groups import Group, Groups, Stuck, Unmade, Unresolved
 from tclint.replay.lanes import Lanes, apply, collapse, pick, spread
-from tclint.replay.launch import Launch
+from tclint.replay.launch import Launch, Word
 from tclint.replay.program import Program, Step
-from tclint.replay.sync import Actor, Barrier, Clock, Flight, Mbarrier, joined
+from tclint.replay.sync import Actor, Barrier, Clock, Flight, Mbarrier, Passed, joined
 
 __all__ = ["Access", "Machine", "Overrun"]
 
@@ -63,10 +63,12 @@ class Access(NamedTuple):
 class Machine(Groups):
     """A cluster of CTAs that execute one kernel."""
 
-    def __init__(self, program: Program, launch: Launch, budget: int) -> None:
-        super().__init__(program, launch, budget)
+    def __init__(self, program: Program, launch: Launch, budget: int, settled: Collection[Word] = ()) -> None:
+        super().__init__(program, launch, budget, settled)
         self.accesses: list[Access] = []
         self._mbarriers: dict[int, Mbarrier] = {}
+        self.passed: dict[tuple[int, int], int] = {}
+        """How many phases of an mbarrier, by its address, a wait has seen complete."""
         self._barriers: dict[tuple[int, int], Barrier] = {}
         self._meeting = Barrier()
         self._memory: dict[int, int | None] = {}
@@ -77,6 +79,11 @@ class Machine(Groups):
         """Who was elected of whom."""
         self._columns: dict[int, int] = {}
         """Columns of tensor memory that are allocated, by CTA."""
+
+    @property
+    def late(self) -> list[tuple[Mbarrier, Passed]]:
+        """Waits that would be for a phase later, had they been asked a little later."""
+        return [(mbarrier, late) for mbarrier in self._mbarriers.values() for late in mbarrier.late]
 
     def _land(self) -> bool:
         landed = [m.land() for m in self._mbarriers.values()]
@@ -165,7 +172,8 @@ class Machine(Groups):
             if own:
                 value = collapse([None if a is None else self._get(a + i * size, size) for a in address])
             elif self.launch.gives(match.space, operand) and match.element[1] != "f":
-                value = self.launch.data(operand.offset + i * size, size)
+                base, offset = self.program.word(step)
+                value = self.launch.data(base, offset + i * size, size)
             if isinstance(item, int):
                 self._set(group, item, value, where)
         if own:
@@ -200,7 +208,7 @@ class Machine(Groups):
             return
         actor = self._actor(group)
         number = self.times.get(actor, 0)
-        seen = {a for a in spread(address, len(group.threads)) if a is not None}
+        seen = set(filter(None, address)) if isinstance(address, tuple) else {address}
         for a in {min(seen), max(seen)} if seen else ():
             self._access(group, step.site, a, actor, number)
 
@@ -237,7 +245,7 @@ class Machine(Groups):
 
     # ------------------------------------------------------------ lanes
 
-    def _on_elect(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_elect(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
         """The lowest lane of the mask, in each warp (9.7.13.14)."""
         destination = step.instruction.operands[0]
         mask = self._operand(group, step.instruction.operands[1])
@@ -248,7 +256,7 @@ class Machine(Groups):
             self._leaders[key] = _leaders(*key, self.launch.threads)
         leaders = self._leaders[key]
         if leaders is None:
-            raise Unresolved(step.site, "some lanes of the mask are elsewhere")
+            return self._without(group, step, mask)
         if isinstance(destination, Pair):
             if isinstance(destination.second, int):
                 chosen = set(leaders.values())
@@ -257,6 +265,25 @@ class Machine(Groups):
             if isinstance(destination.first, int):
                 lanes = [leaders.get(t >> 5, 0) & 31 for t in group.threads]
                 self._set(group, destination.first, collapse(lanes), where)
+        return True
+
+    def _without(self, group: Group, step: Step, mask: int) -> bool:
+        """Some lanes of *mask* are elsewhere, and the others wait for them (9.7.13.14)."""
+        warps = {thread >> 5 for thread in group.threads}
+        away = {w * 32 + lane for w in warps for lane in range(32) if mask >> lane & 1}.difference(
+            group.threads
+        )
+
+        def come() -> bool:
+            others = [g for g in self.living() if g.cta == group.cta and not away.isdisjoint(g.threads)]
+            alive = away.issubset(t for g in others for t in g.threads)
+            if not alive or any(g.stuck is not None and g.stuck.site == step.site for g in others):
+                raise Unresolved(step.site, "some lanes of the mask are elsewhere")
+            return False
+
+        group.stuck = Stuck(step.site, group.threads, Barrier())
+        group.waits = come
+        return come()
 
     def _on_shuffle(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
@@ -378,14 +405,27 @@ class Machine(Groups):
         group.asked = () if all(answers.values()) else question
         for (at, _), answer in answers.items():
             if answer:
-                self._hear(group, self._mbarrier(step, at), step)
+                mbarrier = self._mbarrier(step, at)
+                self._hear(group, mbarrier, step)
+                self.passed[step.site, at] = mbarrier.phase
+                if not token and self.launch.ctas == 1:
+                    actor = self._actor(group)
+                    number = self.times.get(actor, 0)
+                    mbarrier.passed[actor] = Passed(step.site, group.threads, number, mbarrier.phase)
         destination = step.instruction.role("destination")
         if isinstance(destination, int):
-            size = len(group.threads)
-            rows = zip(spread(address, size), spread(phase, size), strict=True)
-            complete_for = {row for row, answer in answers.items() if answer}
-            self._set(group, destination, collapse([int(row in complete_for) for row in rows]), where)
+            self._set(group, destination, self._answered(group, address, phase, answers), where)
         return True
+
+    def _answered(
+        self, group: Group, address: Lanes, phase: Lanes, answers: Mapping[tuple[int, ...], bool]
+    ) -> Lanes:
+        """Whether the phase that each thread asks about is complete."""
+        if len(different := set(answers.values())) == 1:
+            return int(different.pop())
+        size = len(group.threads)
+        rows = zip(spread(address, size), spread(phase, size), strict=True)
+        return collapse([int(answers.get(row, False)) for row in rows])  # type: ignore[arg-type]
 
     def _hear(self, group: Group, mbarrier: Mbarrier, step: Step) -> None:
         """A relaxed wait orders nothing without a fence (9.7.13.15.16), but operations of a tensor core, as MB013 has it."""
@@ -487,18 +527,22 @@ class Machine(Groups):
                 yield (value & _DESCRIPTOR) * 16 | group.cta << 24
 
     def _copy(self, group: Group, step: Step, places: Sequence[int]) -> None:
-        """A copy into shared memory, of one CTA or of several, that reports to the mbarrier at the same offset there."""
+        """A copy into shared memory, of one CTA or of several, that reports to the mbarrier at the same offset there.
+
+        With ``.cta_group::2``, it reports to the CTA of each pair that has the parity of the mbarrier's (9.7.9.27.1.2).
+        """
         address, destination = self._role(group, step, "mbarrier"), self._role(group, step, "destination")
         size, ctas = self._size(group, step), self._role(group, step, "mask", _ALL)
         tensor_map = self._role(group, step, "tensormap")
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
-        several = ".multicast" in step.instruction.opcode
+        several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
         operands = address, _known(destination), _known(size), ctas
         for (at, to, many, mask), threads in self._each(group, step, places, *operands).items():
             bytes_ = many if many >= 0 else None
             for rank in self._ranks(mask) if several else (at >> 24,):
                 actor: Actor = ("copy", step.site, rank, to & _OFFSET)
-                mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
+                reports = rank & ~1 | at >> 24 & 1 if several and pairs else rank
+                mbarrier = self._mbarrier(step, at & _OFFSET | reports << 24)
                 for _ in range(threads):
                     self.times[actor] = number = self.times.get(actor, 0) + 1
                     mbarrier.flights.append(Flight(actor, number, bytes_))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from functools import cached_property
 from typing import NamedTuple
 
 from tclint.ir.nodes import (
@@ -15,7 +16,10 @@ from tclint.ir.nodes import (
 )
 from tclint.isa.semantics import COMPUTE, widen
 from tclint.isa.table import Match, floating
+from tclint.isa.widths import width_of
 from tclint.model import KernelModel
+from tclint.replay.lanes import Lanes
+from tclint.replay.launch import GRID, MEMORY, Word
 
 __all__ = ["Program", "Step"]
 
@@ -51,13 +55,14 @@ class Program:
         self.model = model
         self.instructions = model.function.instructions
         self.defs = model.values.defs
-        self.widths = [_bits(r.type) for r in model.function.registers]
-        self.known: dict[int, dict[tuple[int | None, ...], int | None]] = {}
+        self.widths = [width_of(r.type) or 64 for r in model.function.registers]
+        self.known: dict[int, dict[tuple[Lanes, ...], Lanes]] = {}
         """What instructions gave for some operands, in any replay."""
         self._steps: dict[int, Step] = {}
         self._wanted: set[int] = set()
         self._sampled: set[int] = set()
         self._reached: set[int] = set()
+        self._words: dict[int, tuple[Hashable, int]] = {}
         self.clustered = any(
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
@@ -148,6 +153,68 @@ class Program:
         sites = [i for kind in _COUNTING for i in model.sites(kind)]
         counts = [value for i in sites if (value := model.value(i, "count")) is not None]
         return not any(map(self._launched, counts))
+
+    # ------------------------------------------------------------ what comes with the launch
+
+    def word(self, step: Step) -> tuple[Hashable, int]:
+        """From where a step loads what comes with the launch: a base, and bytes behind it."""
+        if step.site not in self._words:
+            instruction = step.instruction
+            assert instruction.match is not None
+            operand = next(o for o in instruction.operands if isinstance(o, Memory))
+            if instruction.match.space.startswith(".param"):
+                self._words[step.site] = self.model.values.linear(
+                    self.model.values.operand(operand, step.site)
+                )
+            else:
+                self._words[step.site] = MEMORY, operand.offset
+        return self._words[step.site]
+
+    @cached_property
+    def bounds(self) -> dict[int, frozenset[Word]]:
+        """The words of the launch that decide how often a loop goes round, by its header."""
+        cfg = self.model.cfg
+        return {
+            header: frozenset(
+                word
+                for block in body & self.branching
+                if any(edge.target not in body for edge in cfg.successors[block])
+                for word in self._deciding(cfg.blocks[block].end - 1)
+            )
+            for header, body in cfg.loops.items()
+        }
+
+    def _deciding(self, branch: int) -> Iterable[Word]:
+        """The words of the launch that the condition of a branch is made of."""
+        values, guard = self.model.values, self.instructions[branch].guard
+        work = [values.before(guard, branch)] if guard >= 0 else []
+        seen = set[int]()
+        while work:
+            value = values.find(work.pop())
+            if value in seen:
+                continue
+            seen.add(value)
+            kind, *rest = node = values.node(value)
+            more = values.arguments(value) if kind == "phi" else values.parts(node)
+            flag = kind == "phi" and all(values.known(v) is not None for v in more)
+            work += self._conditions(rest[0]) if flag else more
+            if kind == "special" and rest[0].startswith(("%nctaid", "%nclusterid")):
+                yield GRID
+            elif kind == "load" and not rest[1].startswith(".shared"):
+                yield MEMORY
+            elif kind == "parameter":
+                base, offset = values.linear(rest[0])
+                yield Word(base, offset >> 2)
+                if rest[1] == 8:
+                    yield Word(base, (offset >> 2) + 1, high=True)
+
+    def _conditions(self, block: int) -> Iterable[int]:
+        """What decides on which way a block is entered."""
+        cfg, values = self.model.cfg, self.model.values
+        for edge in cfg.predecessors[block]:
+            for c in (*cfg.controllers(edge.source), edge):
+                if c.predicate >= 0:
+                    yield values.before(c.predicate, cfg.blocks[c.source].end - 1)
 
     # ------------------------------------------------------------ slicing
 
@@ -270,10 +337,6 @@ def _between_ctas(match: Match) -> bool:
 
 def _of_shared(instruction: Instruction) -> bool:
     return instruction.match is not None and instruction.match.space.startswith(".shared")
-
-
-def _bits(type_name: str) -> int:
-    return 1 if type_name == ".pred" else int(type_name[2:])
 
 
 def _mapa(address: int, rank: int) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-__all__ = ["Barrier", "Clock", "Flight", "Mbarrier", "joined"]
+__all__ = ["Barrier", "Clock", "Flight", "Mbarrier", "Passed", "joined"]
 
 Actor = Hashable
 """Who does things one after the other: the threads of a group, or an engine that works for them."""
@@ -15,15 +16,10 @@ Clock = Mapping[Actor, int]
 
 def joined(a: Clock, b: Clock) -> Clock:
     """What both have heard of together."""
-    if a is b or not b:
+    if a is b or not b or b.items() <= a.items():
         return a
-    if all(a.get(actor, -1) >= time for actor, time in b.items()):
-        return a
-    found = dict(a)
-    for actor, time in b.items():
-        if found.get(actor, -1) < time:
-            found[actor] = time
-    return found
+    later = {actor: time for actor, time in b.items() if a.get(actor, -1) < time}
+    return {**a, **later} if later else a
 
 
 @dataclass(slots=True)
@@ -34,6 +30,17 @@ class Flight:
     number: int
     bytes: int | None
     """None: the box of a tensor map says it, which is not seen."""
+
+
+class Passed(NamedTuple):
+    """A wait for a phase that is complete."""
+
+    site: int
+    threads: tuple[int, ...]
+    number: int
+    """The event by which others first hear from these threads that they have passed it."""
+    phase: int
+    """The phase that the mbarrier was in."""
 
 
 @dataclass(slots=True)
@@ -55,6 +62,10 @@ class Mbarrier:
     flights: list[Flight] = field(default_factory=list)
     gathering: Clock = field(default_factory=dict)
     told: Clock = field(default_factory=dict)
+    passed: dict[Actor, Passed] = field(default_factory=dict)
+    """Who was let go in this phase, because the one before is complete."""
+    late: list[Passed] = field(default_factory=list)
+    """Of these, who may ask only after the phase, too, is complete: its arrivals do not wait for the question."""
 
     @property
     def untouched(self) -> bool:
@@ -87,7 +98,9 @@ class Mbarrier:
         if self.pending == 0 and (self.bytes == 0 or self.open) and not (self.bytes and self.flights):
             self.phase += 1
             self.pending, self.bytes, self.open = self.count, 0, False
-            self.told, self.gathering = joined(self.told, self.gathering), {}
+            heard = self.gathering
+            self.late += [p for actor, p in self.passed.items() if heard.get(actor, -1) < p.number]
+            self.told, self.gathering, self.passed = joined(self.told, heard), {}, {}
 
     def complete(self, parity: int) -> bool:
         """Whether the phase of *parity* is complete: the present one is of the other (9.7.13.15.16)."""
