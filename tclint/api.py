@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, TypedDict
 from tclint import baseline
 from tclint.config import Config
 from tclint.finding import FileReport, Finding, Problem
-from tclint.fold import fold
+from tclint.fold import told
 from tclint.locate import MODES, Locator, Mode
 from tclint.pool import Input, reports
-from tclint.report import Context, Summary, exit_code, present, region
+from tclint.report import Context, Summary, exit_code, region
 from tclint.settings import Layer, SettingsError, named, resolve
 from tclint.source import Position, Source, SourceError
 
@@ -200,6 +200,5 @@ def _as_in_a_file(value: object) -> object:
 
 def _report(inputs: Iterable[Input], config: Config, paths: Iterable[str] = ()) -> Report:
     known = baseline.of(config)
-    found, known = known.compared([item.report for item in reports(inputs, config)], config, paths)
-    files, summary = fold(*present(found, config, known.gone))
+    files, summary = told([item.report for item in reports(inputs, config)], config, paths, known)
     return Report(tuple(files), summary, config)

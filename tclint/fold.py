@@ -9,14 +9,32 @@ folds only with the second one of another.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
+from tclint.config import Config
 from tclint.finding import FileReport, Finding, SourceLocation, Span, Variant
 from tclint.locate import calls
-from tclint.report import Summary, region
+from tclint.report import Summary, present, region
+
+if TYPE_CHECKING:
+    from tclint.baseline import Baseline
+
+
+def told(
+    reports: Sequence[FileReport],
+    config: Config,
+    paths: Iterable[str | os.PathLike[str]] = (),
+    known: Baseline | None = None,
+) -> tuple[list[FileReport], Summary]:
+    """The reports of a run over *paths* as they are to be shown: without what is *known*, and each defect once."""
+    if known is not None:
+        reports, known = known.compared(reports, config, paths)
+    return fold(*present(reports, config, known.gone if known is not None else ()))
 
 
 def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileReport], Summary]:

@@ -183,6 +183,48 @@ def test_other_spellings_are_no_change(old: str, new: str) -> None:
     assert said(TILE + old, TILE + new) == []
 
 
+READ = "add.f32 %f9, %f0, %f1;"
+LOADED = """
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r3}}, [%r1];
+    {}
+    tcgen05.wait::ld.sync.aligned;
+    {}"""
+
+
+def test_a_wait_behind_a_read_of_what_it_waits_for() -> None:
+    """Also of a load, for which the hardware waits at its use."""
+    wait = "wgmma.wait_group.sync.aligned 0;"
+    late = ROUND.replace(wait, f"{READ}\n{wait}")
+    early = f"{ROUND}\n{READ}"
+    moved = ("moved", "wait", "behind a read of what it waits for")
+    assert said(early, late) == [moved]
+    assert said(late, early) == [("moved", "wait", "no longer behind a read of what it waits for")]
+    assert said(late, late) == []
+    use = "st.local.b32 [%r1], %r3;"
+    assert said(LOADED.format("", use), LOADED.format(use, "")) == [moved]
+    computed = "add.u32 %r4, %r3, %r3;"
+    assert said(LOADED.format("", computed), LOADED.format(computed, "")) == []
+
+
+def test_a_wait_is_not_late_where_a_group_before_was_waited_for() -> None:
+    other = WGMMA.replace("{%f0, %f1, %f2, %f3}", "{%f4, %f5, %f6, %f7}")
+    pipelined = f"""
+    wgmma.fence.sync.aligned;
+    {WGMMA}
+    wgmma.commit_group.sync.aligned;
+    {other}
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 1;
+    BETWEEN
+    wgmma.wait_group.sync.aligned 0;
+    """
+    between, behind = pipelined.replace("BETWEEN", READ), pipelined.replace("BETWEEN", "") + READ
+    assert said(between, behind) == []
+    assert said(between.replace("aligned 1", "aligned 2"), between) == [
+        ("strengthened", "wait", "leaves 1 group in flight instead of 2")
+    ]
+
+
 def test_a_wait_that_is_asked_once() -> None:
     loop = """
     mbarrier.init.shared.b64 [%r1], 1;
@@ -375,6 +417,10 @@ def test_exit_codes(folders: tuple[Path, Path]) -> None:
     new.write_text(text("k") + "\n.visible .entry broken( {")
     done = run(str(old), str(new))
     assert (done.returncode, "problem" in done.stdout) == (2, True)
+    old.write_text("no kernel at all")
+    new.write_text("no kernel at all")
+    done = run(str(old), str(new))
+    assert (done.returncode, done.stdout.count("unexpected `no kernel at all`")) == (2, 1)
     for arguments in ((str(old), "absent.ptx"), (str(old), str(new.parent))):
         assert run(*arguments).returncode == 2
 
@@ -406,6 +452,7 @@ def test_sarif_has_what_came_and_each_change_as_a_note(folders: tuple[Path, Path
     assert [(r["ruleId"], r["level"], r["baselineState"]) for r in run_["results"]] == [
         ("DIFF-LOST", "note", "new"),
         ("WG001", "error", "new"),
+        ("DIFF-MOVED", "note", "new"),
     ]
 
 

@@ -11,11 +11,12 @@ import pytest
 from conftest import PACKAGE, ROOT
 from support import HOPPER, WGMMA, kernel, model, module
 
+from tclint.analyses.in_flight import CHANNELS
 from tclint.config import Config
 from tclint.driver import analyse, check_source
 from tclint.fold import fold
 from tclint.report import present
-from tclint.show.flight import CHANNELS, flight
+from tclint.show.flight import flight
 from tclint.show.kernel import kernel as describe
 from tclint.show.layout import GAP_X, HEIGHT, WIDTH, layout
 from tclint.show.page import render
@@ -106,9 +107,9 @@ def test_the_changes_say_what_the_analyses_say_at_every_instruction(name: str) -
             now = (now - set(gone)) | set(come)
             want = set()
             if of.cfg.block_of[i] in of.cfg.rank:
-                for channel, (_, analysis, told) in enumerate(CHANNELS):
-                    _, results = of.solved(analysis)
-                    want |= {(channel, *fact) for fact in told(results.analysis, results.before(i), of)}
+                for number, channel in enumerate(CHANNELS):
+                    analysis, results = of.solved(channel.analysis)
+                    want |= {(number, *fact) for fact in channel.told(analysis, results.before(i), of)}
             assert {(f.channel, f.site, f.words, f.ring) for f in now} == want, i
 
 

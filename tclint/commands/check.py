@@ -112,7 +112,7 @@ def command(
     from dataclasses import replace
 
     from tclint import settings
-    from tclint.fold import fold
+    from tclint.fold import told
     from tclint.inputs import LeftOut, inputs
     from tclint.locate import Locator
     from tclint.output import renderer
@@ -120,7 +120,7 @@ def command(
     from tclint.output._files import write as write_files
     from tclint.pool import reports
     from tclint.progress import shown_on
-    from tclint.report import Context, exit_code, present, statistics_of, timings_of
+    from tclint.report import Context, exit_code, statistics_of, timings_of
 
     if statistics and output_format not in ("text", "concise"):
         raise click.UsageError(f"--statistics is text; {output_format} has these numbers in its summary.")
@@ -153,9 +153,7 @@ def command(
     found = [item.report for item in checked]
     _refuse_unreadable(found)
     _refuse_unmatched(config, found)
-    if known is not None:
-        found, known = known.compared(found, config, paths)
-    shown, summary = fold(*present(found, config, known.gone if known is not None else ()))
+    shown, summary = told(found, config, paths, known)
     summary = replace(summary, excluded=len(left_out.paths), fixed=fixing.fixed if fixing is not None else {})
     context = Context(
         summary,

@@ -64,13 +64,12 @@ def command(
     """
     from tclint.barriers import short_name
     from tclint.driver import analyse
-    from tclint.fold import fold
+    from tclint.fold import told
     from tclint.inputs import inputs
     from tclint.output._files import OutputError, refuse_inputs, refuse_unwritable
     from tclint.output._files import write as write_files
     from tclint.output._style import printable
     from tclint.pool import check
-    from tclint.report import present
     from tclint.show.kernel import kernel
     from tclint.show.page import render
     from tclint.source import SourceError
@@ -94,7 +93,7 @@ def command(
     if isinstance(source, SourceError):
         raise click.ClickException(at(shown_as, source))
     report = check((shown_as, source), config).report
-    reports, _ = fold(*present([report], config))
+    reports, _ = told([report], config)
     module, _ = analyse(source)
     if report.status == "failed":
         raise click.ClickException(

@@ -255,6 +255,7 @@ class _Comparer:
         for b in (b for run in added for b in run if b not in came and self._new[b].what):
             place = Place(None, self._new[b])
             found.append((self._rank(None, b), Change("added", "", (place,), self._around(None, b))))
+        found += self._late([change for _, change in found])
         found.sort(key=lambda item: item[0])
         return list(_grouped([change for _, change in found]))
 
@@ -366,6 +367,17 @@ class _Comparer:
         if not here.what or here.loops == there.loops:
             return ""
         return f"in {_loops(there.loops)} instead of {_loops(here.loops)}"
+
+    def _late(self, told: Iterable[Change]) -> Iterator[tuple[Pair, Change]]:
+        """The waits that went behind a read of what they wait for, or in front of it; not where that follows from another
+        change of a wait or commit of the group, which is *told*."""
+        changed = {at.op.group for change in told for at in change.places if at.op.what in ("wait", "commit")}
+        for a, b in self._pairs:
+            here, there = self._old[a], self._new[b]
+            if here.late != there.late and here.group not in changed:
+                way = "behind" if there.late else "no longer behind"
+                change = Change("moved", f"{way} a read of what it waits for", (Place(here, there),))
+                yield (a, b), change
 
 
 def _differences(here: Op, there: Op) -> Iterator[tuple[int, str]]:

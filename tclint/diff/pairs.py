@@ -154,14 +154,14 @@ def differences(found: Sides, config: Config, findings: bool = True) -> Iterator
 
 def _difference(old: Input | None, new: Input | None, how: How, config: Config, findings: bool) -> Difference:
     made = Difference(_name(old), _name(new), how)
-    here, there = _modules(old, made), _modules(new, made)
+    there = _modules(new, made)
+    if there is not None and _data(old) == there[0].data:
+        made.compared = len(_wanted(there[1], config))
+        return made
+    here = _modules(old, made)
     if old is None or new is None:
         return made
     if here is not None and there is not None:
-        if here[0].data == there[0].data:
-            made.problems.clear()  # whatever it is, it did not change
-            made.compared = len(_wanted(here[1], config))
-            return made
         made.source = there[0]
         partners = _kernels(here, there, config, made)
         made.compared = len(partners)
@@ -178,6 +178,10 @@ def _name(item: Input | None) -> str | None:
     path, source = item
     member = source.member if isinstance(source, Source) else None
     return f"{path}({member})" if member else path
+
+
+def _data(item: Input | None) -> bytes | None:
+    return item[1].data if item is not None and isinstance(item[1], Source) else None
 
 
 def _modules(item: Input | None, made: Difference) -> tuple[Source, Module] | None:

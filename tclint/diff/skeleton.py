@@ -12,7 +12,11 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from tclint.analyses.groups import results_of
+from tclint.analyses.in_flight import operations
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers
+from tclint.analyses.tensor_memory import computes
+from tclint.dataflow import LimitExceeded
 from tclint.driver import source_location
 from tclint.finding import SourceLocation, Span
 from tclint.ir.nodes import Function, Instruction, Module
@@ -64,6 +68,8 @@ _DEFAULTS = {
 _MEMBAR = {"gl": "gpu", "cta": "cta", "sys": "sys"}
 _SILENT = frozenset("sync async cta b32 b64 b128 u32 s32 warp shared shared::cta".split())
 """Words of an opcode that say nothing, or nothing that is not told otherwise."""
+_RESULTS = frozenset(("wgmma", "tcgen05.ld"))
+"""The groups whose operations write registers."""
 _NUMBERS = ("depth", "mask", "count", "tx", "parity", "columns")
 _TEXT = 100
 
@@ -92,6 +98,8 @@ class Op:
     """In how many loops it is, those not counted that only wait."""
     retried: bool = False
     """A wait in a loop that only waits."""
+    late: bool = False
+    """A wait behind a read of a register that it waits for."""
     guarded: bool = False
     controls: int = 0
     """How many branches decide whether it is executed."""
@@ -107,6 +115,11 @@ class Op:
     def operation(self) -> bool:
         """Whether it is something asynchronous that others wait for."""
         return self.kind.startswith("issue ")
+
+    @property
+    def group(self) -> str:
+        """What completes the operations that it is about; "" for none."""
+        return self.kind.partition(" ")[2]
 
     @property
     def access(self) -> bool:
@@ -203,12 +216,37 @@ class _Reader:
         text = " ".join(self._source.data[start:end].decode(errors="replace").split())
         op.text = text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
         op.retried = event == "mbarrier-wait" and block in self._spins
+        op.late = event == "wait" and form.group in _RESULTS and self._late(site, form.group)
         op.numbers = dict(self._numbers(site, event, form.roles))
         op.object = self._object(site, event, form.roles)
         op.guarded = instruction.guard >= 0
         op.controls = len(self._model.cfg.controllers(block))
         op.role = self._model.who(self._model.views.at(site).threads)
         return op
+
+    def _late(self, site: int, group: str) -> bool:
+        """Whether an instruction of its block reads, before a wait, what an operation writes that it waits for."""
+        cfg, instructions = self._model.cfg, self._function.instructions
+        try:
+            found = operations(self._model, site, (group,))
+        except LimitExceeded:
+            return False
+        read: set[int] = set()
+        waited = False
+        for i in range(site - 1, cfg.blocks[cfg.block_of[site]].start - 1, -1):
+            instruction = instructions[i]
+            if instruction.group != group:
+                # Arithmetic on what was loaded stands on both sides of the wait in correct code, as the hardware waits.
+                if group == "wgmma" or not computes(instruction.match):
+                    read.update(instruction.reads)
+            elif instruction.event == "wait":
+                waited = True
+            elif instruction.event == "issue":
+                # What no wait stands behind is in flight; a load that was used is not for the analysis, as hardware waits.
+                if (i in found or not waited) and not read.isdisjoint(results_of(instruction)):
+                    return True
+                found.discard(i)
+        return any(not read.isdisjoint(results_of(instructions[i])) for i in found)
 
     def _numbers(self, site: int, event: str, roles: Mapping[str, str]) -> Iterator[tuple[str, int]]:
         if event == "wait":

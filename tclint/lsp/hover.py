@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from tclint.analyses.bulk_groups import BulkWrites
-from tclint.analyses.copy_groups import CopyGroups
-from tclint.analyses.groups import WgmmaGroups
-from tclint.analyses.tensor_memory import TensorMemory
-from tclint.dataflow import Analysis
+from tclint.analyses.in_flight import operations
 from tclint.explain import UnknownOpcode, isa, rules_markdown
 from tclint.finding import Span
 from tclint.ir.nodes import Instruction, registers
 from tclint.isa.table import table
 from tclint.lsp.names import Place
 from tclint.lsp.text import Text
-from tclint.model import KernelModel
 from tclint.report import count
 from tclint.rules import UnknownRule, find
 
@@ -25,13 +19,6 @@ __all__ = ["hover"]
 
 _SHOWN = 6
 """So many instructions are listed; the rest is counted."""
-_IN_FLIGHT: tuple[tuple[type[Analysis[Any]], tuple[str, ...]], ...] = (
-    (WgmmaGroups, (WgmmaGroups.group,)),
-    (CopyGroups, (CopyGroups.group,)),
-    (BulkWrites, (BulkWrites.group,)),
-    (TensorMemory, TensorMemory.groups),
-)
-"""The analyses that know what is in flight, and the groups that each follows."""
 _WORD = re.compile(rb"[\w.-]+")
 
 
@@ -115,7 +102,7 @@ def _flight(place: Place, text: Text) -> Iterator[str]:
     if model.function is not function:
         yield "- calls are inlined here: what is in flight is not shown"
         return
-    sites = sorted(_in_flight(model, site))
+    sites = sorted(operations(model, site))
     mine = [i for i in sites if _uses(function.instructions[i], register)]
     others = [i for i in sites if i not in mine]
     if mine:
@@ -124,18 +111,6 @@ def _flight(place: Place, text: Text) -> Iterator[str]:
         yield f"- in flight here: {_places(place, text, others)}"
     if not sites:
         yield "- nothing asynchronous is in flight here"
-
-
-def _in_flight(model: KernelModel, site: int) -> set[int]:
-    """What may be in flight: the states of the analyses, in which paths that exclude each other are joined."""
-    found: set[int] = set()
-    if model.cfg.block_of[site] not in model.cfg.rank:
-        return found
-    for kind, groups in _IN_FLIGHT:
-        if any(model.sites("issue", group) for group in groups):
-            analysis, results = model.solved(kind)
-            found.update(analysis.about(results.before(site)) or ())
-    return found
 
 
 def _uses(instruction: Instruction, register: int) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from tclint import __version__
 from tclint.analyses import threads as T
+from tclint.analyses.in_flight import CHANNELS
 from tclint.analyses.protocol import Protocol, partitions, protocol
 from tclint.analyses.tensor_memory import Outstanding
 from tclint.barriers import region_words, sections
@@ -26,7 +27,7 @@ from tclint.ir.nodes import Function, Module
 from tclint.model import KernelModel
 from tclint.report import place
 from tclint.rules import Rule
-from tclint.show.flight import CHANNELS, flight
+from tclint.show.flight import flight
 from tclint.show.layout import HEIGHT, WIDTH, layout
 from tclint.source import Source
 
@@ -287,7 +288,7 @@ class _Kernel:
             return [facts.number([f.channel, f.site, self.words.number(f.words), f.ring], f) for f in some]
 
         changes = [[at, numbers(come), numbers(gone)] for at, come, gone in found.changes]
-        return {"channels": [name for name, _, _ in CHANNELS], "facts": facts.values, "changes": changes}
+        return {"channels": [channel.name for channel in CHANNELS], "facts": facts.values, "changes": changes}
 
     def _touches(self, found: Protocol | None) -> dict[str, list[int]]:
         """What instructions read and write in shared and in tensor memory."""
