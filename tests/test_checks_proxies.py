@@ -297,3 +297,78 @@ def test_an_operand_that_is_missing_is_told_and_no_crash(line: str) -> None:
     cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [tile], [%rd6, {{%r0, %r0}}], [full];
     ret;"""
     assert by_rule(lint(module(kernel(body), header=HEADER)), "PX003")
+
+
+STAGED = """
+    setp.lt.u32 %p4, %r0, 128;
+    @%p4 bra leave;
+    and.b32 %r10, %r2, 4080;
+    add.u32 %r11, %r1, %r10;
+    st.shared.v4.b32 [%r11], {{%r5, %r5, %r5, %r5}};
+    bar.sync 1, 256;
+    setp.ne.u32 %p5, %r0, {issuer};
+    @%p5 bra leave;
+    cp.async.bulk.global.shared::cta.bulk_group [%rd5], [%r1], 16;
+leave:
+"""
+
+
+@pytest.mark.parametrize(
+    ("directives", "issuer", "wrong"),
+    [
+        (".reqntid 384", 128, True),
+        (".maxntid 384", 256, True),
+        (".maxntid 384", 128, False),
+        (".maxntid 256", 128, False),
+    ],
+)
+def test_threads_that_there_are_beside_the_one_that_issues(directives: str, issuer: int, wrong: bool) -> None:
+    """Thread 256 writes the bytes that are sent: where it sends them itself there is one, whatever the launch."""
+    found = by_rule(lint(text(STAGED.format(issuer=issuer), directives=directives)), "PR001")
+    assert bool(found) == wrong
+
+
+def ways(count: int) -> str:
+    """Branches one behind the other, each of which takes what a launch decides."""
+    return "".join(
+        f"setp.eq.u32 %p{8 + k % 8}, %r9, {k};\n@%p{8 + k % 8} bra far{k};\nadd.u32 %r5, %r5, 1;\nfar{k}:\n"
+        for k in range(count)
+    )
+
+
+ROUNDS = "mov.u32 %r10, 0;\nround: add.u32 %r10, %r10, 1;\nsetp.lt.u32 %p7, %r10, 4;\n@%p7 bra round;"
+
+
+@pytest.mark.parametrize("count", [4, 70])
+def test_a_fault_far_from_the_entry(count: int) -> None:
+    """No way from the entry to it is looked for where all are long, which is no proof that there is none."""
+    found = by_rule(lint(text(f"{ROUNDS}\n{ways(count)}\n{STORE}\n{SYNC}\n{OUT}")), "PR001")
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("count", [4, 70])
+def test_a_loop_far_from_the_entry(count: int) -> None:
+    """What is sent in one round and written in the next: the thread that sends waits in each round."""
+    issues = "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd5], [%r1], 2048;\n@%p0 cp.async.bulk.commit_group;"
+    loop = f"""
+    mov.u32 %r11, 0;
+again:
+    mov.b16 %h1, 0;
+    setp.gt.u32 %p4, %r0, 62;
+    @%p4 bra others;
+    elect.sync _|%p0, -1;
+    selp.b16 %h1, 1, 0, %p0;
+others:
+    setp.ne.b16 %p0, %h1, 0;
+    @%p0 cp.async.bulk.wait_group 0;
+    {SYNC}
+    {STORE}
+    {FENCE}
+    {SYNC}
+    {issues}
+    add.u32 %r11, %r11, 1;
+    setp.lt.u32 %p5, %r11, %r9;
+    @%p5 bra again;
+    """
+    found = by_rule(lint(text(f"{ROUNDS}\n{ways(count)}\n{loop}")), "BK002")
+    assert not found

@@ -820,6 +820,35 @@ def test_values_of_the_thread_index_agree_with_running_every_thread(
 
 
 @pytest.mark.parametrize(
+    ("other", "asked", "threads"),
+    [
+        pytest.param("selp.b32 %r1, 1, 0, %p3;", "setp.ne.s32 %p2, %r1, 0;", 0xF, id="not zero"),
+        pytest.param("selp.b32 %r1, 1, 0, %p3;", "setp.eq.s32 %p2, %r1, 0;", T.full(64), id="zero"),
+        pytest.param("mov.u32 %r1, 3;", "setp.lt.u32 %p2, %r1, 3;", T.full(64) ^ 0xF, id="below"),
+        pytest.param("mov.u32 %r1, %r2;", "setp.ne.s32 %p2, %r1, 0;", 0xF, id="what is not known"),
+        pytest.param("again: add.u32 %r1, %r1, 1;\nsetp.lt.u32 %p3, %r2, %r1;\n@%p3 bra again;", "setp.eq.u32 %p2, %r1, 4;", T.full(64),
+                     id="counted"),
+    ],
+)  # fmt: skip
+def test_who_may_have_a_number_that_is_joined(other: str, asked: str, threads: int) -> None:
+    """Threads 0 to 3 come another way than the others, which have 0."""
+    code = f"""
+    ld.param.u32 %r2, [number];
+    setp.eq.u32 %p3, %r2, 7;
+    mov.u32 %r0, %tid.x;
+    setp.gt.u32 %p1, %r0, 3;
+    mov.u32 %r1, 0;
+    @%p1 bra joined;
+    {other}
+joined:
+    {asked}
+    ret;
+    """
+    m = of(code, directives=".reqntid 64")
+    assert m.values.may(value(m, "%p2"), True) == threads
+
+
+@pytest.mark.parametrize(
     ("wide", "narrow"),
     [
         ("setp.eq.s64 %p1, %rd1, 5;", "setp.eq.s32 %p2, %r1, 5;"),

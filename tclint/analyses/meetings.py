@@ -393,11 +393,11 @@ class Meetings:
         for operation in reversed(operations):
             first = 0 if route.path.edges else bisect_right(uses, operation.site, key=lambda use: use.site)
             for use in there[first:left]:
-                footprint = shared.footprint(use, threads[1])
+                footprint = shared.footprint(use, threads[1], threads[0])
                 behind = footprint if behind is None else footprint and behind.union(footprint)
             left = min(left, first)
             here = shared.along(operation, route.before)
-            own = shared.footprint(here, threads[0])
+            own = shared.footprint(here, *threads)
             if first == len(uses) or (own is not None and behind is not None and not own.meets(behind)):
                 continue
             for use, moved in zip(uses[first:], there[first:], strict=True):

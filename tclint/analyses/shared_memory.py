@@ -285,11 +285,14 @@ class SharedMemory:
         return self._rests[key]
 
     def together(self, accesses: Iterable[Access], threads: int) -> dict[int, Footprint | None]:
-        """For each base, the bytes that *threads* touch with all *accesses*; None where threads differ in the base."""
+        """For each base, the bytes that *threads* touch with all *accesses*, if all of them are there.
+
+        None where threads differ in the base.
+        """
         found: dict[int, Footprint | None] = {}
         for access in accesses:
             base = self.split(access.address)[0]
-            here = self.footprint(access, threads)
+            here = self._touched(access, threads)
             known = found.setdefault(base, here)
             found[base] = here and known and known.union(here)
         return found
@@ -328,11 +331,17 @@ class SharedMemory:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in one of *threads_b*."""
         if self.split(a.address)[0] != self.split(b.address)[0]:
             return False
-        first, second = self.footprint(a, threads_a), self.footprint(b, threads_b)
+        first, second = self.footprint(a, threads_a, threads_b), self.footprint(b, threads_b, threads_a)
         return first is not None and second is not None and first.meets(second)
 
-    def footprint(self, access: Access, threads: int) -> Footprint | None:
-        """The bytes that *threads* touch, relative to a base that all of them have in common, if they have."""
+    def footprint(self, access: Access, threads: int, beside: int = 0) -> Footprint | None:
+        """The bytes that *threads* touch, relative to a base that all of them have in common, if they have.
+
+        *beside* are threads of which one is there at least.
+        """
+        return self._touched(access, self.sure(threads, beside))
+
+    def _touched(self, access: Access, threads: int) -> Footprint | None:
         base, mine, constant = self.split(access.address)
         spread = self._spread_of(mine, access, threads) if self._common(base) else None
         return None if spread is None else spread.moved(constant)
@@ -344,11 +353,15 @@ class SharedMemory:
             return {number}
         return None if planes is None else set(_numbers(planes, threads))
 
-    def sure(self, threads: int) -> int:
-        """Those of *threads* that are there however the kernel is launched: all, or one warp where nothing fixes it."""
+    def sure(self, threads: int, beside: int = 0) -> int:
+        """Those of *threads* that are there however the kernel is launched, if one of them is, and one of *beside*.
+
+        Where nothing fixes how many there are, these are the ones up to the warp of the latter.
+        """
         if self.function.threads is not None or not threads:
             return threads
-        return threads & 0xFFFFFFFF << ((threads & -threads).bit_length() - 1) // 32 * 32
+        last = max((threads & -threads).bit_length(), (beside & -beside).bit_length())
+        return threads & (1 << (last + 31) // 32 * 32) - 1
 
     def _active(self, access: Access, threads: int) -> int:
         """Those of *threads* whose address counts."""
@@ -357,7 +370,7 @@ class SharedMemory:
         return threads & access.lanes * T.lane_zero(self.values.threads)
 
     def _spread_of(self, mine: int, access: Access, threads: int) -> Footprint | None:
-        threads = self._active(access, self.sure(threads))
+        threads = self._active(access, threads)
         key = (mine, access.size, threads)
         if key not in self._spread:
             self._spread[key] = self._bytes(mine, access.size, threads)

@@ -48,20 +48,21 @@ class SharedByWarps(SharedMemory):
         self.executed = model.made(Executed)
         self._counts: dict[Access, bool] = {}
 
-    def sure(self, threads: int) -> int:
-        """All, or those of the first two warps: one warp alone needs no barrier."""
-        return threads if self.function.threads is not None else threads & (1 << 64) - 1
+    def sure(self, threads: int, beside: int = 0) -> int:
+        """The same, or those of the first two warps: one warp alone needs no barrier."""
+        return super().sure(threads, beside) | threads & (1 << 64) - 1
 
     def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
         if not self.meet(a, b, threads_a, threads_b):
             return False
-        first, second = dict(self._warps(a, threads_a)), dict(self._warps(b, threads_b))
+        first = dict(self._warps(a, self.sure(threads_a, threads_b)))
+        second = dict(self._warps(b, self.sure(threads_b, threads_a)))
         return any(one.meets(two) for k, one in first.items() for j, two in second.items() if k != j)
 
     def _warps(self, access: Access, threads: int) -> Iterator[tuple[int, Footprint]]:
         for first in range(0, self.values.threads, 32):
-            mine = self.sure(threads & 0xFFFFFFFF << first)
+            mine = threads & 0xFFFFFFFF << first
             footprint = self.footprint(access, mine) if mine else None
             if footprint is not None:
                 yield first, footprint
@@ -87,8 +88,8 @@ class SharedByWarps(SharedMemory):
 class SharedByBound(SharedByWarps):
     """The same, where a bound of the kernel is taken for the size of the CTA."""
 
-    def sure(self, threads: int) -> int:
-        return threads if self.function.most_threads is not None else super().sure(threads)
+    def sure(self, threads: int, beside: int = 0) -> int:
+        return threads if self.function.most_threads is not None else super().sure(threads, beside)
 
 
 def plain(model: KernelModel, site: int) -> bool:

@@ -1344,20 +1344,36 @@ class Values:
         if node[0] == "logic" and node[1] in ("and", "or"):
             left, right = self.may(node[2], truth), self.may(node[3], truth)
             return left & right if (node[1] == "and") == truth else left | right
-        return self._may_bring(p, truth) if node[0] == "phi" else every
+        return self._may_bring(p, truth) if node[0] in ("phi", "compare") else every
 
-    def _may_bring(self, phi: int, truth: bool) -> int:
-        """The threads for which a joined predicate may be *truth*: of each argument, those that may come that way."""
-        key = phi, truth
+    def _may_bring(self, p: int, truth: bool) -> int:
+        """The threads for which a joined predicate may be *truth*: of each argument, those that may come that way.
+
+        The same of a number that is joined, and compared with a constant.
+        """
+        key = p, truth
         if key not in self._brought:
             every = T.full(self.threads)
             self._brought[key] = every  # as long as a loop asks for what it is part of
-            arguments, block = self.arguments(phi), self.nodes[phi][1]
+            phi = p if self.nodes[p][0] == "phi" else self.find(self.nodes[p][2])
+            arguments = self.arguments(phi) if self.nodes[phi][0] == "phi" else ()
+            block = self.nodes[phi][1] if arguments else 0
             threads = 0 if arguments else every
             for argument, source in zip(arguments, self.cfg.sources[block], strict=False):
-                threads |= self.may(argument, truth) & self._may_come(source, block)
+                chosen = argument if p == phi else self._compared_alike(p, argument)
+                came = self._may_come(source, block)
+                threads |= came if chosen is None else self.may(chosen, truth) & came
             self._brought[key] = threads
         return self._brought[key]
+
+    def _compared_alike(self, p: int, value: int) -> int | None:
+        """The comparison *p* of *value* in place of what it compares, when that is a constant or one of two."""
+        _, relation, _, right, signed, width = self.nodes[p]
+        node = self.nodes[value]
+        numbers = node[2:4] if node[0] == "select" else (value,)
+        if None in map(self.known, (right, *numbers)):
+            return None
+        return self.compare(relation, value, right, signed, width)
 
     def _may_come(self, source: int, block: int) -> int:
         """The threads that may come from block *source* to *block*, as the branches before that decide alone."""

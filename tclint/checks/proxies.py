@@ -219,9 +219,9 @@ def _same_at_first(
         for operand in shared.accesses(site):
             if _wanted(model, writes, operand):
                 use = first(operand)
-                there = shared.footprint(use, views.at(site).threads)
-                if there is not None:
-                    used.setdefault(shared.split(use.address)[0], []).append((use, there))
+                for base, there in shared.together((use,), views.at(site).threads).items():
+                    if there is not None:
+                        used.setdefault(base, []).append((use, there))
     for start in starts if used else ():
         accesses = [
             first(a) for i in unfenced.bundles[start] for a in shared.accesses(i) if unfenced.begins(a)

@@ -222,7 +222,7 @@ def find_lead(
     cfg, values, views = survey.cfg, survey.values, survey.views
     distance = survey.region(0, (target,), None, longest)
     work = [(0, values.along((), frozenset()), Facts(), T.full(values.threads))]
-    cut = False
+    cut = not distance  # all ways are longer
     while work and budget:
         block, along, facts, threads = work.pop()
         if block == target:
