@@ -249,6 +249,50 @@ def test_a_wait_behind_a_loop_of_many_rounds() -> None:
     assert "stuck" in what(replay(changed("tail:\n", "    xor.b32 %r23, %r23, 1;\ntail:\n", TAIL)).run)
 
 
+STEP = RING[RING.index("use:\n") : RING.index("    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use;")]
+MORE = WAIT.replace("wait:", "more:").replace("bra wait", "bra more")
+REST = STEP.replace("use:", "rest:").replace(WAIT, MORE)
+TILES = changed("ld.param.u32 %r20, [rounds];", "ld.param.u32 %r20, [rounds];\n    shr.u32 %r20, %r20, 6;")
+
+
+def in_pairs(rest: str) -> str:
+    """The consumer takes two stages in a round, and *rest* where the number of stages is odd."""
+    return changed(
+        "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use;\n",
+        "    and.b32 %r31, %r20, -2;\n    setp.lt.u32 %p5, %r21, %r31;\n    @%p5 bra use;\n"
+        f"    setp.eq.u32 %p5, %r21, %r20;\n    @%p5 bra out;\n{rest}out:\n",
+        TILES,
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        pytest.param("rest:", "rest:", "", id="right"),
+        pytest.param(MORE, "", "race", id="no wait"),
+        pytest.param("more:\n", "    xor.b32 %r23, %r23, 1;\nmore:\n", "race", id="the other parity"),
+    ],
+)
+def test_what_is_left_over_of_a_loop(old: str, new: str, seen: str) -> None:
+    """No launch of the usual sizes comes there, and so none says that it goes right."""
+    run = replay(in_pairs(changed(old, new, REST))).run
+    assert what(run) == {seen} if seen else run is None
+
+
+def test_a_kernel_that_takes_even_numbers_only() -> None:
+    """With an odd one its consumer waits for a stage that never comes, but at a wait that goes right with others."""
+    even = changed(
+        "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use;\n",
+        STEP.replace("use:", "").replace(WAIT, MORE)
+        + "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use;\n",
+        TILES,
+    )
+    assert replay(even).run is None
+    unused = changed("    setp.lt.u32 %p2, %r0, 128;\n", "    setp.eq.u32 %p2, %r20, 8;\n    @%p2 bra done;\n"
+                     "    setp.eq.u32 %p2, %r20, 20;\n    @%p2 bra done;\n    setp.lt.u32 %p2, %r0, 128;\n", even)  # fmt: skip
+    assert replay(unused).run is None  # nothing is known to go right
+
+
 LATE = """.version 8.0
 .target sm_90
 .address_size 64

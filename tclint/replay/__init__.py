@@ -10,13 +10,15 @@ seen although it comes later in this run (PTX ISA 8, 9.7.13.15).
 Numbers stand for parameters and for what is in global memory: the same one for
 all of a kind. What the threads do then is what they do for *some* launch, if
 the kernel takes any. A kernel that ends or gets stuck for one set of numbers
-only proves nothing, so a verdict needs all of them.
+only proves nothing, so a verdict needs all of them that come to the same
+place: what is left over of a loop is executed for some numbers only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from math import prod
 from typing import NamedTuple
 
@@ -34,6 +36,8 @@ __all__ = ["Access", "Race", "Replay", "Run", "Stuck"]
 _SIZES = ((512, 8), (1280, 24), (330, 5))
 """What 32-bit parameters and words of global memory are, and how many CTAs or clusters there are: sizes of matrices,
 from which a kernel computes the rounds of its loops."""
+_ODD = ((832, 13), (1088, 3), (640, 7))
+"""Numbers of which halves and quarters are left over, for what the others do not come to."""
 _USUAL = ((128,), (256,), (384,), (512,))
 """Threads of a CTA that are tried first where the kernel does not say."""
 _BUDGET = 5_000
@@ -52,10 +56,30 @@ class Run(NamedTuple):
     """Whether it came to an end."""
     late: list[tuple[Mbarrier, Passed]]
     """Waits that would be for a phase later, had they been asked a little later."""
+    entered: frozenset[int]
+    """The blocks that were executed."""
+    used: frozenset[int]
+    """The addresses of mbarriers of which a phase has completed."""
 
     @property
     def wrong(self) -> bool:
         return bool(self.stuck or self.races or self.overrun or self.late)
+
+    @property
+    def sites(self) -> set[int]:
+        """The instructions at which it went wrong."""
+        if self.races:
+            return {self.races[0].copy.site, self.races[0].read.site}
+        if self.overrun is not None:
+            return {self.overrun.site}
+        return {s.site for s in self.stuck} or {wait.site for _, wait in self.late}
+
+    @property
+    def mbarriers(self) -> set[int]:
+        """The addresses of the mbarriers by which it went wrong."""
+        stuck = [self.overrun] if self.overrun is not None else self.stuck
+        whats = [self.races[0].copy.mbarrier] if self.races else [s.what for s in stuck]
+        return {what.address for what in whats or [m for m, _ in self.late] if isinstance(what, Mbarrier)}
 
 
 class Replay:
@@ -72,7 +96,7 @@ class Replay:
 
     @cached_property
     def run(self) -> Run | None:
-        """A replay that went wrong, if all do."""
+        """A replay that went wrong, if all do, or two at least and all that come to the same instructions."""
         model = self.model
         function = model.function
         if not function.entry or not model.sites("mbarrier-init"):
@@ -84,38 +108,65 @@ class Replay:
         if not program.counted:
             self.reason = "the launch says how many arrivals there are"
             return None
-        wrong: list[Run] = []
-        for shape, sizes in self._shapes():
-            for size, grid in sizes:
+        block_of = model.cfg.block_of
+        wrong: dict[tuple[int, int], Run] = {}
+        entered, used = set[int](), set[int]()
+        """The blocks, and the mbarriers, that went right."""
+
+        def standing() -> list[tuple[int, int]]:
+            """The numbers that go wrong where none goes right, though by mbarriers that others use and go right."""
+            return [
+                n
+                for n, run in wrong.items()
+                if not entered.issuperset(block_of[i] for i in run.sites)
+                and (not entered or used.issuperset(run.mbarriers))
+            ]
+
+        for shape, usual in self._shapes():
+            for numbers in chain(_SIZES[:1], _ODD, _SIZES[1:]) if usual else standing()[:1] or _SIZES[:1]:
+                if numbers in _ODD and not entered:
+                    continue  # it goes wrong anyway
                 try:
-                    run = self._replay(program, size, grid, shape)
+                    run = self._replay(program, *numbers, shape)
                 except Unmade as error:
-                    if wrong:
+                    if wrong or entered:
                         break  # so many threads are none of the launches that the kernel is made for
                     self.reason, self.site = error.why, error.site
                     return None
-                if run is None or not run.wrong:
+                if run is None:
                     return None
-                wrong.append(run)
-        return next((run for run in wrong if run.races), wrong[0] if wrong else None)
+                if run.wrong:
+                    wrong.setdefault(numbers, run)
+                    if standing():
+                        continue
+                    return None
+                known = entered.issuperset(run.entered)
+                entered |= run.entered
+                used |= run.used
+                if not usual or entered.issuperset(program.telling) or (known and not standing()):
+                    return None
+            if entered and len(standing()) < 2:
+                return None
+        found = [wrong[numbers] for numbers in standing()]
+        return next((run for run in found if run.races), found[0] if found else None)
 
-    def _shapes(self) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, int], ...]]]:
-        """The shapes of a CTA that are tried, each with the other numbers: whoever may launch it otherwise is asked once."""
+    def _shapes(self) -> Iterator[tuple[tuple[int, ...], bool]]:
+        """The shapes of a CTA that are tried, and whether with all numbers: whoever may launch it otherwise is asked once."""
         function = self.model.function
         required, bound = function.directives.get(".reqntid"), function.directives.get(".maxntid")
         if required:
-            yield required, _SIZES
+            yield required, True
             return
         if bound:
-            yield bound, _SIZES
+            yield bound, True
         if not self.model.values.one_dimensional:
             self.reason = self.reason or "the kernel does not say how its threads are arranged"
             return
         first = (bound,) if bound else _USUAL
-        yield from ((shape, _SIZES) for shape in first if not bound)
+        yield from ((shape, True) for shape in first if not bound)
         for threads in range(32, (prod(bound) if bound else MOST_THREADS) + 1, 32):
             if (threads,) not in first:
-                yield (threads,), _SIZES[:1]
+                yield (threads,), False
 
     def _replay(self, program: Program, size: int, grid: int, shape: tuple[int, ...]) -> Run | None:
         """One replay; None when it is cut short before anything goes wrong.
@@ -178,5 +229,6 @@ class Replay:
         whole: bool = False,
     ) -> Run | None:
         """What a replay has shown; None when it was cut short before anything went wrong."""
-        run = Run(stuck or [], list(races(machine.accesses)), overrun, whole, machine.late)
+        found = list(races(machine.accesses))
+        run = Run(stuck or [], found, overrun, whole, machine.late, frozenset(machine.entered), machine.used)
         return run if run.wrong or whole else None

@@ -177,6 +177,8 @@ class Groups:
         """Words of the launch that it is no use to change."""
         self._parted: dict[tuple[int, Lanes, Lanes], dict[int, list[int]]] = {}
         """Where threads went from a block before, by what they decided it by."""
+        self.entered = {0}
+        """The blocks that groups came to."""
         self._entered: dict[int, int] = {}
         self._rounds: dict[int, int] = {}
         """How often groups came to the header of a loop: from outside, and again."""
@@ -348,6 +350,7 @@ class Groups:
             self._end(group)
             return False
         group.block, group.at = target, 0
+        self.entered.add(target)
         while group.fork is not None and group.fork.join == target and group.fork.apart:
             group.fork = group.fork.outer
         fork = group.fork

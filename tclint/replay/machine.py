@@ -85,6 +85,11 @@ class Machine(Groups):
         """Waits that would be for a phase later, had they been asked a little later."""
         return [(mbarrier, late) for mbarrier in self._mbarriers.values() for late in mbarrier.late]
 
+    @property
+    def used(self) -> frozenset[int]:
+        """The addresses of mbarriers of which a phase has completed."""
+        return frozenset(m.address for m in self._mbarriers.values() if m.phase)
+
     def _land(self) -> bool:
         landed = [m.land() for m in self._mbarriers.values()]
         return any(landed)

@@ -76,6 +76,11 @@ class Program:
             self._follow(self._stores(), self._wanted)
         self.sampled = frozenset(self._sampled - self._wanted)
         """Registers of which it is enough to know what one thread of a group holds: addresses of reads."""
+        block_of = model.cfg.block_of
+        self.telling = frozenset(
+            block_of[step.site] for step in self._steps.values() if step.what in _FOLLOWED
+        ).intersection(model.cfg.rank)
+        """Blocks in which threads synchronise."""
         self.dispatching = self._dispatching()
         """Blocks that send threads one way or another by what comes with the launch, and decide who synchronises."""
         self.blocks: list[list[Step]] = [[] for _ in model.cfg.blocks]
@@ -117,9 +122,8 @@ class Program:
 
     def _dispatching(self) -> frozenset[int]:
         cfg, values = self.model.cfg, self.model.values
-        events = {cfg.block_of[step.site] for step in self._steps.values() if step.what in _FOLLOWED}
         found = set()
-        for block in {edge.source for b in events for edge in cfg.controllers(b)}:
+        for block in {edge.source for b in self.telling for edge in cfg.controllers(b)}:
             last = cfg.blocks[block].end - 1
             guard = self.instructions[last].guard
             if guard >= 0 and self._compares(values.before(guard, last)):
