@@ -381,26 +381,12 @@ def nothing_accessed_since_the_fence(change: Change) -> Proof | None:
         isinstance(i.role("a"), Vector) for i in products
     )
     used = {r for at in change.kernel.sites("issue", "wgmma") for r in change.accessed_by(at)}
-    cfg = change.cfg
-    work, seen = [(cfg.block_of[site], site - 1)], set()
-    while work:
-        block, last = work.pop()
-        for at in range(last, cfg.blocks[block].start - 1, -1):
-            i = change.instructions[at]
-            if i.event == "register-fence" and i.guard < 0 and at != site:
-                break
-            product = i.event == "issue" and i.group == "wgmma"
-            if i.flow == "call" or (product and not alike):
-                return None
-            if not product and not used.isdisjoint((*i.reads, *i.writes)):
-                return None
-        else:
-            if block == 0:
-                return None
-            for source in cfg.sources[block]:
-                if source not in seen:
-                    seen.add(source)
-                    work.append((source, cfg.blocks[source].end - 1))
+    for i in _before(change, site, lambda i: i.event == "register-fence" and i.guard < 0):
+        product = i is not None and i.event == "issue" and i.group == "wgmma"
+        if i is None or i.flow == "call" or (product and not alike):
+            return None
+        if not product and not used.isdisjoint((*i.reads, *i.writes)):
+            return None
     return Proof(
         "a wgmma.fence stands before it, and no register of a wgmma is accessed between", "9.7.15.7.1"
     )
@@ -459,9 +445,35 @@ def mbarriers_alone_before_the_proxy_fence(change: Change) -> Proof | None:
     site = change.deleted
     if site is None or not _about_shared_memory(change.instructions[site]):
         return None
-    if not all(map(_leaves_shared_memory, _before(change, site))):
+    if not all(i is None or _leaves_shared_memory(i) for i in _before(change, site)):
         return None
     return Proof("nothing but mbarriers is accessed in shared memory before it", "9.7.9.25.4.1")
+
+
+@proof
+def nothing_accessed_since_the_proxy_fence(change: Change) -> Proof | None:
+    """Every path comes from a ``fence.proxy.async`` that orders as much, and since then only through the async proxy.
+
+    The fence orders what the thread has accessed through the generic proxy, or has heard of, with what is done through
+    the async proxy behind it (9.7.13.4). Without any such access since the one before, that one has ordered all.
+    """
+    site = change.deleted
+    if site is None or not _about_shared_memory(change.instructions[site]):
+        return None
+    kinds = (change.instructions[site].opcode, "fence.proxy.async")
+    for i in _before(change, site, lambda i: i.opcode in kinds and i.guard < 0):
+        if i is None or not (_leaves_shared_memory(i) or _of_tensor_cores(i)):
+            return None
+    return Proof(
+        "a proxy fence stands before it, and nothing is accessed through the generic proxy between",
+        "9.7.13.4",
+    )
+
+
+def _of_tensor_cores(instruction: Instruction) -> bool:
+    """Whether it is about ``wgmma``, which accesses shared memory through the async proxy, and tells nobody of others."""
+    match = instruction.match
+    return match is not None and not match.problem and instruction.group == "wgmma"
 
 
 @proof
@@ -481,7 +493,7 @@ def no_operation_through_the_async_proxy(change: Change) -> Proof | None:
     others = (i.match for i in change.instructions if i.event != "proxy-fence")
     if any(m is None or m.problem or m.form.proxy == "async" or m.form.flow == "call" for m in others):
         return None
-    if any(_writes_elsewhere(i) for i in _before(change, site)):
+    if any(i is not None and _writes_elsewhere(i) for i in _before(change, site)):
         return None
     return Proof("no operation of the kernel is made through the async proxy", "9.7.13.4")
 
@@ -494,16 +506,24 @@ def _writes_elsewhere(instruction: Instruction) -> bool:
     return not own and any(verb == "write" for verb, _ in match.form.memory)
 
 
-def _before(change: Change, site: int) -> Iterator[Instruction]:
-    """What may be executed before *site*."""
+def _before(
+    change: Change, site: int, ends: Callable[[Instruction], bool] = lambda instruction: False
+) -> Iterator[Instruction | None]:
+    """What may be executed before *site*, nearest first, up to what *ends* a path; None: the entry of the function."""
     cfg = change.cfg
     work, seen = [(cfg.block_of[site], site)], set[int]()
     while work:
         block, end = work.pop()
-        yield from change.instructions[cfg.blocks[block].start : end]
-        fresh = set(cfg.sources[block]) - seen
-        seen |= fresh
-        work += [(source, cfg.blocks[source].end) for source in fresh]
+        for at in range(end - 1, cfg.blocks[block].start - 1, -1):
+            if at != site and ends(change.instructions[at]):
+                break
+            yield change.instructions[at]
+        else:
+            if block == 0:
+                yield None
+            fresh = set(cfg.sources[block]) - seen
+            seen |= fresh
+            work += [(source, cfg.blocks[source].end) for source in fresh]
 
 
 def _about_shared_memory(instruction: Instruction) -> bool:

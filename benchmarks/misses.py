@@ -99,7 +99,7 @@ def cause(
         return "budget"
     if not found and not known.isdisjoint(operator.rules):
         return "already"
-    if "MB016" in operator.rules and found in ("", "threads") and _cut_short(kernel):
+    if "MB016" in operator.rules and found in ("", "threads") and _not_replayed(kernel):
         return "launch"
     return found or ("call" if _leads_out(kernel) else "unexplained")
 
@@ -115,10 +115,10 @@ def _unresolved(kernel: Kernel, fault: Fault) -> bool:
     return not set(mbarriers.unresolved).isdisjoint(sites)
 
 
-def _cut_short(kernel: Kernel) -> bool:
-    """Whether a replay of the original does not come to an end."""
+def _not_replayed(kernel: Kernel) -> bool:
+    """Whether a replay of the original cannot go on: not because it takes long."""
     replay = KernelModel(kernel.function, kernel.module).made(Replay)
-    return replay.run is None and bool(replay.reason)
+    return replay.run is None and bool(replay.reason) and not replay.short
 
 
 def _by_tensor_map(kernel: Kernel) -> bool:

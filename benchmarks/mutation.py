@@ -21,7 +21,7 @@ import random
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from time import process_time
@@ -101,7 +101,7 @@ def verdict(
         return not lines or any(after.source.position(s.start).line in lines for s in spans)  # type: ignore[union-attr]
 
     fitting = [f for f in fresh if f.rule.id in rules and place(f)]
-    if any(f.confidence > Confidence.LOW and f.severity > Severity.INFO for f in fitting):
+    if any(map(_counts, fitting)):
         return "found", said
     if fitting:
         return ("note" if any(f.confidence > Confidence.LOW for f in fitting) else "low"), said
@@ -128,7 +128,7 @@ def choose(
 ) -> dict[Path, list[dict[str, Any]]]:
     """Places for *each* faults of every operator: ``{file: [record, ...]}``.
 
-    Files in which *containing* is not found are left out.
+    Files in which *containing* is not found are left out, and those with a fault of their own.
     """
     rng = random.Random(seed)
     operators = [o for o in OPERATORS.values() if wanted.search(o.name)]
@@ -139,7 +139,7 @@ def choose(
         files = [p for p in paths if p.stat().st_size <= LARGEST and containing.search(p.read_bytes())]
         rng.shuffle(files)
         files.sort(key=lambda p: not re.search(rb"wgmma|tcgen05|cp\.async", p.read_bytes()))
-        for path in files[:FILES]:
+        for path in _without_findings(files[:FILES]):
             for kernel in kernels(path):
                 for o in operators:
                     for fault in o.plant(kernel):
@@ -158,6 +158,22 @@ def choose(
                     chosen[folder / record["file"]].append(record)
                     taken += 1
     return chosen
+
+
+def _without_findings(paths: Iterable[Path]) -> Iterator[Path]:
+    """The files without an error or a warning as they are: of a second fault of a kind a rule may say nothing."""
+    for path in paths:
+        try:
+            source = Source.read(path)
+        except SourceError:
+            continue
+        if not any(_counts(finding) for finding in check_source(source).findings):
+            yield path
+
+
+def _counts(finding: Finding) -> bool:
+    """Whether it is shown by default, as more than a note."""
+    return finding.confidence > Confidence.LOW and finding.severity > Severity.INFO
 
 
 def _in_turn(files: dict[Path, list[dict[str, Any]]], rng: random.Random) -> Iterator[dict[str, Any]]:

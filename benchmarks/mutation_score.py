@@ -34,6 +34,9 @@ def counted(records: Iterable[dict[str, Any]]) -> Counts:
 LISTED = "unexplained"
 """The cause of which the page lists every fault."""
 
+UNRESOLVED = ("unresolved", "box", "launch")
+"""Causes that say that the text of the kernel does not tell what an mbarrier counts, or which one it is."""
+
 NO_FAULT = ("equivalent", "accepted")
 """Causes that say that a change is none."""
 
@@ -46,7 +49,7 @@ def _scores(counts: Counts, column: int) -> list[list[object]]:
         row = rows.setdefault(str(count[column]), Counter())
         row["planted"] += n
         row["same code"] += n * (why == "same code")
-        row["unresolved"] += n * (why == "unresolved")
+        row["unresolved"] += n * (why in UNRESOLVED)
         row["no fault" if why in NO_FAULT and result != "found" else result] += n
     table = []
     for name, row in rows.items():
@@ -136,7 +139,8 @@ def section(data: Mapping[str, Any]) -> list[str]:
             "*No fault*: proven to make no difference, by the ISA, or a target that ptxas accepts. *Note* and *low*: found, "
             "as a note or with low confidence. *Elsewhere*: another rule, or at another place. *Same code*: of those not "
             f"found, how many {data['assembler'] or 'ptxas (not asked)'} makes the same machine code of; they count as missed. "
-            "*Unresolved*: of those missed, how many change an mbarrier of which it is not known which one it is."
+            "*Unresolved*: of those missed, how many are about an mbarrier of which the text does not say which one it is, how "
+            "many CTAs arrive at it, or how many bytes are copied to it."
         ),
         "",
         "By producer, without the operators for which there is no rule:",

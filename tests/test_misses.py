@@ -166,7 +166,9 @@ def test_the_score_is_what_was_recorded(
 ) -> None:
     folder = tmp_path / "kernels"
     folder.mkdir()
-    for at, text in enumerate((PRODUCT + WAIT + "add.f32 %f4, %f0, %f1;\n", PRODUCT + WAIT + WAIT)):
+    cleared = "".join(f"mov.f32 %f{i}, 0f00000000;\n" for i in range(4)) + PRODUCT
+    adds = "add.f32 %f4, %f0, %f1;\n"  # the last kernel has a finding as it is, and no fault is planted there
+    for at, text in enumerate((cleared + WAIT + adds, cleared + WAIT + WAIT, PRODUCT + WAIT + adds)):
         (folder / f"hand-{at}.ptx").write_text(
             HEAD.format(target="sm_90a", directives="") + text + "ret;\n}\n"
         )
