@@ -108,6 +108,32 @@ def test_who_hears_of_an_mbarrier(between: str, told: bool) -> None:
         assert hit.steps[0].message == "initialised by thread 0"
 
 
+SMALL = "mov.u32 %r8, %cluster_nctaid.x;\nsetp.eq.u32 %p4, %r8, 1;\n@%p4 bra alone;"
+
+
+@pytest.mark.parametrize(
+    ("between", "parity", "told"),
+    [
+        pytest.param("", 1, False, id="a wait that is over at once"),
+        pytest.param("", 0, True, id="a wait that somebody arrives for"),
+        pytest.param(JOIN, 1, True, id="the cluster"),
+        pytest.param(f"{SMALL}\n{JOIN}\nalone:", 1, True, id="the cluster, if it has several CTAs"),
+    ],
+)
+def test_who_hears_of_an_mbarrier_of_another_cta(between: str, parity: int, told: bool) -> None:
+    """The first wait for the stage before, of a fresh mbarrier, tells nothing."""
+    hits = found(
+        f"{RANK}\n{MAP}\n{MAKE}\n@!%p0 mbarrier.init.shared::cta.b64 [ring], 1;\n{TELL}\n{between}\n"
+        f"mov.u32 %r10, {parity};\nagain: mbarrier.try_wait.parity.shared::cta.b64 %p1, [ring], %r10;\n@!%p1 bra again;\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];\nxor.b32 %r10, %r10, 1;\n"
+        "sub.u32 %r9, %r9, 1;\nsetp.ne.u32 %p5, %r9, 0;\n@%p5 bra again;\n" + JOIN,
+        "MB002",
+    )
+    assert len(hits) == (not told)
+    for hit in hits:
+        assert hit.message.endswith("no barrier of the cluster comes between")
+
+
 def test_the_initialising_thread_may_use_it_at_once() -> None:
     body = f"@%p0 bra on;\nmbarrier.init.shared::cta.b64 [full], 1;\n{ARRIVE}\n{WAIT}\non: ret;"
     assert not found(body, "MB002")

@@ -39,6 +39,10 @@ _EACH = 2
 """Those of them that may lead to one use."""
 _TURNS = 16
 """How many rounds of a loop a path takes to be let out of it."""
+_LEAD = 64, 256
+"""The edges of a way from the entry at most, and the blocks that may be visited to find one."""
+_LONG_LEAD = 96, 1024
+"""The same of a way that has to go on by a certain path."""
 _ROUNDS = 4
 """How often a path may come back to where the operations begin, or to a use."""
 
@@ -106,8 +110,8 @@ class Meetings:
     """Whether a path that leaves a loop too early is looked at with as many rounds as the loop has."""
     _firsts: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
     """What expressions stand for at the end of a way from the entry."""
-    _own_leads: dict[tuple[int, int], tuple[Edge, ...] | None] = field(default_factory=dict)
-    """For each block, and view of those that the path leads to."""
+    _own_leads: dict[tuple[int, int, tuple[Edge, ...]], tuple[Edge, ...] | None] = field(default_factory=dict)
+    """For each block, view of those that the path leads to, and path."""
 
     @property
     def shared(self) -> SharedMemory:
@@ -341,15 +345,14 @@ class Meetings:
         return self._firsts[edges]
 
     def _own_lead(self, start: int, path: Path) -> tuple[Edge, ...] | None:
-        """The way of the threads that come to the end of the path, where not all do: only these issue what is there."""
+        """The way of the threads that go on by the path, where not all do: only these issue what is at its end."""
         model = self.model
         end = model.views.at(path.end)
-        key = model.cfg.block_of[start], id(end)
+        key = model.cfg.block_of[start], id(end), path.edges
         if key not in self._own_leads:
             view = View(path.threads & end.threads, end.lasting(model.values))
             fewer = view.threads not in (0, model.views.at(start).threads)
-            lead = model.lead(start, view) if fewer else None
-            self._own_leads[key] = None if lead is None else lead.edges
+            self._own_leads[key] = _lead(model, start, view, path.edges)[0] if fewer else None
         return self._own_leads[key]
 
     def _route(self, start: int, path: Path, before: Resolve, lead: tuple[Edge, ...] = ()) -> Route:
@@ -420,21 +423,34 @@ class _Leads:
         model = self.model
         key = model.place(start)
         if key not in self._known:
-            path = model.lead(start)
-            edges = None if path is None else path.edges
-            if edges is not None:
-                here = Path((), (), start, T.full(model.values.threads))
-                taken = Route(here, model.values.find, model.values.find, edges)
-                if _wrong(model, start, taken)[1] is not None:
-                    edges, sure = find_lead(model.survey, key[0])
-                    if edges is None and sure:
-                        self._unreached.add(key[0])
-            self._known[key] = edges
+            self._known[key], none = _lead(model, start)
+            if none:
+                self._unreached.add(key[0])
         return self._known[key]
 
     def reached(self, start: int) -> bool:
         """Whether a thread may come to *start* at all, each branch taken as it is there."""
         return self.to(start) is not None or self.model.cfg.block_of[start] not in self._unreached
+
+
+def _lead(
+    model: KernelModel, start: int, view: View | None = None, onward: tuple[Edge, ...] = ()
+) -> tuple[tuple[Edge, ...] | None, bool]:
+    """A way from the entry to *start*, each branch taken as it is there; and whether it is known that there is none.
+
+    It is one of a *view*, if given, that may go on by the edges of *onward*.
+    """
+    path = model.lead(start, view)
+    if path is None:
+        return None, False
+    here = Path(onward, (), start, T.full(model.values.threads))
+    taken = Route(here, model.values.find, model.values.find, path.edges)
+    if _wrong(model, start, taken)[1] is None:
+        return path.edges, False
+    longest, budget = _LONG_LEAD if onward else _LEAD
+    block = model.cfg.block_of[start]
+    edges, none = find_lead(model.survey, block, view, onward, longest=longest, budget=budget)
+    return edges, none and edges is None
 
 
 def _wrong(model: KernelModel, start: int, route: Route) -> tuple[int, Edge | int | None]:

@@ -41,7 +41,7 @@ from tclint.ir.nodes import (
 from tclint.isa.semantics import COMPUTE, widen
 from tclint.isa.table import Match, floating
 
-__all__ = ["Facts", "Level", "Values"]
+__all__ = ["Along", "Facts", "Level", "Values"]
 
 Node = tuple[Any, ...]
 Bits = tuple[int, int]
@@ -173,7 +173,7 @@ def _shifted_bits(zeros: int, ones: int, by: int, type_name: str) -> Bits:
     return (zeros >> by | -1 << (width - by)) & _EVERY, ones >> by
 
 
-class _Along:
+class Along:
     """What expressions stand for at the end of a path (:meth:`Values.along`).
 
     No closure: one that calls itself would keep the whole function alive until the garbage collector comes.
@@ -182,7 +182,7 @@ class _Along:
     __slots__ = ("_before", "_memo", "_values", "edges", "passed")
 
     def __init__(
-        self, values: Values, edges: Sequence[Edge], passed: Container[int], before: _Along | None = None
+        self, values: Values, edges: Sequence[Edge], passed: Container[int], before: Along | None = None
     ) -> None:
         self._values = values
         self._before = before
@@ -193,9 +193,9 @@ class _Along:
     def __call__(self, value: int) -> int:
         return self.walk(value, len(self.edges))
 
-    def onward(self, edge: Edge) -> _Along:
+    def onward(self, edge: Edge) -> Along:
         """The same for the path that *edge* makes longer by one, and nothing else is executed on."""
-        return _Along(self._values, (*self.edges, edge), self.passed, self)
+        return Along(self._values, (*self.edges, edge), self.passed, self)
 
     def walk(self, value: int, end: int) -> int:
         """*value* after the first *end* edges."""
@@ -215,7 +215,7 @@ class _Along:
         return found
 
 
-class _AtSize(_Along):
+class _AtSize(Along):
     """What expressions stand for in a CTA of so many threads."""
 
     __slots__ = ()
@@ -1653,16 +1653,16 @@ class Values:
             facts.lasting = Facts((p, v) for p, v in facts.items() if not self.renewed(p))
         return facts.lasting
 
-    def along(self, edges: Sequence[Edge], passed: Container[int]) -> _Along:
+    def along(self, edges: Sequence[Edge], passed: Container[int]) -> Along:
         """What an expression stands for at the end of a path, in terms of values at its start.
 
         The path takes *edges* and executes the instructions *passed*: a phi is
         what the last edge into its block chose, and what is loaded anew is no
         longer what it was.
         """
-        return _Along(self, edges, passed)
+        return Along(self, edges, passed)
 
-    def _walked(self, value: int, path: _Along, end: int) -> int:
+    def _walked(self, value: int, path: Along, end: int) -> int:
         """One step of :meth:`along`: *value* after the first *end* edges of *path*."""
         edges, walk = path.edges, path.walk
         node = self.nodes[value]

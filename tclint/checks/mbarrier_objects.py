@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +17,7 @@ from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import SIZE, Place, at_home, differ, places
 from tclint.checks._repairs import barrier_between
+from tclint.checks.mbarrier_phases import first_parity
 from tclint.finding import Confidence, Severity
 from tclint.fixes import Repair, after
 from tclint.model import KernelModel
@@ -270,6 +271,8 @@ class _News:
         self.lanes = frozenset(set(model.sites("barrier-sync")).difference(self.waits))
         self.cta = frozenset(model.sites("barrier-sync")).difference(self.lanes)
         self.cluster = frozenset(model.sites("barrier-wait"))
+        self.passed = frozenset(i for i in model.sites("mbarrier-wait") if first_parity(model, i) == 1)
+        """Waits that nobody has to arrive for the first time: a fresh mbarrier is before a phase of parity 0."""
         self.orders = sorted((*self.waits, *self.lanes, *_fences(model), *model.sites("barrier-arrive")))
         self._after: dict[tuple[int, int, int], frozenset[int]] = {}
         self.clustered = bool(self.cluster) or _cluster_size(model) > 1
@@ -356,10 +359,17 @@ def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
             for view, same_warp in _others(model, maker)
         ]
         if news.clustered:
-            ways.append((everyone, [use for use in uses if use not in near], ends - news.cta - news.lanes))
+            far, heard = [use for use in uses if use not in near], ends - news.cta - news.lanes
+            ways.append((everyone, far, heard))
+            # Who goes round a barrier of the cluster may do so in a cluster of one CTA.
+            far = [use for use in far if not any(model.reaches(w, use) for w in heard & news.cluster)]
+            ways.append((everyone, far, heard - news.passed))
         for view, to, heard in ways:
             path = warps.follow(model, -1, view, to, heard) if to else None
-            if path is not None:
+            if path is None:
+                continue
+            again = Counter(path.sites(model.cfg, -1))
+            if all(again[i] < 2 for i in ends & news.passed):
                 yield "MB002", _early(known, news, made[0], path.end, path.threads)
                 break
 

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any
 
 from tclint.analyses import threads as T
-from tclint.analyses.values import Facts, Values
+from tclint.analyses.values import Along, Facts, Values
 from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import Instruction
 from tclint.views import View, Views
@@ -210,10 +210,22 @@ def held_there(values: Values, p: int, wanted: bool, facts: Facts, threads: int)
     return values.assume(p, wanted, facts), threads
 
 
+Held = tuple[Along, Facts, int]
+"""What expressions stand for at the end of a way, what is known there, and of which threads."""
+
+
 def find_lead(
-    survey: Survey, target: int, longest: int = 64, budget: int = 256
+    survey: Survey,
+    target: int,
+    view: View | None = None,
+    onward: Sequence[Edge] = (),
+    *,
+    longest: int,
+    budget: int,
 ) -> tuple[tuple[Edge, ...] | None, bool]:
-    """A way from the entry to block *target* on which each predicate is taken as it is there.
+    """A way from the entry to block *target* on which each predicate is taken as it is there; that of a *view*, if given.
+
+    It goes on by the edges of *onward*.
 
     So a loop with a constant number of rounds is gone through as often as it says, which :func:`find_paths`, to which
     two rounds are alike, does not do. Without one, also whether there is none at all: a way may have more than *longest*
@@ -221,25 +233,35 @@ def find_lead(
     """
     cfg, values, views = survey.cfg, survey.values, survey.views
     distance = survey.region(0, (target,), None, longest)
-    work = [(0, values.along((), frozenset()), Facts(), T.full(values.threads))]
+    view = view or View(T.full(values.threads))
+    work = [(0, (values.along((), frozenset()), view.facts, view.threads))]
     cut = not distance  # all ways are longer
+
+    def taken(edge: Edge, along: Along, facts: Facts, threads: int) -> Held | None:
+        p = views.edge_value(edge)
+        if p is not None:
+            held = held_there(values, along(p), edge.value, facts, threads)
+            if held is None:
+                return None
+            facts, threads = held
+        return along.onward(edge), facts, threads
+
     while work and budget:
-        block, along, facts, threads = work.pop()
+        block, here = work.pop()
         if block == target:
-            return tuple(along.edges), True
+            there: Held | None = here
+            for edge in onward:
+                there = there and taken(edge, *there)
+            if there is not None:
+                return tuple(here[0].edges), True
         budget -= 1
-        if len(along.edges) == longest:
+        if len(here[0].edges) == longest:
             cut = True
             continue
-        onward = [e for e in cfg.successors[block] if e.target in distance]
-        for edge in sorted(onward, key=lambda e: -distance[e.target]):  # the nearest is taken first
-            known, those, p = facts, threads, views.edge_value(edge)
-            if p is not None:
-                held = held_there(values, along(p), edge.value, facts, threads)
-                if held is None:
-                    continue
-                known, those = held
-            work.append((edge.target, along.onward(edge), known, those))
+        ways = [e for e in cfg.successors[block] if e.target in distance]
+        for edge in sorted(ways, key=lambda e: -distance[e.target]):  # the nearest is taken first
+            if (there := taken(edge, *here)) is not None:
+                work.append((edge.target, there))
     return None, not work and not cut
 
 
