@@ -22,7 +22,7 @@ from tclint.driver import analyse
 from tclint.ir.nodes import Immediate, Instruction, Operand, Vector, registers
 from tclint.source import Source
 
-__all__ = ["PROOFS", "Change", "Proof", "change", "equivalent", "observers"]
+__all__ = ["PROOFS", "Change", "Proof", "change", "equivalent", "observers", "orders_reads_alone"]
 
 
 class Proof(NamedTuple):
@@ -470,10 +470,41 @@ def nothing_accessed_since_the_proxy_fence(change: Change) -> Proof | None:
     )
 
 
-def _of_tensor_cores(instruction: Instruction) -> bool:
-    """Whether it is about ``wgmma``, which accesses shared memory through the async proxy, and tells nobody of others."""
+def orders_reads_alone(change: Change) -> bool:
+    """Whether it is about a ``fence.proxy.async`` before which the thread has read shared memory at most.
+
+    Then it stands between these reads and what overwrites the bytes through the async proxy.
+    """
+    site = change.deleted
+    if site is None or not _about_shared_memory(change.instructions[site]):
+        return False
+    opcode = change.instructions[site].opcode
+    return not any(
+        i is not None and _writes_shared_memory(i)
+        for i in _before(change, site, lambda i: i.opcode == opcode)
+    )
+
+
+def _writes_shared_memory(instruction: Instruction) -> bool:
+    """Whether it may write data to shared memory through the generic proxy."""
     match = instruction.match
-    return match is not None and not match.problem and instruction.group == "wgmma"
+    if match is None or match.problem or instruction.flow == "call":
+        return True
+    if (
+        match.form.event in ("tmem-alloc", "mbarrier-init", "mbarrier-inval")
+        or "mbarrier" in match.form.roles
+    ):
+        return False  # an address in tensor memory, and mbarriers
+    wrote = any(verb == "write" for verb, _ in match.form.memory) or match.form.group == "cp.async"
+    return wrote and match.space in ("", ".shared", ".shared::cta", ".shared::cluster")
+
+
+def _of_tensor_cores(instruction: Instruction) -> bool:
+    """Whether it is about a tensor core, which accesses shared memory through the async proxy, and tells nobody of others."""
+    match = instruction.match
+    if match is None or match.problem or instruction.event == "tmem-alloc":
+        return False
+    return instruction.group == "wgmma" or match.form.name.startswith("tcgen05")
 
 
 @proof
@@ -534,19 +565,23 @@ def _about_shared_memory(instruction: Instruction) -> bool:
 
 
 def _leaves_shared_memory(instruction: Instruction) -> bool:
-    """Whether it accesses no shared memory but an mbarrier that it makes, and synchronises with nobody."""
+    """Whether it accesses no shared memory but an mbarrier, and hears of nobody."""
     match = instruction.match
     if match is None or match.problem or instruction.flow == "call":
         return False
     if match.form.event in (
         "mbarrier-init",
         "mbarrier-inval",
+        "mbarrier-arrive",
+        "mbarrier-expect",
         "proxy-fence",
         "memory-fence",
         "elect",
         "setmaxnreg",
     ):
         return True
+    if match.form.family == "warp" and match.form.scope == "lanes":
+        return match.form.event != "barrier-sync"  # the others exchange registers, and order no memory
     elsewhere = match.space.startswith((".global", ".param", ".const", ".local"))
     return not match.form.event and (elsewhere or not match.form.memory)
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import tclint.model
-from benchmarks.equivalence import change, observers
+from benchmarks.equivalence import change, observers, orders_reads_alone
 from benchmarks.faults import Fault, Kernel, Operator
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.values import Level
@@ -20,7 +20,7 @@ from tclint.replay import Replay
 
 __all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
 
-PATIENCE = 20_000
+PATIENCE = 4_000
 """States that a search for a path may visit when a fault is asked about again; usually 500."""
 
 CAUSES = {
@@ -37,9 +37,11 @@ CAUSES = {
     "launch": "a replay of the kernel ends early: what its threads do depends on what the text does not say",
     "budget": "found when the search for a path may visit more states",
     "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
+    "reads": "the fence stands between reads and copies that overwrite what they read: production code goes without it",
     "threads": "only other threads can tell: what orders them is not analysed",
     "end": "nothing behind it accesses such memory, and what becomes of a copy when the kernel ends is not said",
     "memory": "whether an access behind it touches the same bytes of memory cannot be told",
+    "overlap": "whether the kernel may begin while the one before it runs is said where it is launched",
     "box": "the bytes that a tensor copy brings are in its tensor map, which the host makes",
     "executed by": "whether the other lanes get there depends on a branch",
     "value": "depends on what cannot be told from the kernel: registers or threads at launch, an address, who shares a value",
@@ -158,9 +160,11 @@ def _told(kernel: Kernel, fault: Fault) -> str:
     first = kernel.instructions[site]
     if first.event == "commit" and first.group == "tcgen05":
         return "arrival" if _another_commit(kernel, site) else ""
+    changed = change(kernel, fault)
+    if first.event == "proxy-fence" and changed is not None and orders_reads_alone(changed):
+        return "reads"
     if first.event.startswith(_BETWEEN_THREADS) and first.role("mask") is None:
         return "threads"
-    changed = change(kernel, fault)
     seen = observers(changed) if changed else None
     if changed is None or changed.group is None or seen is None:
         return ""
@@ -227,6 +231,8 @@ def _unknown(kernel: Kernel, fault: Fault, operator: Operator) -> str:
         ]
         same = not set(owned).isdisjoint(_numbers(instruction))
         return "count" if same else "" if ".maxnreg" in function.directives else "value"
+    if instruction.event == "pdl-wait":
+        return "overlap"
     if "CV010" in operator.rules:
         return "value" if function.most_threads is None else ""
     if "expect_tx" in operator.name and _by_tensor_map(kernel):
