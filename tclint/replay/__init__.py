@@ -33,7 +33,7 @@ from tclint.replay.sync import Mbarrier, Passed
 
 __all__ = ["Access", "Race", "Replay", "Run", "Stuck"]
 
-_SIZES = ((512, 8), (1280, 24), (330, 5))
+_SIZES = ((512, 8), (1280, 24), (1098, 5))
 """What 32-bit parameters and words of global memory are, and how many CTAs or clusters there are: sizes of matrices,
 from which a kernel computes the rounds of its loops."""
 _ODD = ((832, 13), (1088, 3), (640, 7))
