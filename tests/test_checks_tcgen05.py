@@ -64,6 +64,22 @@ loop:
     """
 
 
+def columns(before: str, want: str = "", begin: int = 0) -> str:
+    """A loop that loads the columns from *begin* on, eight at a time."""
+    return f"""
+    {before}
+    mov.u32 %r13, {begin};
+chunk:
+    add.u32 %r14, %r9, %r13;
+    {LOAD.replace("%r9", "%r14")}{want}
+    {LD_DONE}
+    {USE}
+    add.u32 %r13, %r13, 8;
+    setp.lt.u32 %p5, %r13, 64;
+    @%p5 bra chunk;
+    """
+
+
 CASES: dict[str, str] = {
     "load and wait": f"{LOAD}\n{LD_DONE}\n{USE}\n{STORE}\n{ST_DONE}",
     "a store over columns that are being loaded": f"{LOAD}\n{ZEROS} // want TC003\n{LD_DONE}\n{ST_DONE}\n{USE}",
@@ -78,6 +94,10 @@ CASES: dict[str, str] = {
     "a wait for the phase before": f"{MMA}\n{COMMIT}\n{wait()}\nbar.sync 0;\n{MMA}\n{COMMIT}\nbar.sync 0;\n{LOAD} // want TC001\n{LD_DONE}",
     "a wait by another warp": f"{MMA}\n{COMMIT}\nsetp.lt.u32 %p4, %r0, 64;\n@%p4 bra on;\n{wait()}\non: bar.sync 0;\n{LOAD}\n{LD_DONE}",
     "a ring of mbarriers": rings(wait().replace("[done]", "[%r14+16]")),
+    "columns in a loop": columns(f"{MMA}\n{COMMIT}\n{wait()}\nbar.sync 0;"),
+    "columns in a loop, without a wait": columns(f"{MMA}\n{COMMIT}\nbar.sync 0;", " // want TC001"),
+    "other columns in a loop": columns(f"{MMA}\n{COMMIT}\nbar.sync 0;", begin=16) + wait(),
+    "columns in a loop before": f"{columns('')}\nbar.sync 0;\n{MMA}\n{COMMIT}\n{wait()}",
     "a wait for the mbarriers of another ring only": rings("", " // want TC001"),
     "an mma that nobody commits": f"{MMA} // want TC005",
     "an mma committed on one path": f"{MMA} // want TC005\n@!%p3 bra on;\n{COMMIT}\non: mov.u32 %r1, 0;",

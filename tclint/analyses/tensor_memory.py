@@ -311,17 +311,21 @@ class Tcgen05(FactSet[tuple[int, int]]):
     @cached_property
     def compared(self) -> frozenset[int]:
         """The operations whose result some load or store of the function may be proven to touch."""
-        terms = set()
-        for site in self.loads | self.stores:
-            columns = self.range(site, "taddr")
-            if columns is not None:
-                terms.add(self.model.values.linear(columns.start)[0])
+        linear = self.model.values.linear
+        every, begins = (
+            {linear(columns.start)[0] for i in self.loads | self.stores if (columns := find(i, "taddr"))}
+            for find in (self.range, self.at_first)
+        )
         return frozenset(
             site
             for site in self.operations
-            if (columns := self.range(site, "d")) is not None
-            and self.model.values.linear(columns.start)[0] in terms
+            if (columns := self.range(site, "d"))
+            and (terms := linear(columns.start)[0]) in (every | begins if self._multiplies(site) else every)
         )
+
+    def _multiplies(self, site: int) -> bool:
+        match = self.model.instruction(site).match
+        return match is not None and match.form.name.startswith("tcgen05.mma")
 
     # ------------------------------------------------------------ addresses
 
@@ -331,6 +335,14 @@ class Tcgen05(FactSet[tuple[int, int]]):
         if key not in self._ranges:
             self._ranges[key] = self._range(site, role)
         return self._ranges[key]
+
+    def at_first(self, site: int, role: str) -> Range | None:
+        """The same when the instruction is executed for the first time, where a loop changes it."""
+        here = self.range(site, role)
+        if here is None or not self.model.values.volatile(here.start):
+            return None
+        resolve = self.model.at_first(site)
+        return resolve and Range(self._columns(resolve(here.start)), here.columns, here.lanes)
 
     def _range(self, site: int, role: str) -> Range | None:
         model = self.model

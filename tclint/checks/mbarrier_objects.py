@@ -271,12 +271,15 @@ class _News:
         self.lanes = frozenset(set(model.sites("barrier-sync")).difference(self.waits))
         self.cta = frozenset(model.sites("barrier-sync")).difference(self.lanes)
         self.cluster = frozenset(model.sites("barrier-wait"))
-        self.passed = frozenset(i for i in model.sites("mbarrier-wait") if first_parity(model, i) == 1)
-        """Waits that nobody has to arrive for the first time: a fresh mbarrier is before a phase of parity 0."""
         self.orders = sorted((*self.waits, *self.lanes, *_fences(model), *model.sites("barrier-arrive")))
         self._after: dict[tuple[int, int, int], frozenset[int]] = {}
         self.clustered = bool(self.cluster) or _cluster_size(model) > 1
         self.arrivals = [i for i in model.sites("barrier-arrive") if model.instruction(i).role("id") is None]
+
+    @cached_property
+    def passed(self) -> frozenset[int]:
+        """Waits that nobody has to arrive for the first time: a fresh mbarrier is before a phase of parity 0."""
+        return frozenset(i for i in self.model.sites("mbarrier-wait") if first_parity(self.model, i) == 1)
 
     def after(self, init: int) -> frozenset[int]:
         """Where a thread may hear of *init*; the same for all that no synchronisation stands between."""
@@ -363,13 +366,13 @@ def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
             ways.append((everyone, far, heard))
             # Who goes round a barrier of the cluster may do so in a cluster of one CTA.
             far = [use for use in far if not any(model.reaches(w, use) for w in heard & news.cluster)]
-            ways.append((everyone, far, heard - news.passed))
+            ways += [(everyone, far, heard - news.passed)] if far else []
         for view, to, heard in ways:
             path = warps.follow(model, -1, view, to, heard) if to else None
             if path is None:
                 continue
             again = Counter(path.sites(model.cfg, -1))
-            if all(again[i] < 2 for i in ends & news.passed):
+            if all(again[i] < 2 for i in ends):
                 yield "MB002", _early(known, news, made[0], path.end, path.threads)
                 break
 

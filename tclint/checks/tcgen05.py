@@ -183,7 +183,9 @@ def _conflicts(
                 yield site, _Candidate("TC004", i, "st", message, _WAIT.format("st"))
         elif group in ("tcgen05.ld", "tcgen05.st"):
             mine = tmem.range(site, "d")
-            if any(tmem.meet(mine, r) for r, _ in ranges):
+            # In the first round of a loop, if that is not before the operation.
+            begins = None if model.reaches(i, site) else tmem.at_first(i, "taddr")
+            if any(tmem.meet(mine, r) for r in (*(r for r, _ in ranges), begins)):
                 what = "has not been waited for" if status else "was never committed"
                 message = f"accesses the result of {model.name(site)} in tensor memory before it is complete: it {what}"
                 remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
