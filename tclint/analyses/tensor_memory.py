@@ -320,7 +320,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             site
             for site in self.operations
             if (columns := self.range(site, "d"))
-            and (terms := linear(columns.start)[0]) in (every | begins if self._multiplies(site) else every)
+            and linear(columns.start)[0] in (every | begins if self._multiplies(site) else every)
         )
 
     def _multiplies(self, site: int) -> bool:
