@@ -260,7 +260,7 @@ def in_pairs(rest: str) -> str:
     return changed(
         "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use;\n",
         "    and.b32 %r31, %r20, -2;\n    setp.lt.u32 %p5, %r21, %r31;\n    @%p5 bra use;\n"
-        f"    setp.eq.u32 %p5, %r21, %r20;\n    @%p5 bra out;\n{rest}out:\n",
+        f"    and.b32 %r31, %r20, 1;\n    setp.eq.u32 %p5, %r31, 0;\n    @%p5 bra out;\n{rest}out:\n",
         TILES,
     )
 

@@ -17,6 +17,7 @@ place: what is left over of a loop is executed for some numbers only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain
 from math import prod
@@ -38,6 +39,8 @@ _SIZES = ((512, 8), (1280, 24), (1098, 5))
 from which a kernel computes the rounds of its loops."""
 _ODD = ((832, 13), (1088, 3), (640, 7))
 """Numbers of which halves and quarters are left over, for what the others do not come to."""
+_RESTS = frozenset((("op", "mask"), ("op", "rem")))
+"""What leaves the rest of a division."""
 _USUAL = ((128,), (256,), (384,), (512,))
 """Threads of a CTA that are tried first where the kernel does not say."""
 _BUDGET = 5_000
@@ -143,12 +146,27 @@ class Replay:
                 known = entered.issuperset(run.entered)
                 entered |= run.entered
                 used |= run.used
-                if not usual or entered.issuperset(program.telling) or (known and not standing()):
+                if not usual or (
+                    not standing() and (known or not used or not self._left_over(program, entered))
+                ):
                     return None
             if entered and len(standing()) < 2:
                 return None
         found = [wrong[numbers] for numbers in standing()]
         return next((run for run in found if run.races), found[0] if found else None)
+
+    def _left_over(self, program: Program, entered: AbstractSet[int]) -> bool:
+        """Whether what a division leaves of a number of the launch decides over blocks that were not *entered*."""
+        model = self.model
+        cfg, values = model.cfg, model.values
+        deciding = {
+            model.views.edge_value(edge)
+            for block in program.telling - entered
+            for edge in cfg.controllers(block)
+            if edge.source in entered
+        }
+        made = ({values.node(v)[:2] for v in values.made_of(p)} for p in deciding if p is not None)
+        return any(not _RESTS.isdisjoint(of) and any(node[0] == "parameter" for node in of) for of in made)
 
     def _shapes(self) -> Iterator[tuple[tuple[int, ...], bool]]:
         """The shapes of a CTA that are tried, and whether with all numbers: whoever may launch it otherwise is asked once."""
