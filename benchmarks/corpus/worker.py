@@ -105,9 +105,13 @@ def _reason(error: Exception) -> str:
 
 
 def _versions() -> dict[str, str]:
-    """Every package of this environment with its version, but for those that every environment has."""
+    """Every package of this environment with its version, but for those that every environment has.
+
+    A checkout on ``PYTHONPATH`` may bring tclint itself, which compiles nothing.
+    """
     found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
-    return {name: found[name] for name in sorted(found) if name not in ("pip", "setuptools", "wheel")}
+    others = ("pip", "setuptools", "wheel", "tclint-ptx")
+    return {name: found[name] for name in sorted(found) if name not in others}
 
 
 def main() -> None:
