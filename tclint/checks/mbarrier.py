@@ -95,6 +95,7 @@ class _Waits:
         if branches is None:
             return None
         answer, needing = self._behind(result, site), self.guarded
+        # CuTe DSL drops the last look ahead of a loop, and what read its result with it.
         if not branches and any(not self.model.views.apart(site, w) for w in self.same(site)):
             needing = self._of_the_stage(site)
         path = self._goes_on(site, answer, branches, needing)
