@@ -11,7 +11,7 @@ from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
 from tclint.replay.lanes import Lanes, apply, merge, pick, spread, take
 from tclint.replay.launch import Launch, Word
 from tclint.replay.program import Program, Step
-from tclint.replay.sync import Actor, Barrier, Clock, Mbarrier, joined
+from tclint.replay.sync import Actor, Barrier, Clock, Mbarrier, Worker, joined
 
 __all__ = ["Group", "Groups", "ManyRounds", "OutOfSteps", "Stuck", "Unmade", "Unresolved"]
 
@@ -160,6 +160,7 @@ class Group:
     """Where it last waited for each mbarrier, by address, the latest last; never changed once made."""
     fenced: Clock = field(default_factory=dict)
     """What had been heard of and done before the last fence: what a relaxed arrival tells."""
+    actor: Worker | None = None
     rumours: Clock = field(default_factory=dict)
     """What relaxed waits told: it is known behind the next fence."""
 
@@ -182,6 +183,7 @@ class Groups:
         self._entered: dict[int, int] = {}
         self._rounds: dict[int, int] = {}
         """How often groups came to the header of a loop: from outside, and again."""
+        self._workers: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self.times: dict[Actor, int] = {}
         self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
         self.groups = [
@@ -422,8 +424,17 @@ class Groups:
 
     # ------------------------------------------------------------ clocks
 
+    def worker(self, kind: str, cta: int, threads: tuple[int, ...]) -> Worker:
+        """The engine of a *kind* that works for *threads*; "": they themselves."""
+        key = kind, cta, threads
+        if key not in self._workers:
+            self._workers[key] = Worker(*key)
+        return self._workers[key]
+
     def _actor(self, group: Group) -> Actor:
-        return group.cta, group.threads
+        if group.actor is None:
+            group.actor = self.worker("", group.cta, group.threads)
+        return group.actor
 
     def _publish(self, group: Group) -> Clock:
         """What others hear from a group now; what it does from now on they do not."""

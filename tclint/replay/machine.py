@@ -11,8 +11,8 @@ from tclint.isa.table import Match
 from tclint.replay.groups import Group, Groups, Stuck, Unmade, Unresolved
 from tclint.replay.lanes import Lanes, apply, collapse, pick, spread
 from tclint.replay.launch import Launch, Word
-from tclint.replay.program import Program, Step
-from tclint.replay.sync import Actor, Barrier, Clock, Flight, Mbarrier, Passed, joined
+from tclint.replay.program import Plan, Program, Step
+from tclint.replay.sync import Actor, Barrier, Clock, Flight, Mbarrier, Passed, Worker, joined
 
 __all__ = ["Access", "Machine", "Overrun"]
 
@@ -73,7 +73,7 @@ class Machine(Groups):
         self._meeting = Barrier()
         self._memory: dict[int, int | None] = {}
         """Shared memory, byte by byte, as far as the kernel itself wrote numbers that are known."""
-        self._engines: dict[tuple[str, int, tuple[int, ...]], int] = {}
+        self._engines: dict[Worker, int] = {}
         """How many operations the tensor cores were given, by whom."""
         self._leaders: dict[tuple[tuple[int, ...], int], dict[int, int] | None] = {}
         """Who was elected of whom."""
@@ -131,37 +131,48 @@ class Machine(Groups):
             self._set(group, register, step.compute(), where)
 
     def _compute(self, group: Group, step: Step, where: Lanes) -> None:
+        plan = self.program.plans.get(step.site)
+        if plan is None:
+            plan = self.program.plans[step.site] = self._plan(step)
+        held, operand = group.registers.get, self._operand
+        values = [held(o) if type(o) is int else operand(group, o) for o in plan.sources]
+        if plan.sampled:
+            values = [v[0] if isinstance(v, tuple) else v for v in values]
+            where = where[0] if isinstance(where, tuple) else where
+        found = self._computed(step, plan, values)
+        destination = plan.destination
+        if type(destination) is int:
+            self._set(group, destination, found, where)
+        elif isinstance(destination, Vector):
+            match = step.instruction.match
+            assert match is not None
+            width = _bits(match) // len(destination.items)
+            for i, item in enumerate(destination.items):
+                if isinstance(item, int):
+                    self._set(group, item, _part(found, i, width), where)
+        elif isinstance(destination, Pair):
+            if isinstance(destination.second, int):
+                self._set(group, destination.second, None, where)
+            if isinstance(destination.first, int):
+                self._set(group, destination.first, found, where)
+
+    def _plan(self, step: Step) -> Plan:
         instruction, match = step.instruction, step.instruction.match
         assert match is not None
         destination, *sources = instruction.operands
         if sources and isinstance(sources[0], Vector):
             sources = list(sources[0].items)
-        values = [self._operand(group, o) for o in sources]
-        if not self.program.sampled.isdisjoint(instruction.writes):
-            values = [v[0] if isinstance(v, tuple) else v for v in values]
-            where = where[0] if isinstance(where, tuple) else where
-        found = self._computed(step, match, values)
-        if isinstance(destination, Vector):
-            width = _bits(match) // len(destination.items)
-            for i, item in enumerate(destination.items):
-                if isinstance(item, int):
-                    self._set(group, item, _part(found, i, width), where)
-            return
-        if isinstance(destination, Pair):
-            if isinstance(destination.second, int):
-                self._set(group, destination.second, None, where)
-            destination = destination.first
-        if isinstance(destination, int):
-            self._set(group, destination, found, where)
+        decisive = {"and": 0, "or": 1}.get(match.form.compute) if ".pred" in match.modifiers else None
+        sampled = not self.program.sampled.isdisjoint(instruction.writes)
+        return Plan(destination, tuple(sources), sampled, decisive, {})
 
-    def _computed(self, step: Step, match: Match, values: list[Lanes]) -> Lanes:
-        """What an instruction gives; of two predicates, one may decide alone."""
-        decisive = {"and": 0, "or": 1}.get(match.form.compute)
-        if decisive is not None and decisive in values and ".pred" in match.modifiers:
-            return decisive
+    def _computed(self, step: Step, plan: Plan, values: list[Lanes]) -> Lanes:
+        """What an instruction gives."""
+        if plan.decisive is not None and plan.decisive in values:
+            return plan.decisive
         assert step.compute is not None
         try:
-            return apply(step.compute, values, self.program.known.setdefault(step.site, {}))
+            return apply(step.compute, values, plan.known)
         except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
             return None
 
@@ -516,7 +527,7 @@ class Machine(Groups):
         if kind == "mbarrier":
             self._copy(group, step, places)
         else:
-            actor = (kind, group.cta, _at(group, places))
+            actor = self.worker(kind, group.cta, _at(group, places))
             self._engines[actor] = number = self._engines.get(actor, 0) + 1
             for start in self._starts(group, step):
                 self._access(group, step.site, start, actor, number)
@@ -601,7 +612,7 @@ class Machine(Groups):
         return {
             actor: number
             for actor, number in self._engines.items()
-            if actor[0] == kind and actor[1] == group.cta and not threads.isdisjoint(actor[2])
+            if actor.kind == kind and actor.cta == group.cta and not threads.isdisjoint(actor.threads)
         }
 
     def _on_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:

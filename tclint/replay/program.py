@@ -48,6 +48,19 @@ class Step(NamedTuple):
     compute: Callable[..., int] | None = None
 
 
+class Plan(NamedTuple):
+    """What is read and written to compute something."""
+
+    destination: Operand
+    sources: tuple[Operand, ...]
+    sampled: bool
+    """It is enough to compute it for one thread of a group."""
+    decisive: int | None
+    """The value of one of two predicates that decides alone."""
+    known: dict[tuple[Lanes, ...], Lanes]
+    """What it gave for some operands, in any replay."""
+
+
 class Program:
     """The steps of each block, and the branches that matter."""
 
@@ -56,8 +69,8 @@ class Program:
         self.instructions = model.function.instructions
         self.defs = model.values.defs
         self.widths = [width_of(r.type) or 64 for r in model.function.registers]
-        self.known: dict[int, dict[tuple[Lanes, ...], Lanes]] = {}
-        """What instructions gave for some operands, in any replay."""
+        self.plans: dict[int, Plan] = {}
+        """What has been computed, by instruction."""
         self._steps: dict[int, Step] = {}
         self._wanted: set[int] = set()
         self._sampled: set[int] = set()

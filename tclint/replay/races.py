@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tclint.replay.machine import Access
+from tclint.replay.sync import Actor, Worker
 
 __all__ = ["Race", "races"]
 
@@ -64,13 +65,19 @@ def _unordered(access: Access, place: _Place) -> Iterator[Race]:
         place.reads[access.actor] = access
         return
     for read in place.reads.values():
-        if access.clock.get(read.actor, -1) < read.number and read.actor != (
-            access.cta,
-            access.group.threads,
-        ):
+        if access.clock.get(read.actor, -1) < read.number and not _issues(read.actor, access):
             # What nothing was copied to before is read too early, and not filled again.
             yield Race(access, read, place.copy is not None)
     place.copy, place.reads = access, {}
+
+
+def _issues(actor: Actor, copy: Access) -> bool:
+    """Whether those who read are those who issue the copy."""
+    return (
+        isinstance(actor, Worker)
+        and not actor.kind
+        and (actor.cta, actor.threads) == (copy.cta, copy.group.threads)
+    )
 
 
 def _sizes(accesses: Iterable[Access]) -> dict[int, int]:

@@ -6,10 +6,23 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Barrier", "Clock", "Flight", "Mbarrier", "Passed", "joined"]
+__all__ = ["Barrier", "Clock", "Flight", "Mbarrier", "Passed", "Worker", "joined"]
 
 Actor = Hashable
 """Who does things one after the other: the threads of a group, or an engine that works for them."""
+
+
+class Worker:
+    """Threads, or an engine of a *kind* that works for them; there is one of each, as clocks ask for them all the time."""
+
+    __slots__ = ("cta", "kind", "threads")
+
+    def __init__(self, kind: str, cta: int, threads: tuple[int, ...]) -> None:
+        self.kind = kind
+        self.cta = cta
+        self.threads = threads
+
+
 Clock = Mapping[Actor, int]
 """Up to which of its events somebody has heard of each actor; never changed once made."""
 
