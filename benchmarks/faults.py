@@ -217,8 +217,8 @@ def _deletes(event: str, group: str | None = None) -> Plant:
 
 
 for _name, _family, _event, _group, _rules in (
-    ("wgmma.wait_group deleted", "wgmma", "wait", "wgmma", "WG001 WG003 WG004 WG005 WG007 WG011"),
-    ("wgmma.commit_group deleted", "wgmma", "commit", "wgmma", "WG001 WG003 WG004 WG005 WG007 WG011"),
+    ("wgmma.wait_group deleted", "wgmma", "wait", "wgmma", "WG001 WG003 WG004 WG005 WG007 WG011 MB016"),
+    ("wgmma.commit_group deleted", "wgmma", "commit", "wgmma", "WG001 WG003 WG004 WG005 WG007 WG011 MB016"),
     ("wgmma.fence deleted", "wgmma", "register-fence", "wgmma", "WG002 WG008"),
     ("tcgen05.wait::ld deleted", "tcgen05", "wait", "tcgen05.ld", "TC002 TC003 TC007 TC011 TM006"),
     ("tcgen05.wait::st deleted", "tcgen05", "wait", "tcgen05.st", "TC002 TC004 TM006"),
@@ -277,7 +277,7 @@ def _deepens(group: str, fits: Callable[[int], bool]) -> Plant:
     return plant
 
 
-_WGMMA_WAITS = "WG001 WG003 WG004 WG005 WG007 WG011"
+_WGMMA_WAITS = "WG001 WG003 WG004 WG005 WG007 WG011 MB016"
 operator("wgmma.wait_group 0 to 1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n == 0))
 operator("wgmma.wait_group N to N+1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n > 0))
 operator("cp.async.wait_group N to N+1", "cp.async", "CA001 CA003")(_deepens("cp.async", lambda n: True))
@@ -826,7 +826,7 @@ for _name, _wrap in (("lane", _LANE), ("elected lane", _ELECT)):
     )
 
 
-@operator("election dropped", "convergence", "TC010 CV009 CV001 CV002")
+@operator("election dropped", "convergence", "TC010 CV009 CV001 CV002 MB016")
 def _everybody(kernel: Kernel) -> Iterator[Fault]:
     """What one thread must issue loses its guard or the branch before it stays: only guards are dropped."""
     for use in kernel.function.uses:
@@ -1264,7 +1264,7 @@ def _unasked(kernel: Kernel) -> Iterator[Fault]:
         yield Fault(tuple(map(kernel.blank, asks)), kernel.of_events("clc-"), kernel.text(asks[0]))
 
 
-@operator("response not waited for", "clc", "CL004")
+@operator("response not waited for", "clc", "CL004 BK001 MB016")
 def _unanswered(kernel: Kernel) -> Iterator[Fault]:
     """The last wait before the response is decoded is asked once, whatever it says."""
     waits = kernel.sites("mbarrier-wait")
