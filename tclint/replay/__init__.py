@@ -16,8 +16,9 @@ place: what is left over of a loop is executed for some numbers only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from math import prod
@@ -85,6 +86,42 @@ class Run(NamedTuple):
         return {what.address for what in whats or [m for m, _ in self.late] if isinstance(what, Mbarrier)}
 
 
+@dataclass
+class _Launches:
+    """How a kernel goes with CTAs of one shape and several numbers."""
+
+    block_of: Sequence[int]
+    wrong: dict[tuple[int, int], Run] = field(default_factory=dict)
+    entered: set[int] = field(default_factory=set)
+    """The blocks in which it went right."""
+    used: set[int] = field(default_factory=set)
+    """The mbarriers that went right."""
+
+    @property
+    def some(self) -> bool:
+        return bool(self.wrong or self.entered)
+
+    def add(self, numbers: tuple[int, int], run: Run) -> bool:
+        """Takes in one launch; whether it went right where none did before."""
+        if run.wrong:
+            self.wrong[numbers] = run
+            return False
+        news = not self.entered.issuperset(run.entered)
+        self.entered |= run.entered
+        self.used |= run.used
+        return news
+
+    @property
+    def standing(self) -> dict[tuple[int, int], Run]:
+        """The launches that go wrong where none goes right, though by mbarriers that others use and go right."""
+        return {
+            numbers: run
+            for numbers, run in self.wrong.items()
+            if not self.entered.issuperset(self.block_of[i] for i in run.sites)
+            and (not self.entered or self.used.issuperset(run.mbarriers))
+        }
+
+
 class Replay:
     """What happens in the replays of one kernel."""
 
@@ -111,49 +148,34 @@ class Replay:
         if not program.counted:
             self.reason = "the launch says how many arrivals there are"
             return None
-        block_of = model.cfg.block_of
-        wrong: dict[tuple[int, int], Run] = {}
-        entered, used = set[int](), set[int]()
-        """The blocks, and the mbarriers, that went right."""
-
-        def standing() -> list[tuple[int, int]]:
-            """The numbers that go wrong where none goes right, though by mbarriers that others use and go right."""
-            return [
-                n
-                for n, run in wrong.items()
-                if not entered.issuperset(block_of[i] for i in run.sites)
-                and (not entered or used.issuperset(run.mbarriers))
-            ]
-
+        found: dict[tuple[int, int], Run] = {}
         for shape, usual in self._shapes():
-            for numbers in chain(_SIZES[:1], _ODD, _SIZES[1:]) if usual else standing()[:1] or _SIZES[:1]:
-                if numbers in _ODD and not entered:
+            launches = _Launches(model.cfg.block_of)
+            for numbers in chain(_SIZES[:1], _ODD, _SIZES[1:]) if usual else [next(iter(found), _SIZES[0])]:
+                if numbers in _ODD and not launches.entered:
                     continue  # it goes wrong anyway
                 try:
                     run = self._replay(program, *numbers, shape)
                 except Unmade as error:
-                    if wrong or entered:
+                    if found or launches.some:
                         break  # so many threads are none of the launches that the kernel is made for
                     self.reason, self.site = error.why, error.site
                     return None
                 if run is None:
                     return None
-                if run.wrong:
-                    wrong.setdefault(numbers, run)
-                    if standing():
-                        continue
+                news = launches.add(numbers, run)
+                if launches.standing:
+                    continue
+                if run.wrong or not (usual and news and launches.used):
                     return None
-                known = entered.issuperset(run.entered)
-                entered |= run.entered
-                used |= run.used
-                if not usual or (
-                    not standing() and (known or not used or not self._left_over(program, entered))
-                ):
+                if not self._left_over(program, launches.entered):
                     return None
-            if entered and len(standing()) < 2:
+            standing = launches.standing
+            if launches.entered and len(standing) < 2:
                 return None
-        found = [wrong[numbers] for numbers in standing()]
-        return next((run for run in found if run.races), found[0] if found else None)
+            for numbers, run in standing.items():
+                found.setdefault(numbers, run)
+        return next((run for run in found.values() if run.races), next(iter(found.values()), None))
 
     def _left_over(self, program: Program, entered: AbstractSet[int]) -> bool:
         """Whether what a division leaves of a number of the launch decides over blocks that were not *entered*."""
