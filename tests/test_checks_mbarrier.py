@@ -85,6 +85,14 @@ def test_a_test_does_not_block() -> None:
     ]
 
 
+@pytest.mark.parametrize("first", [ASK, f"again: {ASK}\n@!%p1 bra again;"])
+def test_a_register_that_several_waits_answer_in(first: str) -> None:
+    """What the second wait decides says nothing of the first."""
+    second = f"{ARRIVE}\nwait: {ASK.replace('], 0', '], 1')}\n@!%p1 bra wait;"
+    hits = found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{first}\n{READ}\n{second}", "MB001")
+    assert len(hits) == ("again" not in first)
+
+
 @pytest.mark.parametrize(
     ("between", "told"),
     [

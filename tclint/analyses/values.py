@@ -432,6 +432,12 @@ class Values:
             return self._node("undefined", register)
         return self._read(register, self.cfg.block_of[at], at)
 
+    def after(self, register: int, at: int) -> int:
+        """The value of *register* just behind the instruction at *at*."""
+        block = self.cfg.block_of[at]
+        last = at + 1 == self.cfg.blocks[block].end
+        return self.after_block(register, block) if last else self.before(register, at + 1)
+
     def after_block(self, register: int, block: int) -> int:
         """The value of *register* at the end of *block*."""
         if register not in self.defs:

@@ -91,10 +91,10 @@ class _Waits:
             return None
         if self._spins(site, result, True):
             return self._inverted(site)
-        branches = self._decided(result)
+        answer, needing = self.model.values.after(result, site), self.guarded
+        branches = self._decided(result, answer)
         if branches is None:
             return None
-        answer, needing = self._behind(result, site), self.guarded
         # CuTe DSL drops the last look ahead of a loop, and what read its result with it.
         if not branches and any(not self.model.views.apart(site, w) for w in self.same(site)):
             needing = self._of_the_stage(site)
@@ -133,7 +133,7 @@ class _Waits:
     def _spins(self, site: int, result: int, answer: bool) -> bool:
         """Whether the thread comes straight back to the wait as long as that is its answer."""
         model, cfg = self.model, self.model.cfg
-        facts = model.values.assume(self._behind(result, site), answer, Facts())
+        facts = model.values.assume(model.values.after(result, site), answer, Facts())
         block, begin = cfg.block_of[site], site + 1
         for _ in range(_SHORT):
             if any(i >= begin for i in self.relevant[block]):
@@ -153,16 +153,26 @@ class _Waits:
                 return True
         return False
 
-    def _decided(self, result: int) -> frozenset[int] | None:
-        """The branches that the result decides; None when it goes where it cannot be followed: into memory, to another
-        thread, into a call."""
-        instructions = self.model.function.instructions
+    def _decided(self, result: int, answer: int) -> frozenset[int] | None:
+        """The branches that the *answer* in the register *result* decides.
+
+        None when it goes where it cannot be followed: into memory, to another thread, into a call.
+        """
+        instructions, values = self.model.function.instructions, self.model.values
+
+        def other(at: int) -> bool:
+            """Whether the register holds something else there, such as what another wait has answered."""
+            made = values.made_of(values.before(result, at), until=lambda v: values.node(v)[0] != "phi")
+            return values.find(answer) not in made
+
         made, work, branches = {result}, [result], set()
         while work:
             register = work.pop()
             for i in self.readers.get(register, ()):
                 instruction = instructions[i]
                 match = instruction.match
+                if register == result and other(i):
+                    continue
                 if instruction.flow == "branch":
                     branches.add(i)
                 elif match is None or match.form.event or match.form.memory or instruction.flow:
@@ -171,13 +181,6 @@ class _Waits:
                     work += set(instruction.writes) - made
                     made.update(instruction.writes)
         return frozenset(branches)
-
-    def _behind(self, register: int, site: int) -> int:
-        """The value of *register* behind the instruction at *site*."""
-        cfg, values = self.model.cfg, self.model.values
-        block = cfg.block_of[site]
-        last = site + 1 == cfg.blocks[block].end
-        return values.after_block(register, block) if last else values.before(register, site + 1)
 
     def _view(self, site: int, answer: int, truth: bool) -> View:
         view = self.model.views.at(site)
