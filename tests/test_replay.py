@@ -339,6 +339,23 @@ def test_a_wait_that_may_come_too_late() -> None:
     assert replay(changed("give:\n", "give:\n    bar.sync 1, 64;\n", ordered)).run is None
 
 
+def test_a_copy_comes_after_what_its_thread_has_waited_for() -> None:
+    """A second producer that does not arrive: no phase can be over before its copy, and so not before its wait."""
+    asks = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], %r23;"
+    second = changed(
+        "    setp.ne.u32 %p3, %r0, 128;\n    @%p3 bra done;\n", "    mov.u32 %r1, 128;\n"
+    ).replace(
+        "load:\n",
+        "    and.b32 %r2, %r0, 31;\n    setp.ne.u32 %p3, %r2, 0;\n    @%p3 bra done;\n    setp.ne.u32 %p3, %r0, %r1;\nload:\n",
+    )
+    second = second.replace(".reqntid 160", ".reqntid 192").replace("%p<6>", "%p<7>")
+    second = second.replace("    mbarrier.arrive.expect_tx", "    @!%p3 mbarrier.arrive.expect_tx").replace(
+        "_, [%r29], 2048", "_, [%r29], 4096"
+    )
+    assert asks in second
+    assert replay(second).run is None
+
+
 def test_lanes_that_wait_for_the_elected_one() -> None:
     """While the elected lane waits for ever, the others of its warp stand at the next election, and not beyond."""
     right = replay(ELECTING)
@@ -381,6 +398,121 @@ def test_threads_in_two_dimensions_that_the_kernel_does_not_say() -> None:
     asked = replay(code.replace(GIVE, ""))
     assert asked.run is None
     assert asked.reason == "the kernel does not say how its threads are arranged"
+
+
+TWO = block("accumulators_in_turn")
+"""Two accumulators, computed by one warp and loaded by four others."""
+ASK = {
+    role: f"{label}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [{at}], %r23;\n    @!%p1 bra {label};\n"
+    for role, label, at in (("issuer", "free", "%r28"), ("reader", "wait", "%r29"))
+}
+LOADED = "    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r3}, [%r30];\n    tcgen05.wait::ld.sync.aligned;\n    tcgen05.fence::before_thread_sync;\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        pytest.param("", "", "", id="as it is"),
+        pytest.param(ASK["reader"], "", "race", id="loaded without a wait"),
+        pytest.param(ASK["reader"], ASK["reader"].replace("    @!%p1 bra wait;\n", ""), "race", id="asked once"),
+        pytest.param("    add.u32 %r30, %r9, %r30;\n    add.u32 %r30, %r30, %r8;",
+                     "    xor.b32 %r30, %r30, 32;\n    add.u32 %r30, %r9, %r30;\n    add.u32 %r30, %r30, %r8;", "race", id="the other's columns"),
+        pytest.param(LOADED + "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n",
+                     "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n" + LOADED, "early", id="given back before the load"),
+        pytest.param("[loaded], 128;", "[loaded], 32;", "overrun", id="given back by a warp"),
+        pytest.param("add.u32 %r30, %r30, %r8;", "add.u32 %r30, %r30, %r8;\n    add.u32 %r30, %r30, 0x100000;", "", id="other lanes"),
+    ],
+)  # fmt: skip
+def test_what_a_fault_does_to_accumulators(old: str, new: str, seen: str) -> None:
+    run = replay(changed(old, new, TWO)).run
+    if seen:
+        assert seen in what(run)
+    else:
+        assert run is None
+
+
+def test_what_is_said_of_a_result_that_is_loaded_too_early() -> None:
+    """A reader that begins with the parity of the phase before."""
+    begins = "epilogue:\n    mov.u32 %r23, "
+    (found,) = told(changed(begins + "0;", begins + "1;", TWO))
+    assert found.rule.id == "MB016"
+    assert found.message.startswith("loads the result of tcgen05.mma that may not be complete")
+    assert [step.role for step in found.steps] == ["warp 4", "warps 0-3", "warps 0-3"]
+
+
+def test_what_is_said_of_a_result_that_is_overwritten_too_early() -> None:
+    given = "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n"
+    (found,) = told(changed(LOADED + given, given + LOADED, TWO))
+    assert found.rule.id == "MB016"
+    assert found.message.startswith("overwrites tensor memory that tcgen05.ld may still read")
+    assert [step.role for step in found.steps] == ["warps 0-3", "warp 4", "warp 4"]
+
+
+CANCELLING = """.version 8.7
+.target sm_100a
+.address_size 64
+.visible .entry persistent()
+.reqntid 64
+{
+    .reg .pred %p<6>;
+    .reg .b32 %r<3>;
+    .reg .b128 %q<1>;
+    .shared .align 16 .b8 response[16];
+    .shared .align 8 .b64 full;
+    .shared .align 8 .b64 empty;
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [full], 1;
+    mbarrier.init.shared::cta.b64 [empty], 32;
+ready:
+    bar.sync 0;
+    setp.ge.u32 %p1, %r0, 32;
+    @%p1 bra work;
+    @%p0 bra done;
+    mov.u32 %r1, 1;
+    mov.u32 %r2, 0;
+ask:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [empty], %r1;
+    @!%p2 bra ask;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 16;
+    clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [response], [full];
+answer:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [full], %r2;
+    @!%p2 bra answer;
+    ld.shared.b128 %q0, [response];
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q0;
+    xor.b32 %r1, %r1, 1;
+    xor.b32 %r2, %r2, 1;
+    @%p3 bra ask;
+    bra done;
+work:
+    mov.u32 %r2, 0;
+more:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [full], %r2;
+    @!%p2 bra more;
+    ld.shared.b128 %q0, [response];
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q0;
+    fence.proxy.async.shared::cta;
+    mbarrier.arrive.shared::cta.b64 _, [empty];
+    xor.b32 %r2, %r2, 1;
+    @%p3 bra more;
+done:
+    ret;
+}
+"""
+
+
+def test_clusters_that_are_cancelled_for_a_running_one() -> None:
+    """The second round of a persistent kernel shows what the first cannot."""
+    assert replay(CANCELLING).run is None
+    late = changed("    xor.b32 %r2, %r2, 1;\n    @%p3 bra more;", "    @%p3 bra more;", CANCELLING)
+    assert what(replay(late).run) & {"stuck", "overrun", "race", "early"}
+    parted = "    ld.shared.v2.b64 {%d0, %d1}, [response];\n    mov.b128 %q0, {%d0, %d1};"
+    other = late.replace("    ld.shared.b128 %q0, [response];", parted).replace(
+        "    .reg .b128 %q<1>;", "    .reg .b128 %q<1>;\n    .reg .b64 %d<2>;"
+    )
+    assert replay(other).run is None  # such a response is taken to be empty
 
 
 def test_roles_that_a_parameter_decides() -> None:
@@ -534,24 +666,37 @@ def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
     assert not mbarrier.complete(0)
     mbarrier.expect(32)
     mbarrier.arrive(1, {"a": 1})
-    mbarrier.flights.append(Flight("copy", 1, 16))
+    mbarrier.flights.append(Flight({"copy": 1}, 16))
     mbarrier.arrive(1, {"b": 1})
-    assert mbarrier.land()
+    assert [*mbarrier.land()]
     assert mbarrier.phase == 0  # 16 bytes are missing
-    mbarrier.flights.append(Flight("copy", 2, None))
-    assert mbarrier.land()
+    mbarrier.flights.append(Flight({"copy": 2}, None))
+    assert [*mbarrier.land()]
     assert (mbarrier.phase, mbarrier.pending, mbarrier.bytes) == (1, 2, 0)
-    assert mbarrier.told == {"a": 1, "b": 1, "copy": 2}
+    assert mbarrier.told == [{}, {"a": 1, "b": 1, "copy": 2}]
     assert mbarrier.complete(0)
-    assert not mbarrier.land()
+    assert not [*mbarrier.land()]
+
+
+def test_a_wait_tells_what_it_may_be_sure_of() -> None:
+    """Whoever asks late hears no more than one who asked in time."""
+    mbarrier = Mbarrier(0, 0, 1, 1)
+    for time in range(3):
+        mbarrier.arrive(1, {"a": time})
+    assert mbarrier.complete(0)
+    assert mbarrier.hears(0, {}) == {"a": 0}
+    assert mbarrier.hears(0, {"a": 1}) == {"a": 2}
+    mbarrier.arrive(1, {"a": 3})
+    assert mbarrier.hears(1, {}) == {}  # the phase before the first
+    assert mbarrier.hears(1, {"a": 0}) == {"a": 1}
 
 
 def test_a_phase_that_expects_no_bytes_does_not_wait_for_a_copy() -> None:
     mbarrier = Mbarrier(0, 0, 1, 1)
-    mbarrier.flights.append(Flight("copy", 1, 16))
+    mbarrier.flights.append(Flight({"copy": 1}, 16))
     mbarrier.arrive(1, {"a": 1})
     assert mbarrier.phase == 1
-    assert mbarrier.told == {"a": 1}
+    assert mbarrier.told == [{}, {"a": 1}]
 
 
 def test_a_barrier_opens_for_all_that_it_counts() -> None:

@@ -52,6 +52,8 @@ def _who(model: KernelModel, threads: tuple[int, ...]) -> str:
 def _raced(model: KernelModel, races: list[Race]) -> Hit:
     race = races[0]
     copy, read = race.copy, race.read
+    if model.instruction(read.site).group == "tcgen05.ld":
+        return _raced_in_tensor_memory(model, race, len(races))
     if race.early:
         last = [*copy.waited.values()][-1] if copy.waited else None
         return Hit(
@@ -81,6 +83,42 @@ def _raced(model: KernelModel, races: list[Race]) -> Hit:
         help="wait for the phase of the mbarrier that the copy completes; its parity flips each time the stage is used "
         "again" + _orders(model),
         count=len(races),
+        replayed=True,
+    )
+
+
+def _raced_in_tensor_memory(model: KernelModel, race: Race, count: int) -> Hit:
+    copy, read = race.copy, race.read
+    mma, load = model.name(copy.site), model.name(read.site)
+    if race.early:
+        last = [*copy.waited.values()][-1] if copy.waited else None
+        return Hit(
+            site=copy.site,
+            message=f"overwrites tensor memory that {load} may still read: "
+            "nothing that this thread has waited for says that the load is over",
+            steps=(
+                _mark(model, read, "loads the result before this one"),
+                *(_waited(model, copy, last, "waits, and is not told of the load")),
+                _mark(model, copy, "overwrites it"),
+            ),
+            help="let the readers arrive at an mbarrier behind tcgen05.wait::ld, and wait for that phase before the "
+            "next result is begun" + _orders(model),
+            count=count,
+            replayed=True,
+        )
+    last = [*read.waited.values()][-1] if read.waited else None
+    return Hit(
+        site=read.site,
+        message=f"loads the result of {mma} that may not be complete: "
+        "no wait on the way is for the phase that its commit completes",
+        steps=(
+            _mark(model, copy, "starts"),
+            *(_waited(model, read, last, "waits, and is not told of this operation")),
+            _mark(model, read, "loads its result"),
+        ),
+        help="wait for the phase of the mbarrier that tcgen05.commit behind the operation completes"
+        + _orders(model),
+        count=count,
         replayed=True,
     )
 

@@ -117,9 +117,12 @@ class _Launches:
         return {
             numbers: run
             for numbers, run in self.wrong.items()
-            if not self.entered.issuperset(self.block_of[i] for i in run.sites)
-            and (not self.entered or self.used.issuperset(run.mbarriers))
+            if not self.excuses(run) and (not self.entered or self.used.issuperset(run.mbarriers))
         }
+
+    def excuses(self, run: Run) -> bool:
+        """Whether launches go right in all blocks in which *run* goes wrong."""
+        return self.entered.issuperset(self.block_of[i] for i in run.sites)
 
 
 class Replay:
@@ -162,9 +165,11 @@ class Replay:
                     self.reason, self.site = error.why, error.site
                     return None
                 if run is None:
+                    if found and not usual:
+                        break
                     return None
                 news = launches.add(numbers, run)
-                if launches.standing:
+                if launches.standing or (found and not run.wrong):
                     continue
                 if run.wrong or not (usual and news and launches.used):
                     return None
@@ -172,7 +177,11 @@ class Replay:
                     return None
             standing = launches.standing
             if launches.entered and len(standing) < 2:
-                return None
+                # So many threads say nothing of what only more of them come to.
+                found = {numbers: run for numbers, run in found.items() if not launches.excuses(run)}
+                if not found:
+                    return None
+                continue
             for numbers, run in standing.items():
                 found.setdefault(numbers, run)
         return next((run for run in found.values() if run.races), next(iter(found.values()), None))

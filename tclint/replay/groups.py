@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
 from tclint.replay.lanes import Lanes, apply, merge, pick, spread, take
-from tclint.replay.launch import Launch, Word
+from tclint.replay.launch import CANCELLED, Launch, Word
 from tclint.replay.program import Program, Step
 from tclint.replay.sync import Actor, Barrier, Clock, Mbarrier, Worker, joined
 
@@ -312,6 +312,8 @@ class Groups:
         open_ = [h for h in self._rounds if self._average(h) > _SOME and not bounds[h].issubset(self.settled)]
         if open_:
             self._shorten(max(open_, key=self._average))
+        if self.program.answered and self.launch.numbers.cancelled:
+            raise ManyRounds(frozenset((CANCELLED,)))
         raise OutOfSteps
 
     def _ways(self, group: Group, block: int) -> dict[int, list[int]]:

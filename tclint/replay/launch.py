@@ -10,7 +10,7 @@ from tclint.ir.nodes import Memory, Symbol
 from tclint.model import KernelModel
 from tclint.replay.lanes import Lanes, collapse
 
-__all__ = ["GRID", "MEMORY", "Launch", "Numbers", "Word"]
+__all__ = ["CANCELLED", "GRID", "MEMORY", "Launch", "Numbers", "Word"]
 
 _SHARED = 1024
 """Where shared memory begins: variables of it are aligned to no more."""
@@ -34,13 +34,16 @@ MEMORY = Word("memory")
 """All words of global and constant memory."""
 GRID = Word("grid")
 """How many CTAs or clusters there are."""
+CANCELLED = Word("cancelled")
+"""How many clusters are cancelled for one that asks to do their work (9.7.13.17)."""
 
 
 class Numbers(NamedTuple):
-    """What the words of a launch are: *size*, but for the *others*."""
+    """What the words of a launch are: *size*, but for the *others*; and how many clusters are *cancelled*."""
 
     size: int
     grid: int
+    cancelled: int = 2
     others: Mapping[Word, int] = {}
 
     def word(self, word: Word) -> int:
@@ -51,6 +54,8 @@ class Numbers(NamedTuple):
         words = set(words)
         if GRID in words and self.grid < _WIDEST:
             return self._replace(grid=self.grid * 16)
+        if CANCELLED in words:
+            return self._replace(cancelled=self.cancelled // 2)
         high = {w._replace(high=False): 0 for w in words if w.high}
         lower = {w: max(1, self.word(w) // 4) for w in words if w != GRID and not w.high}
         return self._replace(others={**self.others, **lower, **high})

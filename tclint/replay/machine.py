@@ -16,8 +16,12 @@ from tclint.replay.sync import Actor, Barrier, Clock, Flight, Mbarrier, Passed, 
 
 __all__ = ["Access", "Machine", "Overrun"]
 
-_OFFSET = (1 << 24) - 1
+_CTA = 1 << 24
+"""How far the shared memory of one CTA of a cluster is from that of the next."""
+_OFFSET = _CTA - 1
 """The part of a shared-memory address that is the same in all CTAs of a cluster."""
+_COLUMN = (1 << 21) - 1
+"""The part of an address of tensor memory that is the same in all warps: each has 32 lanes of its own (9.7.16.8.1)."""
 _DESCRIPTOR = (1 << 14) - 1
 """The start address in a matrix descriptor, in units of 16 bytes (9.7.15.5.1.2.2, 9.7.16.4.1)."""
 _ALL = 0xFFFF
@@ -39,7 +43,7 @@ class Overrun(Exception):
 
 
 class Access(NamedTuple):
-    """A read of shared memory, or a copy into it."""
+    """A read of shared or tensor memory, or what an asynchronous operation writes there."""
 
     site: int
     writes: bool
@@ -58,6 +62,13 @@ class Access(NamedTuple):
     """Where a copy reports."""
     box: object = None
     """Copies that have this in common bring equally many bytes: it is of one tensor map."""
+    tensor: bool = False
+    """It is of tensor memory, where the offset is that of a column, and the size a number of columns."""
+
+    @property
+    def memory(self) -> tuple[int, bool]:
+        """What the offset is in."""
+        return self.cta, self.tensor
 
 
 class Machine(Groups):
@@ -77,13 +88,38 @@ class Machine(Groups):
         """How many operations the tensor cores were given, by whom."""
         self._leaders: dict[tuple[tuple[int, ...], int], dict[int, int] | None] = {}
         """Who was elected of whom."""
+        self._issued_at: dict[tuple[Actor, int], Clock] = {}
+        """Of what a thread knew when it issued a copy, by the actor and the number of that."""
+        self._cancelled: dict[int, int] = {}
+        """How often each CTA has asked for the cancellation of another."""
         self._columns: dict[int, int] = {}
         """Columns of tensor memory that are allocated, by CTA."""
 
     @property
     def late(self) -> list[tuple[Mbarrier, Passed]]:
         """Waits that would be for a phase later, had they been asked a little later."""
-        return [(mbarrier, late) for mbarrier in self._mbarriers.values() for late in mbarrier.late]
+        return [
+            (mbarrier, passed)
+            for mbarrier in self._mbarriers.values()
+            for passed, heard in mbarrier.overtaken
+            if not self._after(heard, passed)
+        ]
+
+    def _after(self, heard: Clock, passed: Passed) -> bool:
+        """Whether what was *heard* of comes after a wait has been passed.
+
+        A copy tells nobody what its thread has done before, but it is complete only after that.
+        """
+        work, seen = [heard], set[tuple[Actor, int]]()
+        while work:
+            clock = work.pop()
+            if clock.get(passed.actor, -1) >= passed.number:
+                return True
+            for issue in clock.items() - seen:
+                if issue in self._issued_at:
+                    seen.add(issue)
+                    work.append(self._issued_at[issue])
+        return False
 
     @property
     def used(self) -> frozenset[int]:
@@ -91,8 +127,12 @@ class Machine(Groups):
         return frozenset(m.address for m in self._mbarriers.values() if m.phase)
 
     def _land(self) -> bool:
-        landed = [m.land() for m in self._mbarriers.values()]
-        return any(landed)
+        landed = False
+        for mbarrier in self._mbarriers.values():
+            for flight in mbarrier.land():
+                landed = True
+                self._overrun(flight.site, flight.threads, mbarrier)
+        return landed
 
     # ------------------------------------------------------------ steps
 
@@ -220,44 +260,35 @@ class Machine(Groups):
     def _read(self, group: Group, step: Step, where: Lanes) -> None:
         operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
         address = self._operand(group, operand)
-        if address is None:
-            return
         actor = self._actor(group)
         number = self.times.get(actor, 0)
-        seen = set(filter(None, address)) if isinstance(address, tuple) else {address}
+        tensor = bool(step.instruction.group)
+        seen = {a & _COLUMN if tensor else a for a in spread(address, len(group.threads)) if a is not None}
         for a in {min(seen), max(seen)} if seen else ():
-            self._access(group, step.site, a, actor, number)
+            place = (group.cta, a) if tensor else divmod(a, _CTA)
+            self._access(group, step.site, place, actor, number, tensor=tensor)
 
     def _access(
         self,
         group: Group,
         site: int,
-        address: int,
+        place: tuple[int, int],
         actor: Actor,
         number: int,
         writes: bool = False,
         size: int | None = None,
         mbarrier: Mbarrier | None = None,
         box: object = None,
+        tensor: bool = False,
     ) -> None:
-        cta, offset = address >> 24, address & _OFFSET
+        """Takes down that *actor* reads or writes at a *place*: a CTA, and how far into its memory."""
+        cta, offset = place
         if cta in self.alive:
-            self.accesses.append(
-                Access(
-                    site,
-                    writes,
-                    cta,
-                    offset,
-                    size,
-                    actor,
-                    number,
-                    group.clock,
-                    group,
-                    group.waited,
-                    mbarrier,
-                    box,
-                )
+            heard, waited = group.clock, group.waited
+            access = Access(
+                site, writes, cta, offset, size, actor, number, heard, group, waited, mbarrier, box, tensor
             )
+            self.accesses.append(access)
 
     # ------------------------------------------------------------ lanes
 
@@ -377,16 +408,16 @@ class Machine(Groups):
             phases.add(mbarrier.phase)
             mbarrier.expect(bytes_ * threads)
             mbarrier.arrive(number * threads, clock)
-            self._overrun(step, group, mbarrier)
+            self._overrun(step.site, group.threads, mbarrier)
             if "drop" in instruction.opcode:
                 mbarrier.count -= number * threads
         state = instruction.role("state")
         if isinstance(state, int):
             self._set(group, state, phases.pop() if len(phases) == 1 else None, where)
 
-    def _overrun(self, step: Step, group: Group, mbarrier: Mbarrier) -> None:
+    def _overrun(self, site: int, threads: tuple[int, ...], mbarrier: Mbarrier) -> None:
         if mbarrier.pending < 0:
-            raise Overrun(Stuck(step.site, group.threads, mbarrier))
+            raise Overrun(Stuck(site, threads, mbarrier))
 
     def _on_mbarrier_expect(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         address, tx = self._role(group, step, "mbarrier"), self._role(group, step, "tx")
@@ -419,15 +450,17 @@ class Machine(Groups):
             group.waits = lambda: all(map(complete, each))
             return False
         group.asked = () if all(answers.values()) else question
-        for (at, _), answer in answers.items():
+        for (at, asked), answer in answers.items():
             if answer:
                 mbarrier = self._mbarrier(step, at)
-                self._hear(group, mbarrier, step)
+                known = joined(group.clock, group.rumours)
+                told = mbarrier.told[asked + 1] if token else mbarrier.hears(asked & 1, known)
+                self._hear(group, mbarrier, step, told)
                 self.passed[step.site, at] = mbarrier.phase
                 if not token and self.launch.ctas == 1:
                     actor = self._actor(group)
                     number = self.times.get(actor, 0)
-                    mbarrier.passed[actor] = Passed(step.site, group.threads, number, mbarrier.phase)
+                    mbarrier.passed[actor] = Passed(step.site, actor, group.threads, number, mbarrier.phase)
         destination = step.instruction.role("destination")
         if isinstance(destination, int):
             self._set(group, destination, self._answered(group, address, phase, answers), where)
@@ -443,9 +476,8 @@ class Machine(Groups):
         rows = zip(spread(address, size), spread(phase, size), strict=True)
         return collapse([int(answers.get(row, False)) for row in rows])  # type: ignore[arg-type]
 
-    def _hear(self, group: Group, mbarrier: Mbarrier, step: Step) -> None:
+    def _hear(self, group: Group, mbarrier: Mbarrier, step: Step, told: Clock) -> None:
         """A relaxed wait orders nothing without a fence (9.7.13.15.16), but operations of a tensor core, as MB013 has it."""
-        told = mbarrier.told
         if _relaxed(step.instruction):
             group.rumours = joined(group.rumours, told)
             told = {actor: number for actor, number in told.items() if actor in self._engines}
@@ -530,7 +562,15 @@ class Machine(Groups):
             actor = self.worker(kind, group.cta, _at(group, places))
             self._engines[actor] = number = self._engines.get(actor, 0) + 1
             for start in self._starts(group, step):
-                self._access(group, step.site, start, actor, number)
+                self._access(group, step.site, (group.cta, start), actor, number)
+            size, result = self.program.results.get(step.site), self._role(group, step, "d")
+            if size is not None and isinstance(result, int):
+                pair = (0, 1) if ".cta_group::2" in step.instruction.opcode else (0,)
+                for cta in (group.cta ^ other for other in pair):
+                    place = cta, result & _COLUMN
+                    self._access(
+                        group, step.site, place, actor, number, True, size, box=step.site, tensor=True
+                    )
 
     def _starts(self, group: Group, step: Step) -> Iterable[int]:
         """Where the matrices in shared memory begin."""
@@ -540,9 +580,9 @@ class Machine(Groups):
             operand = step.instruction.named(name.lstrip("*")) if name.endswith("desc") else None
             value = self._operand(group, operand) if operand is not None else None
             if isinstance(value, int):
-                yield (value & _DESCRIPTOR) * 16 | group.cta << 24
+                yield (value & _DESCRIPTOR) * 16
 
-    def _copy(self, group: Group, step: Step, places: Sequence[int]) -> None:
+    def _copy(self, group: Group, step: Step, places: Sequence[int], response: int | None = None) -> None:
         """A copy into shared memory, of one CTA or of several, that reports to the mbarrier at the same offset there.
 
         With ``.cta_group::2``, it reports to the CTA of each pair that has the parity of the mbarrier's (9.7.9.27.1.2).
@@ -553,6 +593,9 @@ class Machine(Groups):
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
         several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
         operands = address, _known(destination), _known(size), ctas
+        issuer = self._actor(group)
+        time = self.times.get(issuer, 0)
+        self.times[issuer] = time + 1
         for (at, to, many, mask), threads in self._each(group, step, places, *operands).items():
             bytes_ = many if many >= 0 else None
             for rank in self._ranks(mask) if several else (at >> 24,):
@@ -561,10 +604,13 @@ class Machine(Groups):
                 mbarrier = self._mbarrier(step, at & _OFFSET | reports << 24)
                 for _ in range(threads):
                     self.times[actor] = number = self.times.get(actor, 0) + 1
-                    mbarrier.flights.append(Flight(actor, number, bytes_))
+                    self._issued_at[actor, number] = {**group.clock, issuer: time}
+                    mbarrier.flights.append(Flight({actor: number}, bytes_))
                 if to >= 0:
-                    place = to & _OFFSET | (rank if several else to >> 24) << 24
+                    place = rank if several else to >> 24, to & _OFFSET
                     self._access(group, step.site, place, actor, number, True, bytes_, mbarrier, box)
+                    if response is not None:
+                        self._put(place[0] * _CTA + place[1], response, RESPONSE)
 
     def _size(self, group: Group, step: Step) -> Lanes:
         """The bytes of a copy, as far as it says."""
@@ -583,14 +629,26 @@ class Machine(Groups):
         return [rank for rank in range(self.launch.ctas) if mask >> rank & 1]
 
     def _on_clc_request(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
-        self._copy(group, step, places)
+        """Some CTAs are cancelled, and then there are none left (9.7.13.17)."""
+        self._cancelled[group.cta] = number = self._cancelled.get(group.cta, 0) + 1
+        self._copy(group, step, places, number if number <= self.launch.numbers.cancelled else 0)
 
     def _on_clc_query(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         match = step.instruction.match
         assert match is not None
-        value: Lanes = 0 if ".is_canceled" in match.modifiers else None
-        for register in step.instruction.writes:
-            self._set(group, register, value, where)
+        response = self._role(group, step, "source") if self.program.answered else 0
+        if response is None:
+            raise Unresolved(step.site, "the response is not known")
+        first = apply(lambda number: number * self.launch.cluster[0], [response])
+        found: dict[str, Sequence[Lanes]] = {
+            ".is_canceled": [apply(lambda number: int(number > 0), [response])],
+            ".get_first_ctaid": [first, 0, 0, None],
+            ".get_first_ctaid::x": [first],
+        }
+        values = next((v for name, v in found.items() if name in match.modifiers), [0])
+        for item, value in zip(_items(step.instruction.operands[0]), values, strict=True):
+            if isinstance(item, int):
+                self._set(group, item, value, where)
 
     def _on_commit(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         kind = step.instruction.group
@@ -603,8 +661,8 @@ class Machine(Groups):
             for (at, mask), threads in self._each(group, step, places, address, ctas).items():
                 for rank in self._ranks(mask) if mask >= 0 else (at >> 24,):
                     mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
-                    mbarrier.arrive(threads, clock)
-                    self._overrun(step, group, mbarrier)
+                    flight = Flight(clock, arrivals=threads, site=step.site, threads=group.threads)
+                    mbarrier.flights.append(flight)
 
     def _issued(self, kind: str, group: Group, places: Sequence[int]) -> Clock:
         """The operations that the threads at *places* have issued so far, alone or with others of their warp."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
+from tclint.analyses.tensor_memory import TensorMemory
 from tclint.ir.nodes import (
     Instruction,
     Memory,
@@ -24,7 +25,7 @@ from tclint.replay.launch import GRID, MEMORY, Word
 __all__ = ["Program", "Step"]
 
 _ROLES = (
-    "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap",
+    "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d",
 )  # fmt: skip
 _GROUPS: dict[str, tuple[str, ...]] = {
     "issue": ("mbarrier", "wgmma", "tcgen05"),
@@ -83,9 +84,8 @@ class Program:
         self.branching: set[int] = set()
         """Blocks whose last instruction has to be asked where to go."""
         self._follow(self._events(), self._wanted)
-        if model.sites("issue", "mbarrier"):
-            self._follow(self._reads(), self._sampled)
-        if any(step.what == "load" and _of_shared(step.instruction) for step in self._steps.values()):
+        self._follow(self._reads(), self._sampled)
+        if any(self._stored(step) for step in self._steps.values()):
             self._follow(self._stores(), self._wanted)
         self.sampled = frozenset(self._sampled - self._wanted)
         """Registers of which it is enough to know what one thread of a group holds: addresses of reads."""
@@ -94,6 +94,8 @@ class Program:
             block_of[step.site] for step in self._steps.values() if step.what in _FOLLOWED
         ).intersection(model.cfg.rank)
         """Blocks in which threads synchronise."""
+        self.results = self._results()
+        """How many columns of tensor memory a multiplication fills at least, by its instruction."""
         self.dispatching = self._dispatching()
         """Blocks that send threads one way or another by what comes with the launch, and decide who synchronises."""
         self.blocks: list[list[Step]] = [[] for _ in model.cfg.blocks]
@@ -110,23 +112,67 @@ class Program:
                 yield Step(event.site, event.kind, instruction)
 
     def _reads(self) -> Iterable[Step]:
-        """The plain reads of shared memory: of those with one base in a block, the one least and the one farthest from it."""
+        """What reads memory that copies or tensor cores fill.
+
+        Of the plain reads with one base in a block, the one least and the one farthest from it.
+        """
         model = self.model
         found: dict[tuple[int, Operand], list[tuple[int, int]]] = {}
-        for site, match in model.shared.sites.items():
-            if (
-                match.form.memory
-                and match.form.memory[0][0] == "read"
-                and match.form.event == ""
-                and model.cfg.block_of[site] in model.cfg.rank
-            ):
-                operand = self.instructions[site].named(match.form.memory[0][1])
-                if isinstance(operand, Memory):
-                    key = model.cfg.block_of[site], operand.base
-                    found.setdefault(key, []).append((operand.offset, site))
+        if model.sites("issue", "mbarrier"):
+            for site, match in model.shared.sites.items():
+                if match.form.memory and match.form.memory[0][0] == "read" and match.form.event == "":
+                    self._group(found, site, self.instructions[site].named(match.form.memory[0][1]))
+        if model.sites("issue", "tcgen05"):
+            for site in model.sites("issue", "tcgen05.ld"):
+                self._group(found, site, self.instructions[site].role("taddr"))
         for places in found.values():
             for site in {min(places)[1], max(places)[1]}:
                 yield Step(site, "read", self.instructions[site])
+
+    def _group(
+        self, found: dict[tuple[int, Operand], list[tuple[int, int]]], site: int, operand: Operand | None
+    ) -> None:
+        block = self.model.cfg.block_of[site]
+        if isinstance(operand, Memory) and block in self.model.cfg.rank:
+            found.setdefault((block, operand.base), []).append((operand.offset, site))
+
+    def _results(self) -> dict[int, int]:
+        model = self.model
+        if not model.sites("issue", "tcgen05.ld"):
+            return {}
+        tmem = model.solved(TensorMemory)[0]
+        return {
+            i: columns.columns
+            for i in model.sites("issue", "tcgen05")
+            if model.name(i).startswith("tcgen05.mma")
+            and ".ws" not in model.instruction(i).opcode  # its results are in the lanes of one warp or two
+            and (columns := tmem.range(i, "d")) is not None
+        }
+
+    def _stored(self, step: Step) -> bool:
+        """Whether a step loads what the kernel has stored.
+
+        The address of tensor memory comes with its allocation, and a response of 128 bits with the request.
+        """
+        if step.what != "load" or not _of_shared(step.instruction):
+            return False
+        values = self.model.values
+        return any(
+            self.widths[register] != _RESPONSE
+            and values.node(values.find(values.after(register, step.site)))[0] != "allocated"
+            for register in step.instruction.writes
+        )
+
+    @cached_property
+    def answered(self) -> bool:
+        """Whether responses are asked about, and all of these are loaded from shared memory as they are."""
+        queries = self.model.sites("clc-query")
+        found = (self.instructions[i].role("source") for i in queries)
+        made = (site for r in found if isinstance(r, int) for site in self.defs.get(r, (-1,)))
+        return bool(queries) and all(
+            site in self._steps and self._steps[site].what == "load" and _of_shared(self.instructions[site])
+            for site in made
+        )
 
     def _stores(self) -> Iterable[Step]:
         for site, match in self.model.shared.sites.items():
@@ -295,6 +341,8 @@ class Program:
         if step.what == "store":
             return [o for o in instruction.operands if isinstance(o, Memory | int)]
         assert match is not None
+        if step.what == "clc-query":
+            return [o for o in (instruction.role("source"),) if o is not None]
         if step.what in ("shuffle", "vote"):
             return [o for o in instruction.operands[1:] if not isinstance(o, Vector)]
         found = [instruction.role(name) for name in _ROLES if name in match.form.roles]
@@ -338,6 +386,8 @@ class Program:
         return Step(site, "unknown", instruction)
 
 
+_RESPONSE = 128
+"""Bits of a response of ``clusterlaunchcontrol.try_cancel`` (9.7.13.17)."""
 _PLACES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
 _CONDITIONS = ("compare", "not", "logic")
 _COUNTING = ("mbarrier-init", "barrier-sync", "barrier-arrive")

@@ -1,4 +1,4 @@
-"""Reads of shared memory that a replay did not order with the copies that fill it."""
+"""Reads of shared and tensor memory that a replay did not order with the operations that fill it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _LEAST = 16
 
 
 class Race(NamedTuple):
-    """A copy and a read that are not ordered; *early*: the read comes first, and the copy overwrites what it reads."""
+    """A copy, or a multiplication, and a read that are not ordered.
+
+    *early*: the read comes first, and what it reads is overwritten.
+    """
 
     copy: Access
     read: Access
@@ -35,21 +38,21 @@ class _Place:
 def races(accesses: list[Access]) -> Iterator[Race]:
     """The first race of each copy with each read, by their instructions."""
     sizes = _sizes(accesses)
-    regions: dict[int, dict[int, int]] = {}
+    regions: dict[tuple[int, bool], dict[int, int]] = {}
     for access in accesses:
         if access.writes:
-            own = regions.setdefault(access.cta, {})
+            own = regions.setdefault(access.memory, {})
             own[access.offset] = max(sizes[access.site], own.get(access.offset, 0))
-    starts = {cta: sorted(own) for cta, own in regions.items()}
-    places = {(cta, start): _Place() for cta, own in regions.items() for start in own}
+    starts = {memory: sorted(own) for memory, own in regions.items()}
+    places = {(memory, start): _Place() for memory, own in regions.items() for start in own}
     told = set()
     for access in accesses:
-        own = regions.get(access.cta, {})
-        at = bisect_right(starts.get(access.cta, ()), access.offset) - 1
-        start = starts[access.cta][at] if at >= 0 else 0
+        own = regions.get(access.memory, {})
+        at = bisect_right(starts.get(access.memory, ()), access.offset) - 1
+        start = starts[access.memory][at] if at >= 0 else 0
         if at < 0 or access.offset >= start + own[start]:
             continue
-        for race in _unordered(access, places[access.cta, start]):
+        for race in _unordered(access, places[access.memory, start]):
             key = race.copy.site, race.read.site, race.early
             if key not in told:
                 told.add(key)
@@ -83,15 +86,15 @@ def _issues(actor: Actor, copy: Access) -> bool:
 def _sizes(accesses: Iterable[Access]) -> dict[int, int]:
     """How many bytes each copy fills: as it says, or up to where the next one begins."""
     copies = [a for a in accesses if a.writes]
-    by_cta: dict[int, list[int]] = {}
+    by_memory: dict[tuple[int, bool], list[int]] = {}
     for copy in copies:
-        by_cta.setdefault(copy.cta, []).append(copy.offset)
-    starts = {cta: sorted(set(offsets)) for cta, offsets in by_cta.items()}
+        by_memory.setdefault(copy.memory, []).append(copy.offset)
+    starts = {memory: sorted(set(offsets)) for memory, offsets in by_memory.items()}
     found: dict[object, int] = {}
     for copy in copies:
         size = copy.size
         if size is None:
-            own = starts[copy.cta]
+            own = starts[copy.memory]
             at = bisect_right(own, copy.offset)
             size = own[at] - copy.offset if at < len(own) else None
             if size is not None and copy.mbarrier is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -35,20 +35,30 @@ def joined(a: Clock, b: Clock) -> Clock:
     return {**a, **later} if later else a
 
 
+def known_by(a: Clock, b: Clock) -> bool:
+    """Whether *b* has heard of all that *a* has."""
+    return a is b or all(b.get(actor, -1) >= time for actor, time in a.items())
+
+
 @dataclass(slots=True)
 class Flight:
-    """A copy that has been issued, and has not reported its bytes yet."""
+    """What is under way to an mbarrier: the bytes of a copy, or the arrivals of a commit."""
 
-    actor: Actor
-    number: int
-    bytes: int | None
+    clock: Clock
+    """What is complete when it is there."""
+    bytes: int | None = 0
     """None: the box of a tensor map says it, which is not seen."""
+    arrivals: int = 0
+    site: int = -1
+    threads: tuple[int, ...] = ()
+    """Who sent it."""
 
 
 class Passed(NamedTuple):
     """A wait for a phase that is complete."""
 
     site: int
+    actor: Actor
     threads: tuple[int, ...]
     number: int
     """The event by which others first hear from these threads that they have passed it."""
@@ -74,11 +84,12 @@ class Mbarrier:
     """Copies of unknown size have reported: they brought what was expected."""
     flights: list[Flight] = field(default_factory=list)
     gathering: Clock = field(default_factory=dict)
-    told: Clock = field(default_factory=dict)
+    told: list[Clock] = field(default_factory=lambda: [{}])
+    """What those hear who know that so many phases are complete."""
     passed: dict[Actor, Passed] = field(default_factory=dict)
     """Who was let go in this phase, because the one before is complete."""
-    late: list[Passed] = field(default_factory=list)
-    """Of these, who may ask only after the phase, too, is complete: its arrivals do not wait for the question."""
+    overtaken: list[tuple[Passed, Clock]] = field(default_factory=list)
+    """Of these, whom the next phase has not heard of when it completes; and what it has heard."""
 
     @property
     def untouched(self) -> bool:
@@ -94,17 +105,20 @@ class Mbarrier:
         self.gathering = joined(self.gathering, clock)
         self.settle()
 
-    def land(self) -> bool:
-        """The copies in flight report; whether there were any."""
+    def land(self) -> Iterator[Flight]:
+        """What is in flight comes, one after the other."""
         flights, self.flights = self.flights, []
         for flight in flights:
             if flight.bytes is None:
                 self.open = True
             else:
                 self.bytes -= flight.bytes
-            self.gathering = joined(self.gathering, {flight.actor: flight.number})
+            self.pending -= flight.arrivals
+            self.gathering = joined(self.gathering, flight.clock)
+            if flight.arrivals:
+                self.settle()
+            yield flight
         self.settle()
-        return bool(flights)
 
     def settle(self) -> None:
         """Begins the next phase when nothing is left to wait for."""
@@ -112,8 +126,18 @@ class Mbarrier:
             self.phase += 1
             self.pending, self.bytes, self.open = self.count, 0, False
             heard = self.gathering
-            self.late += [p for actor, p in self.passed.items() if heard.get(actor, -1) < p.number]
-            self.told, self.gathering, self.passed = joined(self.told, heard), {}, {}
+            self.overtaken += [
+                (p, heard) for actor, p in self.passed.items() if heard.get(actor, -1) < p.number
+            ]
+            self.told.append(joined(self.told[-1], heard))
+            self.gathering, self.passed = {}, {}
+
+    def hears(self, parity: int, known: Clock) -> Clock:
+        """What a wait tells a thread that it may be sure of: it may have asked as early as it could, knowing what it did."""
+        phase = self.phase
+        while phase and not known_by(self.told[phase], known):
+            phase -= 1
+        return self.told[phase if (phase ^ parity) & 1 else phase + 1]
 
     def complete(self, parity: int) -> bool:
         """Whether the phase of *parity* is complete: the present one is of the other (9.7.13.15.16)."""
