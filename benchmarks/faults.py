@@ -336,7 +336,7 @@ def _waits_once(keep: bool) -> Plant:
 operator("mbarrier wait loop dropped", "mbarrier", "BK001 TC001 TC012 BK011 WG011 MB016")(
     _waits_once(keep=False)
 )
-operator("mbarrier wait asked once", "mbarrier", "MB001")(_waits_once(keep=True))
+operator("mbarrier wait asked once", "mbarrier", "MB001 MB016")(_waits_once(keep=True))
 
 
 @operator("mbarrier.init count of zero", "mbarrier", "MB003")

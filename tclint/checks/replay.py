@@ -52,7 +52,7 @@ def _who(model: KernelModel, threads: tuple[int, ...]) -> str:
 def _raced(model: KernelModel, races: list[Race]) -> Hit:
     race = races[0]
     copy, read = race.copy, race.read
-    if model.instruction(read.site).group == "tcgen05.ld":
+    if read.lanes >= 0:
         return _raced_in_tensor_memory(model, race, len(races))
     if race.early:
         last = [*copy.waited.values()][-1] if copy.waited else None
@@ -88,36 +88,28 @@ def _raced(model: KernelModel, races: list[Race]) -> Hit:
 
 
 def _raced_in_tensor_memory(model: KernelModel, race: Race, count: int) -> Hit:
-    copy, read = race.copy, race.read
-    mma, load = model.name(copy.site), model.name(read.site)
+    """A race of what multiplies, loads and stores: an MMA is over when its commit is, the others when they are waited for."""
+    first, second = (race.read, race.copy) if race.early else (race.copy, race.read)
+    what, group = model.name(first.site), model.instruction(first.site).group
+    last = [*second.waited.values()][-1] if second.waited else None
     if race.early:
-        last = [*copy.waited.values()][-1] if copy.waited else None
-        return Hit(
-            site=copy.site,
-            message=f"overwrites tensor memory that {load} may still read: "
-            "nothing that this thread has waited for says that the load is over",
-            steps=(
-                _mark(model, read, "loads the result before this one"),
-                *(_waited(model, copy, last, "waits, and is not told of the load")),
-                _mark(model, copy, "overwrites it"),
-            ),
-            help="let the readers arrive at an mbarrier behind tcgen05.wait::ld, and wait for that phase before the "
-            "next result is begun" + _orders(model),
-            count=count,
-            replayed=True,
-        )
-    last = [*read.waited.values()][-1] if read.waited else None
+        message = f"overwrites tensor memory that {what} may still read"
+    else:
+        message = f"reads tensor memory that {what} may not have written yet"
+    tell = (
+        "commit that operation to an mbarrier (tcgen05.commit)"
+        if group == "tcgen05"
+        else f"let those threads arrive at an mbarrier behind {group.replace('.', '.wait::')}"
+    )
     return Hit(
-        site=read.site,
-        message=f"loads the result of {mma} that may not be complete: "
-        "no wait on the way is for the phase that its commit completes",
+        site=second.site,
+        message=f"{message}: nothing that this thread has waited for says that it is over",
         steps=(
-            _mark(model, copy, "starts"),
-            *(_waited(model, read, last, "waits, and is not told of this operation")),
-            _mark(model, read, "loads its result"),
+            _mark(model, first, "reads it" if race.early else "starts to write it"),
+            *(_waited(model, second, last, "waits, and is not told of that")),
+            _mark(model, second, "overwrites it" if race.early else "reads it"),
         ),
-        help="wait for the phase of the mbarrier that tcgen05.commit behind the operation completes"
-        + _orders(model),
+        help=f"{tell}, and wait for that phase before {model.name(second.site)}" + _orders(model),
         count=count,
         replayed=True,
     )

@@ -28,7 +28,7 @@ _ALL = 0xFFFF
 """The mask that names all CTAs of a cluster."""
 _OWN = -1
 """No mask: the CTA that the address is in."""
-_DATA = frozenset("compute constant unknown load store read".split())
+_DATA = frozenset("compute constant unknown load store read tensor".split())
 """Steps that neither wait nor tell anything."""
 _FEW = 32
 """Places that a store may go to at once, if it tells others something: more are data."""
@@ -62,13 +62,13 @@ class Access(NamedTuple):
     """Where a copy reports."""
     box: object = None
     """Copies that have this in common bring equally many bytes: it is of one tensor map."""
-    tensor: bool = False
-    """It is of tensor memory, where the offset is that of a column, and the size a number of columns."""
+    lanes: int = -1
+    """It is of tensor memory, of the quarter of the lanes that some warps have; the offset is a column, the size counts columns."""
 
     @property
-    def memory(self) -> tuple[int, bool]:
+    def memory(self) -> tuple[int, int]:
         """What the offset is in."""
-        return self.cta, self.tensor
+        return self.cta, self.lanes
 
 
 class Machine(Groups):
@@ -227,6 +227,8 @@ class Machine(Groups):
             value: Lanes = None
             if own:
                 value = collapse([None if a is None else self._get(a + i * size, size) for a in address])
+                if value is None and size == RESPONSE and None not in address:
+                    value = 0  # what has not come yet
             elif self.launch.gives(match.space, operand) and match.element[1] != "f":
                 base, offset = self.program.word(step)
                 value = self.launch.data(base, offset + i * size, size)
@@ -262,11 +264,47 @@ class Machine(Groups):
         address = self._operand(group, operand)
         actor = self._actor(group)
         number = self.times.get(actor, 0)
-        tensor = bool(step.instruction.group)
-        seen = {a & _COLUMN if tensor else a for a in spread(address, len(group.threads)) if a is not None}
+        seen = {a for a in spread(address, len(group.threads)) if a is not None}
         for a in {min(seen), max(seen)} if seen else ():
-            place = (group.cta, a) if tensor else divmod(a, _CTA)
-            self._access(group, step.site, place, actor, number, tensor=tensor)
+            self._access(group, step.site, divmod(a, _CTA), actor, number)
+
+    def _tensor(self, group: Group, step: Step, where: Lanes) -> None:
+        """A load of tensor memory, or a store: each warp has its lanes (9.7.16.8.1)."""
+        instruction, followed = step.instruction, self.program.followed
+        for register in instruction.writes:
+            if register in followed:
+                self._set(group, register, None)
+        address = self._role(group, step, "taddr")
+        if isinstance(address, tuple):
+            address = address[0]
+        writes = instruction.group == "tcgen05.st"
+        if address is None or (writes and where != 1):
+            return
+        actor = self._actor(group)
+        warps = {(t >> 5) % self.program.warps for t in group.threads}
+        self._access_tensor(group, step, "taddr", address, actor, self.times.get(actor, 0), writes, warps)
+
+    def _access_tensor(
+        self,
+        group: Group,
+        step: Step,
+        role: str,
+        address: int,
+        actor: Actor,
+        number: int,
+        writes: bool,
+        warps: Iterable[int],
+        pair: Sequence[int] = (0,),
+    ) -> None:
+        """Takes down what *actor* does at an *address* of tensor memory, in the lanes of some *warps*."""
+        size = self.program.columns.get((step.site, role))
+        if size is None:
+            return
+        for cta in (group.cta ^ other for other in pair):
+            for lanes in warps:
+                place = cta, address & _COLUMN
+                box = step.site
+                self._access(group, step.site, place, actor, number, writes, size, box=box, lanes=lanes)
 
     def _access(
         self,
@@ -279,14 +317,14 @@ class Machine(Groups):
         size: int | None = None,
         mbarrier: Mbarrier | None = None,
         box: object = None,
-        tensor: bool = False,
+        lanes: int = -1,
     ) -> None:
         """Takes down that *actor* reads or writes at a *place*: a CTA, and how far into its memory."""
         cta, offset = place
         if cta in self.alive:
             heard, waited = group.clock, group.waited
             access = Access(
-                site, writes, cta, offset, size, actor, number, heard, group, waited, mbarrier, box, tensor
+                site, writes, cta, offset, size, actor, number, heard, group, waited, mbarrier, box, lanes
             )
             self.accesses.append(access)
 
@@ -563,14 +601,19 @@ class Machine(Groups):
             self._engines[actor] = number = self._engines.get(actor, 0) + 1
             for start in self._starts(group, step):
                 self._access(group, step.site, (group.cta, start), actor, number)
-            size, result = self.program.results.get(step.site), self._role(group, step, "d")
-            if size is not None and isinstance(result, int):
-                pair = (0, 1) if ".cta_group::2" in step.instruction.opcode else (0,)
-                for cta in (group.cta ^ other for other in pair):
-                    place = cta, result & _COLUMN
-                    self._access(
-                        group, step.site, place, actor, number, True, size, box=step.site, tensor=True
-                    )
+            if kind == "tcgen05":
+                self._multiply(group, step, actor, number)
+
+    def _multiply(self, group: Group, step: Step, actor: Actor, number: int) -> None:
+        """The matrices in tensor memory: A is read, and D is written, and read where it is added to (9.7.16.10.7)."""
+        pair = (0, 1) if ".cta_group::2" in step.instruction.opcode else (0,)
+        warps = range(self.program.warps)
+        adds = len(warps) > 1 and self._role(group, step, "enable") == 1
+        for role, writes in (("a", False), *((("d", False),) if adds else ()), ("d", True)):
+            operand = step.instruction.role(role)
+            address = self._operand(group, operand) if isinstance(operand, Memory) else None
+            if isinstance(address, int):
+                self._access_tensor(group, step, role, address, actor, number, writes, warps, pair)
 
     def _starts(self, group: Group, step: Step) -> Iterable[int]:
         """Where the matrices in shared memory begin."""

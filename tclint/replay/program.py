@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
+from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.ir.nodes import (
     Instruction,
@@ -25,7 +26,7 @@ from tclint.replay.launch import GRID, MEMORY, Word
 __all__ = ["Program", "Step"]
 
 _ROLES = (
-    "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d",
+    "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d", "a", "enable",
 )  # fmt: skip
 _GROUPS: dict[str, tuple[str, ...]] = {
     "issue": ("mbarrier", "wgmma", "tcgen05"),
@@ -33,6 +34,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "wait": ("wgmma",),
 }
 """Of these events, the groups that are followed."""
+_TENSOR = ("tcgen05.ld", "tcgen05.st")
 _FOLLOWED = frozenset(
     """issue commit wait clc-request tmem-alloc memory-fence barrier-sync barrier-arrive barrier-wait
     mbarrier-init mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-wait""".split()
@@ -83,19 +85,22 @@ class Program:
         """Whether it may be made for several CTAs."""
         self.branching: set[int] = set()
         """Blocks whose last instruction has to be asked where to go."""
+        self.columns = self._columns()
+        self.warps = 4 if model.sites("issue", _TENSOR[1]) else 1
+        """Quarters of tensor memory to tell apart: only what threads store there is in the lanes of their warp alone."""
         self._follow(self._events(), self._wanted)
         self._follow(self._reads(), self._sampled)
+        self._follow(self._tensor(), self._sampled)
         if any(self._stored(step) for step in self._steps.values()):
             self._follow(self._stores(), self._wanted)
         self.sampled = frozenset(self._sampled - self._wanted)
         """Registers of which it is enough to know what one thread of a group holds: addresses of reads."""
+        self.followed = frozenset(self._sampled | self._wanted)
         block_of = model.cfg.block_of
         self.telling = frozenset(
             block_of[step.site] for step in self._steps.values() if step.what in _FOLLOWED
         ).intersection(model.cfg.rank)
         """Blocks in which threads synchronise."""
-        self.results = self._results()
-        """How many columns of tensor memory a multiplication fills at least, by its instruction."""
         self.dispatching = self._dispatching()
         """Blocks that send threads one way or another by what comes with the launch, and decide who synchronises."""
         self.blocks: list[list[Step]] = [[] for _ in model.cfg.blocks]
@@ -112,42 +117,49 @@ class Program:
                 yield Step(event.site, event.kind, instruction)
 
     def _reads(self) -> Iterable[Step]:
-        """What reads memory that copies or tensor cores fill.
-
-        Of the plain reads with one base in a block, the one least and the one farthest from it.
-        """
+        """The plain reads of shared memory: of those with one base in a block, the one least and the one farthest from it."""
         model = self.model
+        if not model.sites("issue", "mbarrier"):
+            return ()
+        return self._outermost(
+            "read",
+            (
+                (site, self.instructions[site].named(match.form.memory[0][1]))
+                for site, match in model.shared.sites.items()
+                if match.form.memory and match.form.memory[0][0] == "read" and match.form.event == ""
+            ),
+        )
+
+    def _outermost(self, what: str, places: Iterable[tuple[int, Operand | None]]) -> Iterable[Step]:
         found: dict[tuple[int, Operand], list[tuple[int, int]]] = {}
-        if model.sites("issue", "mbarrier"):
-            for site, match in model.shared.sites.items():
-                if match.form.memory and match.form.memory[0][0] == "read" and match.form.event == "":
-                    self._group(found, site, self.instructions[site].named(match.form.memory[0][1]))
-        if model.sites("issue", "tcgen05"):
-            for site in model.sites("issue", "tcgen05.ld"):
-                self._group(found, site, self.instructions[site].role("taddr"))
-        for places in found.values():
-            for site in {min(places)[1], max(places)[1]}:
-                yield Step(site, "read", self.instructions[site])
+        for site, operand in places:
+            block = self.model.cfg.block_of[site]
+            if isinstance(operand, Memory) and block in self.model.cfg.rank:
+                found.setdefault((block, operand.base), []).append((operand.offset, site))
+        for sites in found.values():
+            for site in {min(sites)[1], max(sites)[1]}:
+                yield Step(site, what, self.instructions[site])
 
-    def _group(
-        self, found: dict[tuple[int, Operand], list[tuple[int, int]]], site: int, operand: Operand | None
-    ) -> None:
-        block = self.model.cfg.block_of[site]
-        if isinstance(operand, Memory) and block in self.model.cfg.rank:
-            found.setdefault((block, operand.base), []).append((operand.offset, site))
-
-    def _results(self) -> dict[int, int]:
+    def _columns(self) -> dict[tuple[int, str], int]:
+        """How many columns of tensor memory a role covers at least, of what multiplies, loads or stores."""
         model = self.model
         if not model.sites("issue", "tcgen05.ld"):
             return {}
         tmem = model.solved(TensorMemory)[0]
-        return {
-            i: columns.columns
-            for i in model.sites("issue", "tcgen05")
-            if model.name(i).startswith("tcgen05.mma")
-            and ".ws" not in model.instruction(i).opcode  # its results are in the lanes of one warp or two
-            and (columns := tmem.range(i, "d")) is not None
-        }
+        found = {(i, "taddr"): tmem.range(i, "taddr") for g in _TENSOR for i in model.sites("issue", g)}
+        for i in model.sites("issue", "tcgen05"):
+            # With .ws, matrices are in the lanes of one warp or two.
+            if model.name(i).startswith("tcgen05.mma") and ".ws" not in model.instruction(i).opcode:
+                found |= {(i, role): tmem.range(i, role) for role in ("d", "a")}
+        return {key: columns.columns for key, columns in found.items() if columns is not None}
+
+    def _tensor(self) -> Iterable[Step]:
+        """Loads of tensor memory, the outermost as of shared memory, and stores."""
+        if all(role == "taddr" for _, role in self.columns):
+            return
+        loads, stores = (self.model.sites("issue", group) for group in _TENSOR)
+        yield from self._outermost("tensor", ((i, self.instructions[i].role("taddr")) for i in loads))
+        yield from (Step(i, "tensor", self.instructions[i]) for i in stores)
 
     def _stored(self, step: Step) -> bool:
         """Whether a step loads what the kernel has stored.
@@ -158,7 +170,7 @@ class Program:
             return False
         values = self.model.values
         return any(
-            self.widths[register] != _RESPONSE
+            self.widths[register] != RESPONSE * 8
             and values.node(values.find(values.after(register, step.site)))[0] != "allocated"
             for register in step.instruction.writes
         )
@@ -336,7 +348,7 @@ class Program:
 
     def _operands(self, step: Step) -> list[Operand]:
         instruction, match = step.instruction, step.instruction.match
-        if step.what in ("read", "load"):
+        if step.what in ("read", "load", "tensor"):
             return [o for o in instruction.operands if isinstance(o, Memory)]
         if step.what == "store":
             return [o for o in instruction.operands if isinstance(o, Memory | int)]
@@ -386,8 +398,6 @@ class Program:
         return Step(site, "unknown", instruction)
 
 
-_RESPONSE = 128
-"""Bits of a response of ``clusterlaunchcontrol.try_cancel`` (9.7.13.17)."""
 _PLACES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
 _CONDITIONS = ("compare", "not", "logic")
 _COUNTING = ("mbarrier-init", "barrier-sync", "barrier-arrive")

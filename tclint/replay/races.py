@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tclint.replay.machine import Access
-from tclint.replay.sync import Actor, Worker
+from tclint.replay.sync import Worker
 
 __all__ = ["Race", "races"]
 
@@ -38,7 +38,7 @@ class _Place:
 def races(accesses: list[Access]) -> Iterator[Race]:
     """The first race of each copy with each read, by their instructions."""
     sizes = _sizes(accesses)
-    regions: dict[tuple[int, bool], dict[int, int]] = {}
+    regions: dict[tuple[int, int], dict[int, int]] = {}
     for access in accesses:
         if access.writes:
             own = regions.setdefault(access.memory, {})
@@ -52,41 +52,46 @@ def races(accesses: list[Access]) -> Iterator[Race]:
         start = starts[access.memory][at] if at >= 0 else 0
         if at < 0 or access.offset >= start + own[start]:
             continue
-        for race in _unordered(access, places[access.memory, start]):
+        for race in _unordered(access, places[access.memory, start], sizes):
             key = race.copy.site, race.read.site, race.early
             if key not in told:
                 told.add(key)
                 yield race
 
 
-def _unordered(access: Access, place: _Place) -> Iterator[Race]:
+def _unordered(access: Access, place: _Place, sizes: Mapping[int, int]) -> Iterator[Race]:
     """The races of an access with those before it; *place* takes it in."""
     if not access.writes:
         copy = place.copy
-        if copy is not None and access.clock.get(copy.actor, -1) < copy.number:
+        if copy is not None and _unheard(copy, access) and access.offset < copy.offset + sizes[copy.site]:
             yield Race(copy, access, False)
         place.reads[access.actor] = access
         return
     for read in place.reads.values():
-        if access.clock.get(read.actor, -1) < read.number and not _issues(read.actor, access):
+        if _unheard(read, access) and read.offset < access.offset + sizes[access.site]:
             # What nothing was copied to before is read too early, and not filled again.
             yield Race(access, read, place.copy is not None)
     place.copy, place.reads = access, {}
 
 
-def _issues(actor: Actor, copy: Access) -> bool:
-    """Whether those who read are those who issue the copy."""
-    return (
-        isinstance(actor, Worker)
+def _unheard(before: Access, access: Access) -> bool:
+    """Whether who does something has not heard of what was done *before*, and does not come behind it anyway."""
+    actor = before.actor
+    if actor is access.actor or access.clock.get(actor, -1) >= before.number:
+        return False
+    # Those who read may be those who issue the copy.
+    return not (
+        access.writes
+        and isinstance(actor, Worker)
         and not actor.kind
-        and (actor.cta, actor.threads) == (copy.cta, copy.group.threads)
+        and (actor.cta, actor.threads) == (access.cta, access.group.threads)
     )
 
 
 def _sizes(accesses: Iterable[Access]) -> dict[int, int]:
     """How many bytes each copy fills: as it says, or up to where the next one begins."""
     copies = [a for a in accesses if a.writes]
-    by_memory: dict[tuple[int, bool], list[int]] = {}
+    by_memory: dict[tuple[int, int], list[int]] = {}
     for copy in copies:
         by_memory.setdefault(copy.memory, []).append(copy.offset)
     starts = {memory: sorted(set(offsets)) for memory, offsets in by_memory.items()}
