@@ -295,15 +295,15 @@ def _weaker_bulk_wait(kernel: Kernel) -> Iterator[Fault]:
 def _loop(kernel: Kernel, site: int) -> list[Edit]:
     """What takes away the branches that repeat the wait at *site*; empty when there is no loop."""
     derived = set(kernel.instructions[site].writes)
-    edits = []
-    back = False
+    edits: list[Edit] = []
+    loops = False
     for i in range(site + 1, min(site + 9, len(kernel.instructions))):
         instruction = kernel.instructions[i]
         if instruction.flow == "branch":
             returns = any(0 <= t <= site for t in instruction.targets)
-            if instruction.guard in derived or (back and instruction.guard < 0 and returns):
+            if instruction.guard in derived or (edits and instruction.guard < 0 and returns):
                 edits.append(kernel.blank(i))
-                back = True
+                loops = returns
                 if returns:
                     break
             else:
@@ -312,7 +312,7 @@ def _loop(kernel: Kernel, site: int) -> list[Edit]:
             derived |= set(instruction.writes)
         elif instruction.flow:
             break
-    return edits
+    return edits if loops else []  # a look ahead may leave a loop out, and repeats nothing
 
 
 def _waits_once(keep: bool) -> Plant:

@@ -82,6 +82,16 @@ def test_an_operator_changes_a_kernel_and_leaves_its_lines(
         assert changed.count(b"\n") == kernel.data.count(b"\n")
 
 
+def test_a_look_ahead_is_no_loop(pages: list[tuple[Path, Kernel]]) -> None:
+    """Nothing repeats it: without its branch, the wait behind it is asked in any case."""
+    found = [
+        f
+        for _, kernel, f in planted(pages, "mbarrier wait asked once")
+        if kernel.function.name == "looks_ahead"
+    ]
+    assert [f.note for f in found] == ["mbarrier.try_wait.parity.shared::cta.b64 %p3, [full], 0;"]
+
+
 NOTED = ("mbarrier.init done twice", "fence behind mbarrier.init deleted")
 """Faults of which a rule only takes note, as kernels that work have them."""
 
