@@ -546,6 +546,20 @@ def test_what_a_fault_does_to_operands_in_tensor_memory(old: str, new: str, said
     assert [said in hit.message for hit in hits] == ([True] if said else [])
 
 
+def test_what_only_a_copy_of_a_thread_can_tell() -> None:
+    """Who waits for a copy that was issued behind a read overwrites nothing that is still read."""
+    expects = (
+        "    mov.u32 %r33, spare;\n    @!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r28], 4096;\n"
+    )
+    copies = "    @!%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r33], [%out], 4096, [%r28];\n"
+    given = "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n"
+    code = TWO.replace("[loaded], 128;", "[loaded], 1;").replace("[loaded+8], 128;", "[loaded+8], 1;")
+    code = changed("operands[8192];", "operands[8192];\n    .shared .align 16 .b8 spare[4096];", code)
+    behind = changed(LOADED + given, expects + LOADED + "    bar.sync 1, 128;\n" + copies, code)
+    assert replay(behind).run is None
+    assert "early" in what(replay(changed(LOADED + given, expects + copies + LOADED, code)).run)
+
+
 def test_operands_in_tensor_memory_that_are_handed_over() -> None:
     assert replay(HANDED).run is None
 

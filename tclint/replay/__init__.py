@@ -278,6 +278,6 @@ class Replay:
         whole: bool = False,
     ) -> Run | None:
         """What a replay has shown; None when it was cut short before anything went wrong."""
-        found = list(races(machine.accesses))
+        found = list(races(machine.accesses, machine.behind))
         run = Run(stuck or [], found, overrun, whole, machine.late, frozenset(machine.entered), machine.used)
         return run if run.wrong or whole else None

@@ -89,7 +89,7 @@ class Machine(Groups):
         self._leaders: dict[tuple[tuple[int, ...], int], dict[int, int] | None] = {}
         """Who was elected of whom."""
         self._issued_at: dict[tuple[Actor, int], Clock] = {}
-        """Of what a thread knew when it issued a copy, by the actor and the number of that."""
+        """What a thread knew of when it issued a copy, by the actor and the number of that."""
         self._cancelled: dict[int, int] = {}
         """How often each CTA has asked for the cancellation of another."""
         self._columns: dict[int, int] = {}
@@ -102,18 +102,18 @@ class Machine(Groups):
             (mbarrier, passed)
             for mbarrier in self._mbarriers.values()
             for passed, heard in mbarrier.overtaken
-            if not self._after(heard, passed)
+            if not self.behind(heard, passed.actor, passed.number)
         ]
 
-    def _after(self, heard: Clock, passed: Passed) -> bool:
-        """Whether what was *heard* of comes after a wait has been passed.
+    def behind(self, heard: Clock, actor: Actor, number: int) -> bool:
+        """Whether who has *heard* of so much comes later than an event of *actor*.
 
         A copy tells nobody what its thread has done before, but it is complete only after that.
         """
         work, seen = [heard], set[tuple[Actor, int]]()
         while work:
             clock = work.pop()
-            if clock.get(passed.actor, -1) >= passed.number:
+            if clock.get(actor, -1) >= number:
                 return True
             for issue in clock.items() - seen:
                 if issue in self._issued_at:
