@@ -15,7 +15,17 @@ from functools import cached_property
 from hashlib import sha256
 
 from tclint.finding import Edit, Span
-from tclint.ir.nodes import Function, Immediate, Instruction, Module, Symbol, Vector, registers
+from tclint.ir.nodes import (
+    Function,
+    Immediate,
+    Instruction,
+    Memory,
+    Module,
+    Operand,
+    Symbol,
+    Vector,
+    registers,
+)
 from tclint.isa.table import Match
 from tclint.isa.target import FAMILIES, INTRODUCED, Target, dotted
 
@@ -612,8 +622,13 @@ for _name, _family, _group_name, _use, _rules in (
 
 @operator("mbarrier wait behind the use", "mbarrier", "BK001 TC001 MB001 MB016")
 def _use_before_wait(kernel: Kernel) -> Iterator[Fault]:
-    """What the wait is for is read in front of it."""
+    """What the wait is for is read in front of it; what has been read before anyway is not what it is for."""
     reads_shared = _touches_shared("read")(kernel)
+    first: dict[Operand, int] = {}
+    for i, instruction in enumerate(kernel.instructions):
+        if reads_shared(instruction):
+            for operand in instruction.operands:
+                first.setdefault(operand, i)
     for site in kernel.sites("mbarrier-wait"):
         written: set[int] = set()
         for i in range(site, min(site + 60, len(kernel.instructions))):
@@ -621,7 +636,8 @@ def _use_before_wait(kernel: Kernel) -> Iterator[Fault]:
             if i > site and instruction.event in ("mbarrier-wait", "barrier-sync"):
                 break
             if instruction.group == "tcgen05.ld" or reads_shared(instruction):
-                edits = kernel.move_up(i, before=site)
+                again = any(isinstance(o, Memory) and first.get(o, i) < site for o in instruction.operands)
+                edits = () if again else kernel.move_up(i, before=site)
                 if edits and written.isdisjoint((*instruction.reads, instruction.guard)):
                     places = kernel.of_group("tcgen05") | kernel.of_group("tcgen05.ld") | {site, i}
                     yield Fault(edits, places, f"{kernel.text(i)[:60]} before {kernel.text(site)[:60]}")

@@ -40,6 +40,7 @@ CAUSES = {
     "reads": "the fence stands between reads and copies that overwrite what they read: production code goes without it",
     "threads": "only other threads can tell: what orders them is not analysed",
     "end": "nothing behind it accesses such memory, and what becomes of a copy when the kernel ends is not said",
+    "last": "its thread only ends behind it: the wait keeps the CTA for those who still signal there",
     "memory": "whether an access behind it touches the same bytes of memory cannot be told",
     "overlap": "whether the kernel may begin while the one before it runs is said where it is launched",
     "box": "the bytes that a tensor copy brings are in its tensor map, which the host makes",
@@ -163,6 +164,9 @@ def _told(kernel: Kernel, fault: Fault) -> str:
     changed = change(kernel, fault)
     if first.event == "proxy-fence" and changed is not None and orders_reads_alone(changed):
         return "reads"
+    waits = [i for i in (site, site - 1) if kernel.instructions[i].event == "mbarrier-wait"]
+    if waits and _ends_behind(kernel, site):
+        return "last"
     if first.event.startswith(_BETWEEN_THREADS) and first.role("mask") is None:
         return "threads"
     seen = observers(changed) if changed else None
@@ -180,6 +184,26 @@ def _told(kernel: Kernel, fault: Fault) -> str:
     if changed.group in ("wgmma", "tcgen05.ld"):
         return "threads"  # who else uses the memory that they read hears of it by what comes behind
     return "memory"
+
+
+def _ends_behind(kernel: Kernel, site: int) -> bool:
+    """Whether a thread does nothing behind the instruction at *site* but to wait, compute and end."""
+    cfg = CFG(kernel.function)
+    work, seen = [(cfg.block_of[site], site + 1)], set[int]()
+    while work:
+        block, begin = work.pop()
+        for i in range(begin, cfg.blocks[block].end):
+            instruction = kernel.instructions[i]
+            match = instruction.match
+            if match is None or instruction.flow == "call" or instruction.event not in ("", "mbarrier-wait"):
+                return False
+            if match.form.memory and not match.space.startswith(".param"):
+                return False
+        for edge in cfg.successors[block]:
+            if edge.target not in seen:
+                seen.add(edge.target)
+                work.append((edge.target, cfg.blocks[edge.target].start))
+    return True
 
 
 _SPACES = {"write": (".shared", ".shared::cta", ".shared::cluster", ""), "read": (".global", "")}

@@ -113,6 +113,17 @@ def test_a_replay_that_ends_early_is_a_cause(tmp_path: Path) -> None:
     assert cause({"verdict": "missed"}, kernel, fault, operator, frozenset(), lambda: "missed") == "launch"
 
 
+@pytest.mark.parametrize(("behind", "expected"), [("", "last"), ("st.shared.u32 [m], %r1;\n", "threads")])
+def test_a_wait_behind_which_the_thread_ends_is_a_cause(tmp_path: Path, behind: str, expected: str) -> None:
+    text = (
+        ".shared .b64 m;\nmbarrier.init.shared.b64 [m], 1;\nbar.sync 0;\nmbarrier.arrive.shared.b64 _, [m];\n"
+        f"L: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra L;\n{behind}"
+    )
+    kernel, fault = first(tmp_path, "mbarrier wait loop dropped", text, ".reqntid 32")
+    operator = OPERATORS["mbarrier wait loop dropped"]
+    assert cause({"verdict": "missed"}, kernel, fault, operator, frozenset(), lambda: "missed") == expected
+
+
 def test_a_kernel_without_what_the_rules_are_about(tmp_path: Path) -> None:
     loop = "L: mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;\n@!%p1 bra L;\n"
     kernel, fault = first(tmp_path, "mbarrier wait loop dropped", loop, "")
