@@ -631,6 +631,26 @@ def test_clusters_that_are_cancelled_for_a_running_one() -> None:
     assert replay(other).run is None  # such a response is taken to be empty
 
 
+@pytest.mark.parametrize("kind", ["u32", "u64"])
+def test_rounds_that_are_a_difference_in_memory(kind: str) -> None:
+    """A sequence is as long as its end is behind its beginning: where all of memory is equal, there is nothing to do."""
+    size = int(kind[1:]) // 8
+    lengths = f"""    ld.global.{kind} %a, [%in];
+    ld.global.{kind} %b, [%in+{size}];
+    sub.{kind} %b, %b, %a;
+    cvt.u32.{kind} %r20, %b;
+    setp.eq.u32 %p3, %r20, 0;
+    @%p3 bra done;
+"""
+    code = changed("    ld.param.u32 %r20, [rounds];\n", lengths).replace(
+        "    .reg .b64 %in, %out;", f"    .reg .b64 %in, %out;\n    .reg .b{kind[1:]} %a, %b;"
+    )
+    if kind == "u32":
+        code = code.replace("cvt.u32.u32 %r20, %b", "mov.u32 %r20, %b")
+    assert replay(code).run is None
+    assert "stuck" in what(replay(code.replace(GIVE, "")).run)
+
+
 def test_roles_that_a_parameter_decides() -> None:
     code = changed(
         "setp.lt.u32 %p2, %r0, 128;", "ld.param.u32 %r1, [rounds];\n    setp.lt.u32 %p2, %r0, %r1;"

@@ -136,6 +136,7 @@ class Replay:
         """The instruction at which it could not go on; -1: about the whole kernel."""
         self.short = False
         """It was cut short: nothing was in its way."""
+        self._rising = False
 
     @cached_property
     def run(self) -> Run | None:
@@ -158,7 +159,7 @@ class Replay:
                 if numbers in _ODD and not launches.entered:
                     continue  # it goes wrong anyway
                 try:
-                    run = self._replay(program, *numbers, shape)
+                    run = self._launched(program, *numbers, shape)
                 except Unmade as error:
                     if found or launches.some:
                         break  # so many threads are none of the launches that the kernel is made for
@@ -217,13 +218,22 @@ class Replay:
             if (threads,) not in first:
                 yield (threads,), False
 
+    def _launched(self, program: Program, size: int, grid: int, shape: tuple[int, ...]) -> Run | None:
+        """One replay, with memory in which something is to be done if there is such a one."""
+        run = self._replay(program, size, grid, shape)
+        idle = run is not None and not run.wrong and not run.used
+        if idle and not self._rising and program.reads_memory:
+            self._rising = True
+            return self._replay(program, size, grid, shape)
+        return run
+
     def _replay(self, program: Program, size: int, grid: int, shape: tuple[int, ...]) -> Run | None:
         """One replay; None when it is cut short before anything goes wrong.
 
         Raises Unmade when threads name an mbarrier that none of them made.
         """
         cluster = self.model.function.directives.get(".reqnctapercluster") or (1,)
-        numbers, settled = Numbers(size, grid), set[Word]()
+        numbers, settled = Numbers(size, grid, self._rising), set[Word]()
         reached: dict[tuple[int, int], int] = {}
         for _ in range(_TRIES):
             launch = Launch(self.model, numbers, shape, cluster)

@@ -15,6 +15,8 @@ __all__ = ["CANCELLED", "GRID", "MEMORY", "Launch", "Numbers", "Word"]
 _SHARED = 1024
 """Where shared memory begins: variables of it are aligned to no more."""
 _PARAMETER = 1 << 50
+_RISES = 7
+"""How many words of memory one behind the other rise."""
 _WIDEST = 1 << 10
 """CTAs or clusters of a grid that is made wider so that each has less to do."""
 
@@ -43,6 +45,8 @@ class Numbers(NamedTuple):
 
     size: int
     grid: int
+    rising: bool = False
+    """Each word of global memory is more than the one before it, as where lengths are differences of offsets."""
     cancelled: int = 2
     others: Mapping[Word, int] = {}
 
@@ -116,6 +120,9 @@ class Launch:
 
         So a number that is loaded as a part of a longer one, or with its neighbour, is what it is when loaded alone.
         """
+        if self.numbers.rising and base is MEMORY:
+            steps = min(max(address // size, -1), _RISES) + 1
+            return self.numbers.word(MEMORY) * steps & (1 << size * 8) - 1
         found = 0
         for k in range(size):
             byte = address + k

@@ -176,6 +176,16 @@ class Program:
         )
 
     @cached_property
+    def reads_memory(self) -> bool:
+        """Whether something is loaded from global memory."""
+        return any(
+            step.what == "load"
+            and step.instruction.match
+            and step.instruction.match.space.startswith(".global")
+            for step in self._steps.values()
+        )
+
+    @cached_property
     def answered(self) -> bool:
         """Whether responses are asked about, and all of these are loaded from shared memory as they are."""
         queries = self.model.sites("clc-query")
@@ -237,12 +247,10 @@ class Program:
             instruction = step.instruction
             assert instruction.match is not None
             operand = next(o for o in instruction.operands if isinstance(o, Memory))
-            if instruction.match.space.startswith(".param"):
-                self._words[step.site] = self.model.values.linear(
-                    self.model.values.operand(operand, step.site)
-                )
-            else:
-                self._words[step.site] = MEMORY, operand.offset
+            base, offset = self.model.values.linear(self.model.values.operand(operand, step.site))
+            self._words[step.site] = (
+                (base, offset) if instruction.match.space.startswith(".param") else (MEMORY, offset)
+            )
         return self._words[step.site]
 
     @cached_property
