@@ -127,12 +127,17 @@ class Machine(Groups):
         return frozenset(m.address for m in self._mbarriers.values() if m.phase)
 
     def _land(self) -> bool:
-        landed = False
-        for mbarrier in self._mbarriers.values():
-            for flight in mbarrier.land():
-                landed = True
-                self._overrun(flight.site, flight.threads, mbarrier)
-        return landed
+        """Copies come, and of the commits first those that somebody waits for: a later one may well come later."""
+        waited = {id(g.stuck.what) for g in self.groups if g.stuck is not None}
+        for others in (False, True):
+            landed = False
+            for mbarrier in self._mbarriers.values():
+                for flight in mbarrier.land(others or id(mbarrier) in waited):
+                    landed = True
+                    self._overrun(flight.site, flight.threads, mbarrier)
+            if landed:
+                return True
+        return False
 
     # ------------------------------------------------------------ steps
 

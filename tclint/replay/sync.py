@@ -105,9 +105,10 @@ class Mbarrier:
         self.gathering = joined(self.gathering, clock)
         self.settle()
 
-    def land(self) -> Iterator[Flight]:
-        """What is in flight comes, one after the other."""
-        flights, self.flights = self.flights, []
+    def land(self, commits: bool = True) -> Iterator[Flight]:
+        """What is in flight comes, one after the other; commits only if that is said."""
+        flights = [f for f in self.flights if commits or not f.arrivals]
+        self.flights = [f for f in self.flights if f.arrivals and not commits]
         for flight in flights:
             if flight.bytes is None:
                 self.open = True
