@@ -631,6 +631,19 @@ def test_clusters_that_are_cancelled_for_a_running_one() -> None:
     assert replay(other).run is None  # such a response is taken to be empty
 
 
+@pytest.mark.parametrize(("parities", "seen"), [("01", "stuck"), ("", "")])
+def test_what_only_the_last_cta_comes_to(parities: str, seen: str) -> None:
+    """As with causal attention: the first has nothing to do behind its diagonal. One of two parities does not come."""
+    waits = "".join(
+        f"more{p}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], {p};\n    @!%p1 bra more{p};\n"
+        for p in parities
+    )
+    begin = "    mov.u32 %r1, %ctaid.x;\n    min.u32 %r1, %r1, %r20;\n    setp.eq.u32 %p3, %r1, 0;\n    @%p3 bra store;\n"
+    end = "    @%p5 bra use;\n"
+    run = replay(changed(end, f"{end}{begin}    bar.sync 1, 128;\n{waits}store:\n")).run
+    assert (what(run) if run else set()) == ({seen} if seen else set())
+
+
 @pytest.mark.parametrize("kind", ["u32", "u64"])
 def test_rounds_that_are_a_difference_in_memory(kind: str) -> None:
     """A sequence is as long as its end is behind its beginning: where all of memory is equal, there is nothing to do."""

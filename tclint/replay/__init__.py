@@ -35,13 +35,30 @@ from tclint.replay.sync import Mbarrier, Passed
 
 __all__ = ["Access", "Race", "Replay", "Run", "Stuck"]
 
-_SIZES = ((512, 8), (1280, 24), (1098, 5))
-"""What 32-bit parameters and words of global memory are, and how many CTAs or clusters there are: sizes of matrices,
-from which a kernel computes the rounds of its loops."""
-_ODD = ((832, 13), (1088, 3), (640, 7))
+
+class _Try(NamedTuple):
+    """Numbers that a launch may bring."""
+
+    size: int
+    """What 32-bit parameters and words of global memory are: sizes of matrices, from which rounds of loops are computed."""
+    grid: int
+    """How many CTAs or clusters there are."""
+    cta: int = 0
+    """Which one is replayed."""
+
+
+_SIZES = (_Try(512, 8), _Try(1280, 24), _Try(1098, 5))
+_ODD = (_Try(832, 13), _Try(1088, 3), _Try(640, 7))
 """Numbers of which halves and quarters are left over, for what the others do not come to."""
-_RESTS = frozenset((("op", "mask"), ("op", "rem")))
-"""What leaves the rest of a division."""
+_LAST = tuple(t._replace(cta=t.grid - 1) for t in _SIZES)
+"""The last CTA, for what the first does not come to."""
+_DECIDE: dict[tuple[str, ...], tuple[_Try, ...]] = {
+    ("op", "mask"): _ODD,
+    ("op", "rem"): _ODD,
+    ("special", "%ctaid.x"): _LAST,
+    ("special", "%clusterid.x"): _LAST,
+}
+"""What decides that something is come to with other numbers."""
 _USUAL = ((128,), (256,), (384,), (512,))
 """Threads of a CTA that are tried first where the kernel does not say."""
 _BUDGET = 5_000
@@ -91,7 +108,7 @@ class _Launches:
     """How a kernel goes with CTAs of one shape and several numbers."""
 
     block_of: Sequence[int]
-    wrong: dict[tuple[int, int], Run] = field(default_factory=dict)
+    wrong: dict[_Try, Run] = field(default_factory=dict)
     entered: set[int] = field(default_factory=set)
     """The blocks in which it went right."""
     used: set[int] = field(default_factory=set)
@@ -101,7 +118,7 @@ class _Launches:
     def some(self) -> bool:
         return bool(self.wrong or self.entered)
 
-    def add(self, numbers: tuple[int, int], run: Run) -> bool:
+    def add(self, numbers: _Try, run: Run) -> bool:
         """Takes in one launch; whether it went right where none did before."""
         if run.wrong:
             self.wrong[numbers] = run
@@ -112,7 +129,7 @@ class _Launches:
         return news
 
     @property
-    def standing(self) -> dict[tuple[int, int], Run]:
+    def standing(self) -> dict[_Try, Run]:
         """The launches that go wrong where none goes right, though by mbarriers that others use and go right."""
         return {
             numbers: run
@@ -152,14 +169,15 @@ class Replay:
         if not program.counted:
             self.reason = "the launch says how many arrivals there are"
             return None
-        found: dict[tuple[int, int], Run] = {}
+        found: dict[_Try, Run] = {}
         for shape, usual in self._shapes():
-            launches = _Launches(model.cfg.block_of)
-            for numbers in chain(_SIZES[:1], _ODD, _SIZES[1:]) if usual else [next(iter(found), _SIZES[0])]:
-                if numbers in _ODD and not launches.entered:
-                    continue  # it goes wrong anyway
+            launches, more = _Launches(model.cfg.block_of), frozenset(_SIZES)
+            tries = chain(_SIZES[:1], _ODD, _LAST, _SIZES[1:]) if usual else [next(iter(found), _SIZES[0])]
+            for numbers in tries:
+                if usual and numbers not in more:
+                    continue
                 try:
-                    run = self._launched(program, *numbers, shape)
+                    run = self._launched(program, numbers, shape)
                 except Unmade as error:
                     if found or launches.some:
                         break  # so many threads are none of the launches that the kernel is made for
@@ -174,8 +192,10 @@ class Replay:
                     continue
                 if run.wrong or not (usual and news and launches.used):
                     return None
-                if not self._left_over(program, launches.entered):
+                open_ = self._open(program, launches.entered)
+                if not open_:
                     return None
+                more |= open_
             standing = launches.standing
             if launches.entered and len(standing) < 2:
                 # So many threads say nothing of what only more of them come to.
@@ -187,8 +207,11 @@ class Replay:
                 found.setdefault(numbers, run)
         return next((run for run in found.values() if run.races), next(iter(found.values()), None))
 
-    def _left_over(self, program: Program, entered: AbstractSet[int]) -> bool:
-        """Whether what a division leaves of a number of the launch decides over blocks that were not *entered*."""
+    def _open(self, program: Program, entered: AbstractSet[int]) -> frozenset[_Try]:
+        """Numbers with which blocks may be come to that were not *entered*.
+
+        It is the rest of a division of what comes with the launch, or which CTA it is, that decides over them.
+        """
         model = self.model
         cfg, values = model.cfg, model.values
         deciding = {
@@ -197,8 +220,14 @@ class Replay:
             for edge in cfg.controllers(block)
             if edge.source in entered
         }
-        made = ({values.node(v)[:2] for v in values.made_of(p)} for p in deciding if p is not None)
-        return any(not _RESTS.isdisjoint(of) and any(node[0] == "parameter" for node in of) for of in made)
+        found = set[_Try]()
+        for predicate in deciding:
+            if predicate is None:
+                continue
+            of = [values.node(v)[:2] for v in values.made_of(predicate)]
+            if any(node[0] == "parameter" for node in of):
+                found.update(chain.from_iterable(_DECIDE.get(node, ()) for node in of))
+        return frozenset(found)
 
     def _shapes(self) -> Iterator[tuple[tuple[int, ...], bool]]:
         """The shapes of a CTA that are tried, and whether with all numbers: whoever may launch it otherwise is asked once."""
@@ -218,22 +247,22 @@ class Replay:
             if (threads,) not in first:
                 yield (threads,), False
 
-    def _launched(self, program: Program, size: int, grid: int, shape: tuple[int, ...]) -> Run | None:
+    def _launched(self, program: Program, numbers: _Try, shape: tuple[int, ...]) -> Run | None:
         """One replay, with memory in which something is to be done if there is such a one."""
-        run = self._replay(program, size, grid, shape)
+        run = self._replay(program, *numbers, shape)
         idle = run is not None and not run.wrong and not run.used
         if idle and not self._rising and program.reads_memory:
             self._rising = True
-            return self._replay(program, size, grid, shape)
+            return self._replay(program, *numbers, shape)
         return run
 
-    def _replay(self, program: Program, size: int, grid: int, shape: tuple[int, ...]) -> Run | None:
+    def _replay(self, program: Program, size: int, grid: int, cta: int, shape: tuple[int, ...]) -> Run | None:
         """One replay; None when it is cut short before anything goes wrong.
 
         Raises Unmade when threads name an mbarrier that none of them made.
         """
         cluster = self.model.function.directives.get(".reqnctapercluster") or (1,)
-        numbers, settled = Numbers(size, grid, self._rising), set[Word]()
+        numbers, settled = Numbers(size, grid, cta, self._rising), set[Word]()
         reached: dict[tuple[int, int], int] = {}
         for _ in range(_TRIES):
             launch = Launch(self.model, numbers, shape, cluster)

@@ -45,6 +45,8 @@ class Numbers(NamedTuple):
 
     size: int
     grid: int
+    cta: int = 0
+    """Which CTA or cluster of the grid is replayed."""
     rising: bool = False
     """Each word of global memory is more than the one before it, as where lengths are differences of offsets."""
     cancelled: int = 2
@@ -150,14 +152,16 @@ class Launch:
             return self.shape[k]
         if word == "nctaid":
             return self.cluster[k] * self.grid if k == 0 else self.cluster[k]
-        if word in ("ctaid", "cluster_ctaid"):
+        if word == "ctaid":
+            return place[k] + (self.numbers.cta * cx if k == 0 else 0)
+        if word == "cluster_ctaid":
             return place[k]
         if word == "cluster_nctaid":
             return self.cluster[k]
         if word == "nclusterid":
             return self.grid if k == 0 else 1
         if word == "clusterid":
-            return 0
+            return self.numbers.cta if k == 0 else 0
         return {
             "cluster_ctarank": cta,
             "cluster_nctarank": self.ctas,
