@@ -90,6 +90,8 @@ class Machine(Groups):
         """Who was elected of whom."""
         self._issued_at: dict[tuple[Actor, int], Clock] = {}
         """What a thread knew of when it issued a copy, by the actor and the number of that."""
+        self._behind: dict[int, dict[Actor, int]] = {}
+        """What comes before those who have heard of so much, by the identity of the clock: accesses keep it."""
         self._cancelled: dict[int, int] = {}
         """How often each CTA has asked for the cancellation of another."""
         self._columns: dict[int, int] = {}
@@ -110,16 +112,17 @@ class Machine(Groups):
 
         A copy tells nobody what its thread has done before, but it is complete only after that.
         """
-        work, seen = [heard], set[tuple[Actor, int]]()
-        while work:
-            clock = work.pop()
-            if clock.get(actor, -1) >= number:
-                return True
-            for issue in clock.items() - seen:
-                if issue in self._issued_at:
-                    seen.add(issue)
-                    work.append(self._issued_at[issue])
-        return False
+        known = self._behind.get(id(heard))
+        if known is None:
+            known = self._behind[id(heard)] = dict(heard)
+            work = list(heard.items())
+            while work:
+                event = work.pop()
+                for other, time in self._issued_at.get(event, {}).items():
+                    if known.get(other, -1) < time:
+                        known[other] = time
+                        work.append((other, time))
+        return known.get(actor, -1) >= number
 
     @property
     def used(self) -> frozenset[int]:

@@ -56,45 +56,41 @@ def races(accesses: list[Access], behind: Behind) -> Iterator[Race]:
         start = starts[access.memory][at] if at >= 0 else 0
         if at < 0 or access.offset >= start + own[start]:
             continue
-        for race in _unordered(access, places[access.memory, start], sizes, behind):
+        for race in _unordered(access, places[access.memory, start], sizes):
             key = race.copy.site, race.read.site, race.early
-            if key not in told:
+            first = race.read if race.copy is access else race.copy
+            if key not in told and not behind(access.clock, first.actor, first.number):
                 told.add(key)
                 yield race
 
 
-def _unordered(access: Access, place: _Place, sizes: Mapping[int, int], behind: Behind) -> Iterator[Race]:
+def _unordered(access: Access, place: _Place, sizes: Mapping[int, int]) -> Iterator[Race]:
     """The races of an access with those before it; *place* takes it in."""
     if not access.writes:
         copy = place.copy
-        if (
-            copy is not None
-            and _unheard(copy, access, behind)
-            and access.offset < copy.offset + sizes[copy.site]
-        ):
+        if copy is not None and _unheard(copy, access) and access.offset < copy.offset + sizes[copy.site]:
             yield Race(copy, access, False)
         place.reads[access.actor] = access
         return
     for read in place.reads.values():
-        if _unheard(read, access, behind) and read.offset < access.offset + sizes[access.site]:
+        if _unheard(read, access) and read.offset < access.offset + sizes[access.site]:
             # What nothing was copied to before is read too early, and not filled again.
             yield Race(access, read, place.copy is not None)
     place.copy, place.reads = access, {}
 
 
-def _unheard(before: Access, access: Access, behind: Behind) -> bool:
-    """Whether who does something has not heard of what was done *before*, and does not come behind it anyway."""
+def _unheard(before: Access, access: Access) -> bool:
+    """Whether who does something has not heard of what was done *before*, and does not issue the copy itself."""
     actor = before.actor
     if actor is access.actor or access.clock.get(actor, -1) >= before.number:
         return False
-    if (
+    # Those who read may be those who issue the copy.
+    return not (
         access.writes
         and isinstance(actor, Worker)
         and not actor.kind
         and (actor.cta, actor.threads) == (access.cta, access.group.threads)
-    ):
-        return False  # those who read issue the copy
-    return not behind(access.clock, actor, before.number)
+    )
 
 
 def _sizes(accesses: Iterable[Access]) -> dict[int, int]:
