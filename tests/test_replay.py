@@ -420,6 +420,7 @@ LOADED = "    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r3}, [%r30];\n    tcgen05.
         pytest.param(LOADED + "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n",
                      "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n" + LOADED, "early", id="given back before the load"),
         pytest.param("[loaded], 128;", "[loaded], 32;", "overrun", id="given back by a warp"),
+        pytest.param("@%p3 tcgen05.commit", "tcgen05.commit", "overrun", id="committed by a warp"),
         pytest.param("add.u32 %r30, %r30, %r8;", "add.u32 %r30, %r30, %r8;\n    add.u32 %r30, %r30, 0x100000;", "", id="other lanes"),
     ],
 )  # fmt: skip

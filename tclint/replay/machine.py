@@ -714,6 +714,8 @@ class Machine(Groups):
                     mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
                     flight = Flight(clock, arrivals=threads, site=step.site, threads=group.threads)
                     mbarrier.flights.append(flight)
+                    if threads > mbarrier.count:  # whenever they come
+                        raise Overrun(Stuck(step.site, group.threads, mbarrier))
 
     def _issued(self, kind: str, group: Group, places: Sequence[int]) -> Clock:
         """The operations that the threads at *places* have issued so far, alone or with others of their warp."""
