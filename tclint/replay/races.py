@@ -80,16 +80,15 @@ def _unordered(access: Access, place: _Place, sizes: Mapping[int, int]) -> Itera
 
 
 def _unheard(before: Access, access: Access) -> bool:
-    """Whether who does something has not heard of what was done *before*, and does not issue the copy itself."""
+    """Whether who does something has not heard of what was done *before*, and has not done that itself."""
     actor = before.actor
     if actor is access.actor or access.clock.get(actor, -1) >= before.number:
         return False
-    # Those who read may be those who issue the copy.
+    # What a group does itself it does in order: others hear of it, not the group.
     return not (
-        access.writes
-        and isinstance(actor, Worker)
+        isinstance(actor, Worker)
         and not actor.kind
-        and (actor.cta, actor.threads) == (access.cta, access.group.threads)
+        and (actor.cta, actor.threads) == (access.group.cta, access.group.threads)
     )
 
 
