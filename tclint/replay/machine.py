@@ -272,7 +272,8 @@ class Machine(Groups):
         address = self._operand(group, operand)
         actor = self._actor(group)
         number = self.times.get(actor, 0)
-        seen = {a for a in spread(address, len(group.threads)) if a is not None}
+        numbers = set(address) if isinstance(address, tuple) else {address}
+        seen = [a for a in numbers if a is not None]
         for a in {min(seen), max(seen)} if seen else ():
             self._access(group, step.site, divmod(a, _CTA), actor, number)
 
@@ -289,7 +290,7 @@ class Machine(Groups):
         if address is None or (writes and where != 1):
             return
         actor = self._actor(group)
-        warps = {(t >> 5) % self.program.warps for t in group.threads}
+        warps = {(t >> 5) % self.program.warps for t in group.threads[::32]}  # whole warps load and store
         self._access_tensor(group, step, "taddr", address, actor, self.times.get(actor, 0), writes, warps)
 
     def _access_tensor(
