@@ -402,10 +402,6 @@ def test_threads_in_two_dimensions_that_the_kernel_does_not_say() -> None:
 
 TWO = block("accumulators_in_turn")
 """Two accumulators, computed by one warp and loaded by four others."""
-ASK = {
-    role: f"{label}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [{at}], %r23;\n    @!%p1 bra {label};\n"
-    for role, label, at in (("issuer", "free", "%r28"), ("reader", "wait", "%r29"))
-}
 LOADED = "    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r3}, [%r30];\n    tcgen05.wait::ld.sync.aligned;\n    tcgen05.fence::before_thread_sync;\n"
 
 
@@ -413,12 +409,11 @@ LOADED = "    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r3}, [%r30];\n    tcgen05.
     ("old", "new", "seen"),
     [
         pytest.param("", "", "", id="as it is"),
-        pytest.param(ASK["reader"], "", "race", id="loaded without a wait"),
-        pytest.param(ASK["reader"], ASK["reader"].replace("    @!%p1 bra wait;\n", ""), "race", id="asked once"),
+        pytest.param(WAIT, "", "race", id="loaded without a wait"),
+        pytest.param(WAIT, WAIT.replace("    @!%p1 bra wait;\n", ""), "race", id="asked once"),
         pytest.param("    add.u32 %r30, %r9, %r30;\n    add.u32 %r30, %r30, %r8;",
                      "    xor.b32 %r30, %r30, 32;\n    add.u32 %r30, %r9, %r30;\n    add.u32 %r30, %r30, %r8;", "race", id="the other's columns"),
-        pytest.param(LOADED + "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n",
-                     "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n" + LOADED, "early", id="given back before the load"),
+        pytest.param(LOADED + GIVE, GIVE + LOADED, "early", id="given back before the load"),
         pytest.param("[loaded], 128;", "[loaded], 32;", "overrun", id="given back by a warp"),
         pytest.param("@%p3 tcgen05.commit", "tcgen05.commit", "overrun", id="committed by a warp"),
         pytest.param("add.u32 %r30, %r30, %r8;", "add.u32 %r30, %r30, %r8;\n    add.u32 %r30, %r30, 0x100000;", "", id="other lanes"),
@@ -442,8 +437,7 @@ def test_what_is_said_of_a_result_that_is_loaded_too_early() -> None:
 
 
 def test_what_is_said_of_a_result_that_is_overwritten_too_early() -> None:
-    given = "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n"
-    (found,) = told(changed(LOADED + given, given + LOADED, TWO))
+    (found,) = told(changed(LOADED + GIVE, GIVE + LOADED, TWO))
     assert found.rule.id == "MB016"
     assert found.message.startswith("overwrites tensor memory that tcgen05.ld may still read")
     assert [step.role for step in found.steps] == ["warps 0-3", "warp 4", "warp 4"]
@@ -553,12 +547,11 @@ def test_what_only_a_copy_of_a_thread_can_tell() -> None:
         "    mov.u32 %r33, spare;\n    @!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r28], 4096;\n"
     )
     copies = "    @!%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r33], [%out], 4096, [%r28];\n"
-    given = "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n"
     code = TWO.replace("[loaded], 128;", "[loaded], 1;").replace("[loaded+8], 128;", "[loaded+8], 1;")
     code = changed("operands[8192];", "operands[8192];\n    .shared .align 16 .b8 spare[4096];", code)
-    behind = changed(LOADED + given, expects + LOADED + "    bar.sync 1, 128;\n" + copies, code)
+    behind = changed(LOADED + GIVE, expects + LOADED + "    bar.sync 1, 128;\n" + copies, code)
     assert replay(behind).run is None
-    assert "early" in what(replay(changed(LOADED + given, expects + copies + LOADED, code)).run)
+    assert "early" in what(replay(changed(LOADED + GIVE, expects + copies + LOADED, code)).run)
 
 
 def test_operands_in_tensor_memory_that_are_handed_over() -> None:

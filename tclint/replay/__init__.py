@@ -3,9 +3,9 @@
 Who waits for whom depends on counters that loops carry, stages that take turns
 and parities that flip. Here they are executed, and nothing else is: neither
 arithmetic nor data. Threads that go the same way go together. Copies complete
-only when nobody can go on without them, and vector clocks tell what each
-thread has heard of, so a read that no wait orders with the copy before it is
-seen although it comes later in this run (PTX ISA 8, 9.7.13.15).
+and commits arrive only when nobody can go on without them, and vector clocks
+tell what each thread has heard of, so a read that no wait orders with the copy
+before it is seen although it comes later in this run (PTX ISA 8, 9.7.13.15).
 
 Numbers stand for parameters and for what is in global memory: the same one for
 all of a kind. What the threads do then is what they do for *some* launch, if

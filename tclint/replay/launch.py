@@ -120,7 +120,8 @@ class Launch:
     def data(self, base: Hashable, address: int, size: int) -> int:
         """What is in parameters and in global memory, *address* bytes behind *base*: each aligned word of 32 bits is a number.
 
-        So a number that is loaded as a part of a longer one, or with its neighbour, is what it is when loaded alone.
+        So a number that is loaded as a part of a longer one, or with its neighbour, is what it is when loaded alone. Where
+        memory is *rising*, each element is more than the one before it instead.
         """
         if self.numbers.rising and base is MEMORY:
             steps = min(max(address // size, -1), _RISES) + 1

@@ -291,7 +291,8 @@ class Machine(Groups):
             return
         actor = self._actor(group)
         warps = {(t >> 5) % self.program.warps for t in group.threads[::32]}  # whole warps load and store
-        self._access_tensor(group, step, "taddr", address, actor, self.times.get(actor, 0), writes, warps)
+        places = [(group.cta, lanes) for lanes in warps]
+        self._access_tensor(group, step, "taddr", address, places, actor, self.times.get(actor, 0), writes)
 
     def _access_tensor(
         self,
@@ -299,21 +300,16 @@ class Machine(Groups):
         step: Step,
         role: str,
         address: int,
+        places: Iterable[tuple[int, int]],
         actor: Actor,
         number: int,
         writes: bool,
-        warps: Iterable[int],
-        pair: Sequence[int] = (0,),
     ) -> None:
-        """Takes down what *actor* does at an *address* of tensor memory, in the lanes of some *warps*."""
+        """Takes down what *actor* does at an *address* of tensor memory: in which CTAs, and in the lanes of which warps."""
         size = self.program.columns.get((step.site, role))
-        if size is None:
-            return
-        for cta in (group.cta ^ other for other in pair):
-            for lanes in warps:
-                place = cta, address & _COLUMN
-                box = step.site
-                self._access(group, step.site, place, actor, number, writes, size, box=box, lanes=lanes)
+        for cta, lanes in places if size is not None else ():
+            place = cta, address & _COLUMN
+            self._access(group, step.site, place, actor, number, writes, size, box=step.site, lanes=lanes)
 
     def _access(
         self,
@@ -615,14 +611,14 @@ class Machine(Groups):
 
     def _multiply(self, group: Group, step: Step, actor: Actor, number: int) -> None:
         """The matrices in tensor memory: A is read, and D is written, and read where it is added to (9.7.16.10.7)."""
-        pair = (0, 1) if ".cta_group::2" in step.instruction.opcode else (0,)
-        warps = range(self.program.warps)
-        adds = len(warps) > 1 and self._role(group, step, "enable") == 1
+        ctas = (group.cta, group.cta ^ 1) if ".cta_group::2" in step.instruction.opcode else (group.cta,)
+        places = [(cta, lanes) for cta in ctas for lanes in range(self.program.warps)]
+        adds = self.program.warps > 1 and self._role(group, step, "enable") == 1
         for role, writes in (("a", False), *((("d", False),) if adds else ()), ("d", True)):
             operand = step.instruction.role(role)
             address = self._operand(group, operand) if isinstance(operand, Memory) else None
             if isinstance(address, int):
-                self._access_tensor(group, step, role, address, actor, number, writes, warps, pair)
+                self._access_tensor(group, step, role, address, places, actor, number, writes)
 
     def _starts(self, group: Group, step: Step) -> Iterable[int]:
         """Where the matrices in shared memory begin."""

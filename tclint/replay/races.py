@@ -12,6 +12,8 @@ from tclint.replay.sync import Actor, Clock, Worker
 
 __all__ = ["Race", "races"]
 
+Behind = Callable[[Clock, Actor, int], bool]
+"""Whether who has heard of so much comes later than an event of an actor."""
 _LEAST = 16
 """Bytes that a copy brings at least."""
 
@@ -33,10 +35,6 @@ class _Place:
 
     copy: Access | None = None
     reads: dict[object, Access] = field(default_factory=dict)
-
-
-Behind = Callable[[Clock, Actor, int], bool]
-"""Whether who has heard of so much comes later than an event of an actor."""
 
 
 def races(accesses: list[Access], behind: Behind) -> Iterator[Race]:
