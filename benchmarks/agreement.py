@@ -178,8 +178,11 @@ class Text:
         return sorted(found)
 
     def findings(self, entry: str) -> list[Finding]:
-        """The findings in that function that are shown."""
-        return [f for f in self.report.findings if f.entry == entry and f.confidence > Confidence.LOW]
+        """The findings in that function that are shown, or would be in a build that is not for debugging."""
+        debug = self.module.debug
+        return [
+            f for f in self.report.findings if f.entry == entry and (debug or f.confidence > Confidence.LOW)
+        ]
 
 
 def _error(rule: str, hit: Any) -> bool:

@@ -120,6 +120,23 @@ loop:
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("case", "rule"),
+    [
+        ("not waited", "WG001"),
+        ("a fragment loaded after the fence", "WG002"),
+        ("an overwritten accumulator", "WG004"),
+    ],
+)
+def test_registers_are_copied_in_a_debug_build(case: str, rule: str) -> None:
+    code = text(CASES[case])
+    (sure,) = by_rule(lint(code), rule)
+    (doubtful,) = by_rule(lint(code.replace("sm_90a\n", "sm_90a, debug\n")), rule)
+    assert sure.confidence > Confidence.LOW
+    assert doubtful.confidence is Confidence.LOW
+    assert doubtful.message == sure.message
+
+
 def test_a_wait_that_is_superfluous_is_a_note() -> None:
     """Not too shallow: what it would wait for has been waited for."""
     for case, severity in (

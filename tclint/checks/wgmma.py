@@ -190,6 +190,7 @@ def _finding(
             "move wgmma.wait_group before this instruction on every path",
         )
     rule = "WG004" if writing else "WG003" if age == OVERDUE else "WG001"
+    doubt = _copied(model)
     verb = "overwrites" if writing else "reads"
     if register in groups.results[site]:
         what = f"accumulator {name}"
@@ -208,11 +209,23 @@ def _finding(
         count=count,
         help=remedy,
         fixes=flight.fixes,
-        confidence=model.confidence(path, site),
+        confidence=Confidence.LOW if doubt else model.confidence(path, site),
+        doubt=doubt,
         about=frozenset(
             (*alike, flight.wait) if flight.wait is not None else alike if age >= 0 else uncommitted
         ),
         before_it=unwaited,
+    )
+
+
+def _copied(model: KernelModel) -> str:
+    """Why nobody is at fault where registers are touched too early in a debug build; "" elsewhere.
+
+    nvcc -G copies accumulators from and to memory around each asm statement, and ptxas orders the copies (C7517, C7519):
+    such kernels came out right on an H200.
+    """
+    return (
+        "nvcc -G copies the registers, and ptxas puts in what orders the copies" if model.module.debug else ""
     )
 
 
@@ -340,7 +353,7 @@ def _witness(
 def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Registers handed to a wgmma without a wgmma.fence after their last ordinary access (9.7.15.7.1)."""
     fences, results = model.solved(WgmmaFences)
-    names = model.function.registers
+    names, doubt = model.function.registers, _copied(model)
     seen: set[tuple[int, int]] = set()
     entered = False
     for b in model.cfg.order:
@@ -394,7 +407,8 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     help="add wgmma.fence.sync.aligned between the two",
                     fixes=_fenced(model, i),
                     severity=Severity.INFO if ignored else None,
-                    confidence=Confidence.LOW if not model.function.entry else None,
+                    confidence=Confidence.LOW if doubt or not model.function.entry else None,
+                    doubt=doubt,
                 ),
             )
 

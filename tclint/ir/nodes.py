@@ -388,6 +388,11 @@ class Module:
         """The first architecture that ``.target`` names."""
         return next((t for t in map(Target.parse, self.targets) if t), None)
 
+    @property
+    def debug(self) -> bool:
+        """Whether it is a debug build (11.1.2)."""
+        return "debug" in self.targets
+
     def function(self, name: str) -> Function | None:
         """The function called *name*, its definition before its declaration."""
         found = None
