@@ -13,7 +13,11 @@ from tclint.driver import analyse, check_source
 from tclint.finding import Finding
 from tclint.model import KernelModel
 from tclint.replay import Replay, Run
+from tclint.replay.groups import ManyRounds
 from tclint.replay.lanes import apply, collapse, merge, pick, take
+from tclint.replay.launch import Launch, Numbers
+from tclint.replay.machine import Machine
+from tclint.replay.program import Program
 from tclint.replay.sync import Barrier, Flight, Mbarrier, joined
 from tclint.source import Source
 
@@ -61,6 +65,9 @@ WAIT = "wait:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r29], %r23;\n
 GIVE = "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n"
 
 
+LOAD = "ld.shared.u32 %r32, [%r30];\n"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "seen"),
     [
@@ -79,6 +86,7 @@ GIVE = "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n"
         pytest.param(GIVE, GIVE.replace(".arrive.", ".arrive.relaxed.cta."), "early", id="relaxed arrival"),
         pytest.param(GIVE, "    fence.acq_rel.cta;\n" + GIVE.replace(".arrive.", ".arrive.relaxed.cta."), "", id="behind a fence"),
         pytest.param("setp.eq.u32 %p4, %r22, 3;", "setp.eq.u32 %p4, %r22, 2;", "", id="two stages of three"),
+        pytest.param(GIVE, f"    {LOAD.replace(']', '+8]')}{GIVE}    {LOAD.replace(']', '+4]')}", "early", id="one of three reads behind the arrival"),
     ],
 )  # fmt: skip
 def test_what_a_fault_does_to_a_ring(old: str, new: str, seen: str) -> None:
@@ -206,6 +214,29 @@ def test_what_comes_behind_a_loop_of_many_rounds(code: str) -> None:
     assert right.run is None
     assert right.reason == ""
     assert what(replay(drained(129, code)).run) == {"stuck"}
+
+
+@pytest.mark.parametrize("code", [WALK, LONG])
+@pytest.mark.parametrize("hasty", [True, False])
+def test_a_loop_with_many_rounds_ahead_is_foreseen(code: str, hasty: bool) -> None:
+    """How far a counter is from its bound tells it after a few rounds."""
+    made = replay(code).model
+    machine = Machine(Program(made), Launch(made, Numbers(1 << 16, 8), (160,)), 5_000, (), hasty)
+    with pytest.raises(ManyRounds) as error:
+        machine.run()
+    assert error.value.foreseen is hasty
+    assert (machine.budget > 4_600) is hasty
+
+
+def test_no_verdict_rests_on_rounds_that_were_only_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes are right for a launch of 16 rounds or more, and this kernel may have no other."""
+    monkeypatch.setattr("tclint.replay.groups._FAR", 0)
+    code = changed("_, [%r29], 2048;", "_, [%r29], %r1;").replace(
+        "ld.param.u32 %r20, [rounds];",
+        "ld.param.u32 %r20, [rounds];\n    setp.lt.u32 %p1, %r20, 16;\n    selp.u32 %r1, 4096, 2048, %p1;",
+    )
+    assert replay(code).run is None
+    assert "stuck" in what(replay(changed("%r20, 16;", "%r20, 4096;", code)).run)
 
 
 def test_rounds_that_no_launch_decides() -> None:

@@ -154,6 +154,12 @@ class Replay:
         self.short = False
         """It was cut short: nothing was in its way."""
         self._rising = False
+        self._lowered: list[frozenset[Word]] = []
+        """What was made fewer for the launches before, so that their loops end."""
+        self._hasty = True
+        """Loops are foreseen to go round too often; nothing has gone wrong so far with numbers that were guessed so."""
+        self._guessed = False
+        """The last launch has numbers that nothing but foresight asked for."""
 
     @cached_property
     def run(self) -> Run | None:
@@ -261,12 +267,30 @@ class Replay:
 
         Raises Unmade when threads name an mbarrier that none of them made.
         """
+        numbers = soon = Numbers(size, grid, cta, self._rising)
+        for words in self._lowered if self._hasty else ():
+            soon = soon.fewer(words)
+        self._guessed = soon != numbers
+        try:
+            run = self._fitted(program, soon, shape)
+        except Unmade:
+            if not self._guessed:
+                raise
+            run = None
+        if self._guessed and (run is None or run.wrong):
+            # So few rounds may be none of the launches that the kernel is made for: no verdict rests on them.
+            self._hasty = False
+            run = self._fitted(program, numbers, shape)
+        return run
+
+    def _fitted(self, program: Program, numbers: Numbers, shape: tuple[int, ...]) -> Run | None:
+        """A replay with *numbers*, or with others with which its loops end."""
         cluster = self.model.function.directives.get(".reqnctapercluster") or (1,)
-        numbers, settled = Numbers(size, grid, cta, self._rising), set[Word]()
+        settled = set[Word]()
         reached: dict[tuple[int, int], int] = {}
         for _ in range(_TRIES):
             launch = Launch(self.model, numbers, shape, cluster)
-            machine = Machine(program, launch, _BUDGET, settled)
+            machine = Machine(program, launch, _BUDGET, settled, self._hasty)
             try:
                 return self._ran(machine, reached)
             except ManyRounds as error:
@@ -275,10 +299,14 @@ class Replay:
                 reached.update(
                     (at, phase) for at, phase in machine.passed.items() if phase > reached.get(at, 0)
                 )
-                fewer = numbers.fewer(error.words)
-                if fewer == numbers:
-                    settled |= error.words
-                numbers = fewer
+                self._guessed |= error.foreseen
+                for _ in range(error.times):
+                    fewer = numbers.fewer(error.words)
+                    if fewer == numbers:
+                        settled |= error.words
+                    else:
+                        self._lowered.append(error.words)
+                    numbers = fewer
         self.reason, self.short = "the replay takes too long", True
         return None
 

@@ -20,6 +20,8 @@ _MANY = 32
 """Rounds of a loop that need not be waited for: rings of a few stages have come round several times."""
 _SOME = 3
 """Rounds of a loop that has to be seen to go round."""
+_FAR = 2
+"""How many times the steps that there are a loop must be about to take for that to be foreseen."""
 
 
 class Unresolved(Exception):
@@ -42,9 +44,13 @@ class OutOfSteps(Exception):
 class ManyRounds(Exception):
     """A loop goes round more often than anybody has to see; other numbers for *words* would make it end earlier."""
 
-    def __init__(self, words: frozenset[Word]) -> None:
+    def __init__(self, words: frozenset[Word], times: int = 0) -> None:
         super().__init__("a loop goes round many times")
         self.words = words
+        self.times = max(times, 1)
+        """How often the numbers are to be made fewer, each time to a quarter, before it is worth another try."""
+        self.foreseen = times > 0
+        """The loop has not gone round so often yet."""
 
 
 class Stuck(NamedTuple):
@@ -168,14 +174,23 @@ class Group:
 class Groups:
     """The threads of a cluster: where they are, what they hold, and what they have heard of."""
 
-    def __init__(self, program: Program, launch: Launch, budget: int, settled: Collection[Word] = ()) -> None:
+    def __init__(
+        self,
+        program: Program,
+        launch: Launch,
+        budget: int,
+        settled: Collection[Word] = (),
+        hasty: bool = False,
+    ) -> None:
         self.program = program
         self.model = program.model
         self.cfg = program.model.cfg
         self.launch = launch
-        self.budget = budget
+        self.budget = self.steps = budget
         self.settled = settled
         """Words of the launch that it is no use to change."""
+        self.hasty = hasty
+        """It gives up as soon as a loop is seen to go round too often."""
         self._parted: dict[tuple[int, Lanes, Lanes], dict[int, list[int]]] = {}
         """Where threads went from a block before, by what they decided it by."""
         self.entered = {0}
@@ -183,6 +198,8 @@ class Groups:
         self._entered: dict[int, int] = {}
         self._rounds: dict[int, int] = {}
         """How often groups came to the header of a loop: from outside, and again."""
+        self._before: dict[tuple[int, Actor], list[tuple[int, int]]] = {}
+        """How far groups were from the end of a loop at the end of a round, and how many steps were left then."""
         self._workers: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self.times: dict[Actor, int] = {}
         self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
@@ -275,17 +292,18 @@ class Groups:
         if block in self.program.branching:
             ways = self._ways(group, block)
             for target in ways:
-                self._count(block, target)
+                self._count(group, target)
             if len(ways) > 1:
                 self._fork(group, ways)
                 return False
             return self._go(group, next(iter(ways)))
         target = edges[0].target if len(edges) == 1 and block not in cfg.exits else cfg.ipdom.get(block, -1)
-        self._count(block, target)
+        self._count(group, target)
         return self._go(group, target)
 
-    def _count(self, block: int, target: int) -> None:
+    def _count(self, group: Group, target: int) -> None:
         """A group comes to the header of a loop, perhaps once more than anybody has to see."""
+        block = group.block
         body = self.cfg.loops.get(target)
         if body is None:
             return
@@ -295,6 +313,31 @@ class Groups:
         self._rounds[target] = self._rounds.get(target, 0) + 1
         if self._average(target) > _MANY and not self.program.bounds[target].issubset(self.settled):
             self._shorten(target)
+        self._foresee(group, target)
+
+    def _foresee(self, group: Group, header: int) -> None:
+        """Asks for other numbers as soon as a loop is seen to have far more rounds ahead than there are steps for.
+
+        How far it is from its end, the test says at which each round ends: what is compared there comes nearer.
+        """
+        words = self.program.bounds[header]
+        test = self.program.tests.get(group.block)
+        if not self.hasty or test is None or words.issubset(self.settled):
+            return
+        a, b = self._operand(group, test.a), self._operand(group, test.b)
+        if not isinstance(a, int) or not isinstance(b, int):
+            return
+        distance = min(a - b & (1 << test.bits) - 1, b - a & (1 << test.bits) - 1)
+        rounds = self._before.setdefault((header, self._actor(group)), [])
+        rounds.append((distance, self.budget))
+        if len(rounds) < _SOME:
+            return
+        (_, first), (before, second), (now, third) = rounds[-_SOME:]
+        if now < before:
+            ahead = now // (before - now) * min(first - second, second - third)
+            times = (self.steps - self.budget + ahead) // self.steps
+            if times >= _FAR:
+                raise ManyRounds(words, max(1, (times.bit_length() - 1) // 2))
 
     def _average(self, header: int) -> float:
         """How often groups went round a loop."""

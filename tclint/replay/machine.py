@@ -74,8 +74,15 @@ class Access(NamedTuple):
 class Machine(Groups):
     """A cluster of CTAs that execute one kernel."""
 
-    def __init__(self, program: Program, launch: Launch, budget: int, settled: Collection[Word] = ()) -> None:
-        super().__init__(program, launch, budget, settled)
+    def __init__(
+        self,
+        program: Program,
+        launch: Launch,
+        budget: int,
+        settled: Collection[Word] = (),
+        hasty: bool = False,
+    ) -> None:
+        super().__init__(program, launch, budget, settled, hasty)
         self.accesses: list[Access] = []
         self._mbarriers: dict[int, Mbarrier] = {}
         self.passed: dict[tuple[int, int], int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable
 from functools import cached_property
 from typing import NamedTuple
@@ -64,6 +65,14 @@ class Plan(NamedTuple):
     """What it gave for some operands, in any replay."""
 
 
+class Comparison(NamedTuple):
+    """Two numbers of so many bits that are compared."""
+
+    a: Operand
+    b: Operand
+    bits: int
+
+
 class Program:
     """The steps of each block, and the branches that matter."""
 
@@ -117,7 +126,7 @@ class Program:
                 yield Step(event.site, event.kind, instruction)
 
     def _reads(self) -> Iterable[Step]:
-        """The plain reads of shared memory: of those with one base in a block, the one least and the one farthest from it."""
+        """The plain reads of shared memory: of those with one base between two events, the one least and the one farthest from it."""
         model = self.model
         if not model.sites("issue", "mbarrier"):
             return ()
@@ -131,11 +140,13 @@ class Program:
         )
 
     def _outermost(self, what: str, places: Iterable[tuple[int, Operand | None]]) -> Iterable[Step]:
-        found: dict[tuple[int, Operand], list[tuple[int, int]]] = {}
+        found: dict[tuple[int, int, Operand], list[tuple[int, int]]] = {}
+        telling = sorted(i for i, step in self._steps.items() if step.what in _FOLLOWED)
         for site, operand in places:
             block = self.model.cfg.block_of[site]
             if isinstance(operand, Memory) and block in self.model.cfg.rank:
-                found.setdefault((block, operand.base), []).append((operand.offset, site))
+                key = block, bisect_left(telling, site), operand.base
+                found.setdefault(key, []).append((operand.offset, site))
         for sites in found.values():
             for site in {min(sites)[1], max(sites)[1]}:
                 yield Step(site, what, self.instructions[site])
@@ -266,6 +277,28 @@ class Program:
             )
             for header, body in cfg.loops.items()
         }
+
+    @cached_property
+    def tests(self) -> dict[int, Comparison]:
+        """What is compared to tell whether there is another round, by the block at the end of a round."""
+        cfg, found = self.model.cfg, dict[int, Comparison]()
+        ends = {
+            e.source
+            for header in cfg.loops
+            for e in cfg.predecessors[header]
+            if e.source in cfg.loops[header]
+        }
+        for block in ends & self.branching:
+            start, end = cfg.blocks[block].start, cfg.blocks[block].end
+            guard = self.instructions[end - 1].guard
+            made = (self.instructions[i] for i in range(end - 2, start - 1, -1))
+            compared = next((instruction for instruction in made if guard in instruction.writes), None)
+            if compared is None or compared.match is None or not compared.opcode.startswith("setp."):
+                continue
+            if not floating(compared.match.modifiers):
+                a, b = compared.operands[1:3]
+                found[block] = Comparison(a, b, int(compared.match.element[2:]))
+        return found
 
     def _deciding(self, branch: int) -> Iterable[Word]:
         """The words of the launch that the condition of a branch is made of."""
