@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -643,6 +643,49 @@ def _use_before_wait(kernel: Kernel) -> Iterator[Fault]:
                     yield Fault(edits, places, f"{kernel.text(i)[:60]} before {kernel.text(site)[:60]}")
                 break
             written.update(instruction.writes)
+
+
+@operator("mbarrier arrive before the last read", "mbarrier", "TC002 TC007 BK011 WG011 MB014 MB015 MB016")
+def _arrival_before_read(kernel: Kernel) -> Iterator[Fault]:
+    """A stage is given back before the last of it is read: by a load, or by a wgmma that is still to be waited for.
+
+    Where a branch leads around the arrival, the read is moved to where the branch goes.
+    """
+    instructions = kernel.instructions
+    reads_shared = _touches_shared("read")(kernel)
+    for site in kernel.sites("mbarrier-arrive"):
+        arrival, behind = instructions[site], site + 1
+        if arrival.role("tx") is not None:
+            continue
+        for i in range(site - 1, max(site - 200, -1), -1):
+            instruction, between = instructions[i], instructions[i + 1 : behind]
+            if instruction.flow == "branch" and instruction.guard >= 0 and behind == site + 1:
+                behind = instruction.targets[0]
+                if site < behind <= site + 8 and not any(x.flow for x in instructions[i + 1 : behind]):
+                    continue
+            if instruction.flow or instruction.event.startswith(("mbarrier", "issue")):
+                break
+            waits = instruction.event == "wait" and instruction.group == "wgmma"
+            if waits or (instruction.event == "" and reads_shared(instruction)):
+                text, end = kernel.flat(i), kernel.span(behind).start
+                edits: tuple[Edit, ...] | None = None
+                if _apart(instruction, between) and text:
+                    edits = kernel.blank(i), Edit(Span(end, end), f"{text} ")
+                elif _apart(arrival, instructions[i:site]):
+                    edits = kernel.move_up(site, before=i)
+                if edits:
+                    places = kernel.of_group("bulk") | kernel.of_group("wgmma") | kernel.of_events("mbarrier")
+                    note = f"{kernel.text(site)[:60]} before {kernel.text(i)[:60]}"
+                    yield Fault(edits, places | {i, site}, note)
+                break
+
+
+def _apart(instruction: Instruction, others: Sequence[Instruction]) -> bool:
+    """Whether an instruction has no register in common with others that one of the two writes."""
+    reads, writes = {*instruction.reads, instruction.guard}, {*instruction.writes}
+    return all(
+        reads.isdisjoint(x.writes) and writes.isdisjoint((*x.reads, *x.writes, x.guard)) for x in others
+    )
 
 
 def _commits_late(group: str) -> Plant:
