@@ -9,14 +9,16 @@ from typing import Any
 
 import tclint.model
 from benchmarks.equivalence import change, observers, orders_reads_alone
-from benchmarks.faults import Fault, Kernel, Operator
+from benchmarks.faults import Fault, Kernel, Operator, apply
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.values import Level
 from tclint.cfg import CFG
 from tclint.checks import kernel_checks
+from tclint.driver import analyse
 from tclint.ir.nodes import Immediate, Instruction, Memory
 from tclint.model import KernelModel
 from tclint.replay import Replay
+from tclint.source import Source
 
 __all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
 
@@ -38,6 +40,7 @@ CAUSES = {
     "budget": "found when the search for a path may visit more states",
     "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
     "reads": "the fence stands between reads and copies that overwrite what they read: production code goes without it",
+    "in order": "a replay that executes it has all copies, MMAs and their reads in order all the same",
     "threads": "only other threads can tell: what orders them is not analysed",
     "end": "nothing behind it accesses such memory, and what becomes of a copy when the kernel ends is not said",
     "last": "its thread only ends behind it: the wait keeps the CTA for those who still signal there",
@@ -102,8 +105,11 @@ def cause(
         return "budget"
     if not found and not known.isdisjoint(operator.rules):
         return "already"
-    if "MB016" in operator.rules and found in ("", "threads") and _not_replayed(kernel):
-        return "launch"
+    if "MB016" in operator.rules and found in ("", "threads"):
+        if _not_replayed(kernel):
+            return "launch"
+        if _in_order(kernel, fault):
+            return "in order"
     return found or ("call" if _leads_out(kernel) else "unexplained")
 
 
@@ -120,8 +126,32 @@ def _unresolved(kernel: Kernel, fault: Fault) -> bool:
 
 def _not_replayed(kernel: Kernel) -> bool:
     """Whether a replay of the original cannot go on: not because it takes long."""
-    replay = KernelModel(kernel.function, kernel.module).made(Replay)
+    replay = _replayed(KernelModel(kernel.function, kernel.module))
     return replay.run is None and bool(replay.reason) and not replay.short
+
+
+def _in_order(kernel: Kernel, fault: Fault) -> bool:
+    """Whether replays come by what is changed, and to their end with nothing wrong when it is."""
+    site = _site(kernel, fault)
+    module, _ = analyse(Source.from_bytes(apply(kernel.data, fault.edits), "mutant.ptx"))
+    function = module.function(kernel.function.name)
+    if function is None or site is None:
+        return False
+    before, after = (
+        _replayed(KernelModel(*of)) for of in ((kernel.function, kernel.module), (function, module))
+    )
+    block = CFG(kernel.function).block_of[site]
+    return (
+        after.run is None
+        and any(r.whole for r in after.launches)
+        and any(block in r.entered for r in before.launches)
+    )
+
+
+def _replayed(model: KernelModel) -> Replay:
+    replay = model.made(Replay)
+    _ = replay.run
+    return replay
 
 
 def _by_tensor_map(kernel: Kernel) -> bool:

@@ -49,6 +49,7 @@ def _scores(counts: Counts, column: int) -> list[list[object]]:
         row = rows.setdefault(str(count[column]), Counter())
         row["planted"] += n
         row["same code"] += n * (why == "same code")
+        row["in order"] += n * (why == "in order")
         row["unresolved"] += n * (why in UNRESOLVED)
         row["no fault" if why in NO_FAULT and result != "found" else result] += n
     table = []
@@ -59,15 +60,16 @@ def _scores(counts: Counts, column: int) -> list[list[object]]:
             for many in (faults - row["unresolved"], faults)
         ]
         cells = (
-            "planted", "no fault", "found", "note", "low", "other", "refused", "missed", "same code", "unresolved",
+            "planted", "no fault", "found", "note", "low", "other", "refused", "missed", "same code", "in order",
+            "unresolved",
         )  # fmt: skip
         table.append([name, *(row[cell] for cell in cells), *shares])
     return table
 
 
 _HEAD = (
-    "planted", "no fault", "found", "note", "low", "elsewhere", "refused", "missed", "same code", "unresolved",
-    "found of resolved", "found of faults",
+    "planted", "no fault", "found", "note", "low", "elsewhere", "refused", "missed", "same code", "in order",
+    "unresolved", "found of resolved", "found of faults",
 )  # fmt: skip
 
 
@@ -139,6 +141,8 @@ def section(data: Mapping[str, Any]) -> list[str]:
             "*No fault*: proven to make no difference, by the ISA, or a target that ptxas accepts. *Note* and *low*: found, "
             "as a note or with low confidence. *Elsewhere*: another rule, or at another place. *Same code*: of those not "
             f"found, how many {data['assembler'] or 'ptxas (not asked)'} makes the same machine code of; they count as missed. "
+            "*In order*: so do those of which a replay comes by the change and to its end with everything in order that it sees: "
+            "copies, MMAs and the reads of what they write, but not what is stored plainly. "
             "*Unresolved*: of those missed, how many are about an mbarrier of which the text does not say which one it is, how "
             "many CTAs arrive at it, or how many bytes are copied to it."
         ),

@@ -124,6 +124,19 @@ def test_a_wait_behind_which_the_thread_ends_is_a_cause(tmp_path: Path, behind: 
     assert cause({"verdict": "missed"}, kernel, fault, operator, frozenset(), lambda: "missed") == expected
 
 
+@pytest.mark.parametrize(("around", "expected"), [("", "in order"), ("@%p2 bra E;\n", "threads")])
+def test_a_wait_that_nothing_rests_on_is_a_cause(tmp_path: Path, around: str, expected: str) -> None:
+    """All that it tells another wait has told; where no launch comes by it, nobody knows."""
+    wait = "{0}: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra {0};\n"
+    text = (
+        ".shared .b64 m;\nmov.u32 %r1, %tid.y;\nsetp.eq.u32 %p2, %r1, 0;\nmbarrier.init.shared.b64 [m], 32;\nbar.sync 0;\n"
+        f"mbarrier.arrive.shared.b64 _, [m];\n{around}{wait.format('L')}E: {wait.format('M')}st.shared.u32 [m], %r1;\n"
+    )
+    kernel, fault = first(tmp_path, "mbarrier wait loop dropped", text, ".reqntid 32")
+    operator = OPERATORS["mbarrier wait loop dropped"]
+    assert cause({"verdict": "missed"}, kernel, fault, operator, frozenset(), lambda: "missed") == expected
+
+
 def test_a_kernel_without_what_the_rules_are_about(tmp_path: Path) -> None:
     loop = "L: mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;\n@!%p1 bra L;\n"
     kernel, fault = first(tmp_path, "mbarrier wait loop dropped", loop, "")
@@ -223,7 +236,7 @@ def test_the_section_tells_what_was_missed_and_why() -> None:
     data = json.loads(json.dumps(mutation_score.summary(records, each=3, seed=1, assembler="ptxas 1.0")))
     text = "\n".join(mutation_score.section(data))
     assert "Of the other 5, tclint finds 2: 40.0%" in text
-    assert f"| {wait} | 5 | 0 | 2 | 0 | 0 | 0 | 0 | 3 | 0 | 0 | 40% | 40% |" in text
+    assert f"| {wait} | 5 | 0 | 2 | 0 | 0 | 0 | 0 | 3 | 0 | 0 | 0 | 40% | 40% |" in text
     assert "No rule yet: memory fence deleted (1)." in text
     assert (
         f"- *only other threads can tell: what orders them is not analysed*, 1: {wait} (1: a.ptx:7)" in text

@@ -153,6 +153,8 @@ class Replay:
         """The instruction at which it could not go on; -1: about the whole kernel."""
         self.short = False
         """It was cut short: nothing was in its way."""
+        self.launches: list[Run] = []
+        """How those went that were replayed to their end, or until something went wrong."""
         self._rising = False
         self._lowered: list[frozenset[Word]] = []
         """What was made fewer for the launches before, so that their loops end."""
@@ -193,6 +195,7 @@ class Replay:
                     if found and not usual:
                         break
                     return None
+                self.launches.append(run)
                 news = launches.add(numbers, run)
                 if launches.standing or (found and not run.wrong):
                     continue
