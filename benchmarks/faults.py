@@ -452,7 +452,7 @@ operator("mbarrier arrive count raised", "mbarrier", "MB003 MB006 MB008 MB016")(
 )
 
 
-@operator("mbarrier wait parity flipped", "mbarrier", "BK001 TC001 MB016")
+@operator("mbarrier wait parity flipped", "mbarrier", "BK001 TC001 MB006 MB016")
 def _flip_parity(kernel: Kernel) -> Iterator[Fault]:
     """The wait is for the phase before, which is complete, or for the one behind."""
     for site in kernel.sites("mbarrier-wait"):

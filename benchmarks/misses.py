@@ -41,6 +41,7 @@ CAUSES = {
     "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
     "reads": "the fence stands between reads and copies that overwrite what they read: production code goes without it",
     "in order": "a replay that executes it has all copies, MMAs and their reads in order all the same",
+    "unreached": "no launch that is replayed comes to it",
     "threads": "only other threads can tell: what orders them is not analysed",
     "end": "nothing behind it accesses such memory, and what becomes of a copy when the kernel ends is not said",
     "last": "its thread only ends behind it: the wait keeps the CTA for those who still signal there",
@@ -105,11 +106,11 @@ def cause(
         return "budget"
     if not found and not known.isdisjoint(operator.rules):
         return "already"
-    if "MB016" in operator.rules and found in ("", "threads"):
+    if "MB016" in operator.rules and found in ("", "threads", "last"):
         if _not_replayed(kernel):
             return "launch"
-        if _in_order(kernel, fault):
-            return "in order"
+        if seen := _seen_in_replays(kernel, fault):
+            return seen
     return found or ("call" if _leads_out(kernel) else "unexplained")
 
 
@@ -130,22 +131,24 @@ def _not_replayed(kernel: Kernel) -> bool:
     return replay.run is None and bool(replay.reason) and not replay.short
 
 
-def _in_order(kernel: Kernel, fault: Fault) -> bool:
-    """Whether replays come by what is changed, and to their end with nothing wrong when it is."""
+def _seen_in_replays(kernel: Kernel, fault: Fault) -> str:
+    """The cause that replays to the end show: nobody comes by what is changed, or nothing goes wrong when it is."""
     site = _site(kernel, fault)
     module, _ = analyse(Source.from_bytes(apply(kernel.data, fault.edits), "mutant.ptx"))
     function = module.function(kernel.function.name)
-    if function is None or site is None:
-        return False
-    before, after = (
-        _replayed(KernelModel(*of)) for of in ((kernel.function, kernel.module), (function, module))
-    )
+    before = _replayed(KernelModel(kernel.function, kernel.module))
+    if (
+        function is None
+        or site is None
+        or before.run is not None
+        or not any(r.whole for r in before.launches)
+    ):
+        return ""
     block = CFG(kernel.function).block_of[site]
-    return (
-        after.run is None
-        and any(r.whole for r in after.launches)
-        and any(block in r.entered for r in before.launches)
-    )
+    if not any(block in run.entered for run in before.launches):
+        return "unreached"
+    after = _replayed(KernelModel(function, module))
+    return "in order" if after.run is None and any(run.whole for run in after.launches) else ""
 
 
 def _replayed(model: KernelModel) -> Replay:

@@ -37,6 +37,9 @@ LISTED = "unexplained"
 UNRESOLVED = ("unresolved", "box", "launch")
 """Causes that say that the text of the kernel does not tell what an mbarrier counts, or which one it is."""
 
+IN_ORDER = ("in order", "unreached")
+"""Causes that say that replays to the end show no difference."""
+
 NO_FAULT = ("equivalent", "accepted")
 """Causes that say that a change is none."""
 
@@ -49,15 +52,16 @@ def _scores(counts: Counts, column: int) -> list[list[object]]:
         row = rows.setdefault(str(count[column]), Counter())
         row["planted"] += n
         row["same code"] += n * (why == "same code")
-        row["in order"] += n * (why == "in order")
+        row["in order"] += n * (why in IN_ORDER)
         row["unresolved"] += n * (why in UNRESOLVED)
         row["no fault" if why in NO_FAULT and result != "found" else result] += n
     table = []
     for name, row in rows.items():
         faults = row["planted"] - row["no fault"]
+        resolved = faults - row["unresolved"]
         shares = [
             f"{100 * row['found'] / many:.0f}%" if many else ""
-            for many in (faults - row["unresolved"], faults)
+            for many in (resolved - row["same code"] - row["in order"], resolved, faults)
         ]
         cells = (
             "planted", "no fault", "found", "note", "low", "other", "refused", "missed", "same code", "in order",
@@ -69,7 +73,7 @@ def _scores(counts: Counts, column: int) -> list[list[object]]:
 
 _HEAD = (
     "planted", "no fault", "found", "note", "low", "elsewhere", "refused", "missed", "same code", "in order",
-    "unresolved", "found of resolved", "found of faults",
+    "unresolved", "found of what differs", "found of resolved", "found of faults",
 )  # fmt: skip
 
 
@@ -142,7 +146,8 @@ def section(data: Mapping[str, Any]) -> list[str]:
             "as a note or with low confidence. *Elsewhere*: another rule, or at another place. *Same code*: of those not "
             f"found, how many {data['assembler'] or 'ptxas (not asked)'} makes the same machine code of; they count as missed. "
             "*In order*: so do those of which a replay comes by the change and to its end with everything in order that it sees: "
-            "copies, MMAs and the reads of what they write, but not what is stored plainly. "
+            "copies, MMAs and the reads of what they write, but not what is stored plainly; or where nobody comes by the change. "
+            "*Found of what differs* is the share of the resolved ones without these two. "
             "*Unresolved*: of those missed, how many are about an mbarrier of which the text does not say which one it is, how "
             "many CTAs arrive at it, or how many bytes are copied to it."
         ),
