@@ -13,7 +13,7 @@ from tclint.driver import analyse, check_source
 from tclint.finding import Finding
 from tclint.model import KernelModel
 from tclint.replay import Replay, Run
-from tclint.replay.groups import ManyRounds
+from tclint.replay.groups import Group, ManyRounds
 from tclint.replay.lanes import apply, collapse, merge, pick, take
 from tclint.replay.launch import Launch, Numbers
 from tclint.replay.machine import Machine
@@ -230,7 +230,12 @@ def test_a_loop_with_many_rounds_ahead_is_foreseen(code: str, hasty: bool) -> No
 
 def test_no_verdict_rests_on_rounds_that_were_only_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes are right for a launch of 16 rounds or more, and this kernel may have no other."""
-    monkeypatch.setattr("tclint.replay.groups._FAR", 0)
+
+    def foresee(self: Machine, group: Group, header: int) -> None:
+        if self.hasty and self._rounds[header] > 2:
+            raise ManyRounds(self.program.bounds[header], 1)
+
+    monkeypatch.setattr(Machine, "_foresee", foresee)
     code = changed("_, [%r29], 2048;", "_, [%r29], %r1;").replace(
         "ld.param.u32 %r20, [rounds];",
         "ld.param.u32 %r20, [rounds];\n    setp.lt.u32 %p1, %r20, 16;\n    selp.u32 %r1, 4096, 2048, %p1;",

@@ -279,8 +279,8 @@ class Replay:
         except Unmade:
             if not self._guessed:
                 raise
-            run = None
-        if self._guessed and (run is None or run.wrong):
+            run, self.short = None, True
+        if self._guessed and (self.short if run is None else run.wrong):
             # So few rounds may be none of the launches that the kernel is made for: no verdict rests on them.
             self._hasty = False
             run = self._fitted(program, numbers, shape)
@@ -289,7 +289,7 @@ class Replay:
     def _fitted(self, program: Program, numbers: Numbers, shape: tuple[int, ...]) -> Run | None:
         """A replay with *numbers*, or with others with which its loops end."""
         cluster = self.model.function.directives.get(".reqnctapercluster") or (1,)
-        settled = set[Word]()
+        self.short, settled = False, set[Word]()
         reached: dict[tuple[int, int], int] = {}
         for _ in range(_TRIES):
             launch = Launch(self.model, numbers, shape, cluster)

@@ -21,7 +21,7 @@ _MANY = 32
 _SOME = 3
 """Rounds of a loop that has to be seen to go round."""
 _FAR = 2
-"""How many times the steps that there are a loop must be about to take for that to be foreseen."""
+"""How many times the steps that there are, or the rounds that are enough, must lie ahead for a loop to be cut short."""
 
 
 class Unresolved(Exception):
@@ -334,10 +334,11 @@ class Groups:
             return
         (_, first), (before, second), (now, third) = rounds[-_SOME:]
         if now < before:
-            ahead = now // (before - now) * min(first - second, second - third)
-            times = (self.steps - self.budget + ahead) // self.steps
-            if times >= _FAR:
-                raise ManyRounds(words, max(1, (times.bit_length() - 1) // 2))
+            ahead = now // (before - now)
+            steps = self.steps - self.budget + ahead * min(first - second, second - third)
+            times = max(steps // (_FAR * self.steps), ahead // (_FAR * _MANY))
+            if times:
+                raise ManyRounds(words, max(1, times.bit_length() // 2))
 
     def _average(self, header: int) -> float:
         """How often groups went round a loop."""
