@@ -372,3 +372,18 @@ others:
     """
     found = by_rule(lint(text(f"{ROUNDS}\n{ways(count)}\n{loop}")), "BK002")
     assert not found
+
+
+def test_a_store_that_many_branches_lead_to() -> None:
+    """Where both addresses are compared in the first round, and the way there has a hundred edges."""
+    branches = "".join(
+        f"setp.eq.u32 %p4, %r9, {i};\n@%p4 bra on{i};\nst.global.u32 [%rd6], %r9;\non{i}:\n"
+        for i in range(50)
+    )
+    ring = "mov.u32 %r7, 0;\nround: shl.b32 %r8, %r7, 11;\nor.b32 %r3, %r8, %r2;\nadd.u32 %r3, %r3, %r1;\nadd.u32 %r8, %r8, %r1;"
+    tile = (
+        f"{STORE}\n{SYNC}\n{OUT.replace('%r1]', '%r8]')} // want PR001\ncp.async.bulk.commit_group;\n{SYNC}"
+    )
+    turn = "add.u32 %r7, %r7, 1;\nsetp.eq.u32 %p4, %r7, 3;\nselp.b32 %r7, 0, %r7, %p4;\nsetp.lt.u32 %p5, %r9, 99;\n@%p5 bra round;"
+    rounds = "mov.u32 %r7, 0;\nagain: add.u32 %r7, %r7, 1;\nsetp.lt.u32 %p4, %r7, 3;\n@%p4 bra again;"
+    agrees(text(f"{rounds}\n{branches}\n{ring}\n{tile}\n{turn}"), "PR001")
