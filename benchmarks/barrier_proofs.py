@@ -62,6 +62,8 @@ class _Barriers:
         self.cfg = cfg
         self.instructions = function.instructions
         self.gone: list[int] = []
+        self.first = False
+        """Nothing that threads may tell apart is done before what is gone: it only says that the other CTAs have begun."""
         self.defined: dict[int, list[Instruction]] = {}
         for i in self.instructions:
             for register in i.writes:
@@ -77,7 +79,9 @@ class _Barriers:
             return False
         if not all(self._in_order(i, gone) for i in gone):
             return False
+        self.first = False
         before = list(self._side(min(gone), cluster, back=True))
+        self.first = cluster and not before
         behind = list(self._side(max(gone), cluster, back=False))
         between = range(min(gone) + 1, max(gone))
         if cluster and (
@@ -132,7 +136,7 @@ class _Barriers:
         if i.guard >= 0:
             return False
         if i.event == ("barrier-arrive" if back else "barrier-wait") and i.role("id") is None:
-            return not any(
+            return self.first or not any(
                 at not in self.gone
                 and j.event == "barrier-arrive"
                 and j.match

@@ -40,7 +40,7 @@ CAUSES = {
     "budget": "found when the search for a path may visit more states",
     "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
     "reads": "the fence stands between reads and copies that overwrite what they read: production code goes without it",
-    "in order": "a replay that executes it has all copies, MMAs and their reads in order all the same",
+    "in order": "a replay that executes it has all bulk copies, MMAs and their reads in order all the same",
     "unreached": "no launch that is replayed comes to it",
     "threads": "only other threads can tell: what orders them is not analysed",
     "end": "nothing behind it accesses such memory, and what becomes of a copy when the kernel ends is not said",

@@ -32,6 +32,7 @@ COPY = "cp.async.ca.shared.global [tile], [%rd1], 4;"
 STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;"
 STORED, READ = "st.shared.u32 [tile], %r1;", "ld.shared.u32 %r1, [tile];"
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
+RELAXED = "barrier.cluster.arrive.relaxed; barrier.cluster.wait;"
 LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];"
 
 
@@ -187,6 +188,10 @@ CASES = [
     ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
      f"barrier.cluster.arrive;/*!*/ barrier.cluster.wait; {STORED} {MEET} {MEET} ret;",
      f"barrier.cluster.arrive;/*!*/ barrier.cluster.wait; ld.shared::cluster.u32 %r1, [%r2]; {MEET} {MEET} ret;"),
+    # the first one of a cluster, with nothing before it, and one behind a store
+    ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
+     f"barrier.cluster.arrive.relaxed;/*!*/ barrier.cluster.wait; {STORED} {RELAXED} ld.shared::cluster.u32 %r1, [%r2]; {RELAXED} ret;",
+     f"{STORED} barrier.cluster.arrive.relaxed;/*!*/ barrier.cluster.wait; {STORED} {RELAXED} ld.shared::cluster.u32 %r1, [%r2]; {RELAXED} ret;"),
     ("barrier_of_one_warp", "CTA barrier to warp barrier",
      f"{STORED} barrier.sync 1, 32;/*!*/ {READ} ret;",
      f"{STORED} barrier.sync 1, 64;/*!*/ {READ} ret;"),
