@@ -375,10 +375,10 @@ others:
 
 
 def test_a_store_that_many_branches_lead_to() -> None:
-    """Where both addresses are compared in the first round, and the way there has a hundred edges."""
+    """Where both addresses are compared in the first round, and the way there has some eighty edges."""
     branches = "".join(
         f"setp.eq.u32 %p4, %r9, {i};\n@%p4 bra on{i};\nst.global.u32 [%rd6], %r9;\non{i}:\n"
-        for i in range(50)
+        for i in range(38)
     )
     ring = "mov.u32 %r7, 0;\nround: shl.b32 %r8, %r7, 11;\nor.b32 %r3, %r8, %r2;\nadd.u32 %r3, %r3, %r1;\nadd.u32 %r8, %r8, %r1;"
     tile = (

@@ -39,9 +39,9 @@ _EACH = 2
 """Those of them that may lead to one use."""
 _TURNS = 16
 """How many rounds of a loop a path takes to be let out of it."""
-_LEAD = 128, 512
+_LEAD = 96, 256
 """The edges of a way from the entry at most, and the blocks that may be visited to find one."""
-_LONG_LEAD = 128, 1024
+_LONG_LEAD = 96, 1024
 """The same of a way that has to go on by a certain path."""
 _ROUNDS = 4
 """How often a path may come back to where the operations begin, or to a use."""

@@ -74,7 +74,8 @@ class Facts(dict[int, bool]):
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
         self.decided: dict[int, bool | None] = {}
-        self.bounds: dict[int, list[tuple[Node, bool]]] | None = None
+        self.bounds: dict[int, tuple[tuple[Node, bool], ...]] | None = None
+        """The comparisons with constants, by what is compared; None: not collected yet."""
         self.known: frozenset[tuple[int, bool]] | None = None
         self.lasting: Facts | None = None
 
@@ -1110,9 +1111,7 @@ class Values:
         if facts.bounds is None:
             facts.bounds = {}
             for fact, truth in facts.items():
-                other = self.nodes[fact]
-                if other[0] == "compare" and self.known(other[3]) is not None:
-                    facts.bounds.setdefault(other[2], []).append((other, truth))
+                self._bind(fact, truth, facts.bounds)
         every = (1 << width) - 1
         # What is left of the value, read as a signed and as an unsigned number.
         left = {True: (-1 - (every >> 1), every >> 1), False: (0, every)}
@@ -1137,10 +1136,17 @@ class Values:
                 return True
         return None
 
+    def _bind(self, fact: int, truth: bool, bounds: dict[int, tuple[tuple[Node, bool], ...]]) -> None:
+        """Adds a fact to *bounds* where it compares with a constant."""
+        node = self.nodes[fact]
+        if node[0] == "compare" and self.known(node[3]) is not None:
+            bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth))
+
     def assume(self, p: int, truth: bool, facts: Facts) -> Facts:
         """*facts* with *p* and what follows from it structurally."""
         if facts.get(self.find(p)) is truth:
             return facts
+        bounds = None if facts.bounds is None else dict(facts.bounds)
         facts = Facts(facts)
         work = [(self.find(p), truth)]
         while work:
@@ -1151,10 +1157,15 @@ class Values:
                 continue
             if node[0] == "const":
                 continue
+            if q in facts:
+                bounds = None
+            elif bounds is not None:
+                self._bind(q, value, bounds)
             facts[q] = value
             self.renewed(q)  # so that it is known where the fact ends
             if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
                 work += [(self.find(node[2]), value), (self.find(node[3]), value)]
+        facts.bounds = bounds
         return facts
 
     # ------------------------------------------------------------ thread sets
