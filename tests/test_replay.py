@@ -13,7 +13,7 @@ from tclint.driver import analyse, check_source
 from tclint.finding import Finding
 from tclint.model import KernelModel
 from tclint.replay import Replay, Run
-from tclint.replay.groups import Group, ManyRounds
+from tclint.replay.groups import Group, Limits, ManyRounds
 from tclint.replay.lanes import apply, collapse, merge, pick, take
 from tclint.replay.launch import Launch, Numbers
 from tclint.replay.machine import Machine
@@ -221,7 +221,7 @@ def test_what_comes_behind_a_loop_of_many_rounds(code: str) -> None:
 def test_a_loop_with_many_rounds_ahead_is_foreseen(code: str, hasty: bool) -> None:
     """How far a counter is from its bound tells it after a few rounds."""
     made = replay(code).model
-    machine = Machine(Program(made), Launch(made, Numbers(1 << 16, 8), (160,)), 5_000, (), hasty)
+    machine = Machine(Program(made), Launch(made, Numbers(1 << 16, 8), (160,)), Limits(5_000, hasty=hasty))
     with pytest.raises(ManyRounds) as error:
         machine.run()
     assert error.value.foreseen is hasty
@@ -232,7 +232,7 @@ def test_no_verdict_rests_on_rounds_that_were_only_foreseen(monkeypatch: pytest.
     """The bytes are right for a launch of 16 rounds or more, and this kernel may have no other."""
 
     def foresee(self: Machine, group: Group, header: int) -> None:
-        if self.hasty and self._rounds[header] > 2:
+        if self.limits.hasty and self._rounds[header] > 2:
             raise ManyRounds(self.program.bounds[header], 1)
 
     monkeypatch.setattr(Machine, "_foresee", foresee)

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from tclint.ir.nodes import MOST_THREADS
 from tclint.model import KernelModel
-from tclint.replay.groups import ManyRounds, OutOfSteps, Stuck, Unmade, Unresolved
+from tclint.replay.groups import Limits, ManyRounds, OutOfSteps, Stuck, Unmade, Unresolved
 from tclint.replay.launch import Launch, Numbers, Word
 from tclint.replay.machine import Access, Machine, Overrun
 from tclint.replay.program import Program
@@ -153,7 +153,7 @@ class Replay:
         """The instruction at which it could not go on; -1: about the whole kernel."""
         self.short = False
         """It was cut short: nothing was in its way."""
-        self.launches: list[Run] = []
+        self.runs: list[Run] = []
         """How those went that were replayed to their end, or until something went wrong."""
         self._rising = False
         self._lowered: list[frozenset[Word]] = []
@@ -195,7 +195,7 @@ class Replay:
                     if found and not usual:
                         break
                     return None
-                self.launches.append(run)
+                self.runs.append(run)
                 news = launches.add(numbers, run)
                 if launches.standing or (found and not run.wrong):
                     continue
@@ -293,7 +293,7 @@ class Replay:
         reached: dict[tuple[int, int], int] = {}
         for _ in range(_TRIES):
             launch = Launch(self.model, numbers, shape, cluster)
-            machine = Machine(program, launch, _BUDGET, settled, self._hasty)
+            machine = Machine(program, launch, Limits(_BUDGET, settled, self._hasty))
             try:
                 return self._ran(machine, reached)
             except ManyRounds as error:

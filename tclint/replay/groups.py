@@ -13,7 +13,7 @@ from tclint.replay.launch import CANCELLED, Launch, Word
 from tclint.replay.program import Program, Step
 from tclint.replay.sync import Actor, Barrier, Clock, Mbarrier, Worker, joined
 
-__all__ = ["Group", "Groups", "ManyRounds", "OutOfSteps", "Stuck", "Unmade", "Unresolved"]
+__all__ = ["Group", "Groups", "Limits", "ManyRounds", "OutOfSteps", "Stuck", "Unmade", "Unresolved"]
 
 _EVERY = (1 << 64) - 1
 _MANY = 32
@@ -51,6 +51,16 @@ class ManyRounds(Exception):
         """How often the numbers are to be made fewer, each time to a quarter, before it is worth another try."""
         self.foreseen = times > 0
         """The loop has not gone round so often yet."""
+
+
+class Limits(NamedTuple):
+    """How long a replay may take."""
+
+    steps: int
+    settled: Collection[Word] = ()
+    """Words of the launch that it is no use to change."""
+    hasty: bool = False
+    """It gives up as soon as a loop is seen to go round too often."""
 
 
 class Stuck(NamedTuple):
@@ -174,23 +184,14 @@ class Group:
 class Groups:
     """The threads of a cluster: where they are, what they hold, and what they have heard of."""
 
-    def __init__(
-        self,
-        program: Program,
-        launch: Launch,
-        budget: int,
-        settled: Collection[Word] = (),
-        hasty: bool = False,
-    ) -> None:
+    def __init__(self, program: Program, launch: Launch, limits: Limits) -> None:
         self.program = program
         self.model = program.model
         self.cfg = program.model.cfg
         self.launch = launch
-        self.budget = self.steps = budget
-        self.settled = settled
-        """Words of the launch that it is no use to change."""
-        self.hasty = hasty
-        """It gives up as soon as a loop is seen to go round too often."""
+        self.limits = limits
+        self.budget = limits.steps
+        """Steps that are left."""
         self._parted: dict[tuple[int, Lanes, Lanes], dict[int, list[int]]] = {}
         """Where threads went from a block before, by what they decided it by."""
         self.entered = {0}
@@ -303,26 +304,25 @@ class Groups:
 
     def _count(self, group: Group, target: int) -> None:
         """A group comes to the header of a loop, perhaps once more than anybody has to see."""
-        block = group.block
         body = self.cfg.loops.get(target)
         if body is None:
             return
-        if block not in body:
+        if group.block not in body:
             self._entered[target] = self._entered.get(target, 0) + 1
             return
         self._rounds[target] = self._rounds.get(target, 0) + 1
-        if self._average(target) > _MANY and not self.program.bounds[target].issubset(self.settled):
+        if self._average(target) > _MANY and not self.program.bounds[target].issubset(self.limits.settled):
             self._shorten(target)
         self._foresee(group, target)
 
     def _foresee(self, group: Group, header: int) -> None:
-        """Asks for other numbers as soon as a loop is seen to have far more rounds ahead than there are steps for.
+        """Asks for other numbers as soon as a loop is seen to have far more rounds ahead than need be, or than there are steps for.
 
         How far it is from its end, the test says at which each round ends: what is compared there comes nearer.
         """
         words = self.program.bounds[header]
         test = self.program.tests.get(group.block)
-        if not self.hasty or test is None or words.issubset(self.settled):
+        if not self.limits.hasty or test is None or words.issubset(self.limits.settled):
             return
         a, b = self._operand(group, test.a), self._operand(group, test.b)
         if not isinstance(a, int) or not isinstance(b, int):
@@ -335,8 +335,8 @@ class Groups:
         (_, first), (before, second), (now, third) = rounds[-_SOME:]
         if now < before:
             ahead = now // (before - now)
-            steps = self.steps - self.budget + ahead * min(first - second, second - third)
-            times = max(steps // (_FAR * self.steps), ahead // (_FAR * _MANY))
+            steps = self.limits.steps - self.budget + ahead * min(first - second, second - third)
+            times = max(steps // (_FAR * self.limits.steps), ahead // (_FAR * _MANY))
             if times:
                 raise ManyRounds(words, max(1, times.bit_length() // 2))
 
@@ -353,7 +353,11 @@ class Groups:
     def _give_up(self) -> NoReturn:
         """There are no steps left: the loops go round too often, or the kernel is too large."""
         bounds = self.program.bounds
-        open_ = [h for h in self._rounds if self._average(h) > _SOME and not bounds[h].issubset(self.settled)]
+        open_ = [
+            h
+            for h in self._rounds
+            if self._average(h) > _SOME and not bounds[h].issubset(self.limits.settled)
+        ]
         if open_:
             self._shorten(max(open_, key=self._average))
         if self.program.answered and self.launch.numbers.cancelled:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
-from tclint.replay.groups import Group, Groups, Stuck, Unmade, Unresolved
+from tclint.replay.groups import Group, Groups, Limits, Stuck, Unmade, Unresolved
 from tclint.replay.lanes import Lanes, apply, collapse, pick, spread
-from tclint.replay.launch import Launch, Word
+from tclint.replay.launch import Launch
 from tclint.replay.program import Plan, Program, Step
 from tclint.replay.sync import Actor, Barrier, Clock, Flight, Mbarrier, Passed, Worker, joined
 
@@ -74,15 +74,8 @@ class Access(NamedTuple):
 class Machine(Groups):
     """A cluster of CTAs that execute one kernel."""
 
-    def __init__(
-        self,
-        program: Program,
-        launch: Launch,
-        budget: int,
-        settled: Collection[Word] = (),
-        hasty: bool = False,
-    ) -> None:
-        super().__init__(program, launch, budget, settled, hasty)
+    def __init__(self, program: Program, launch: Launch, limits: Limits) -> None:
+        super().__init__(program, launch, limits)
         self.accesses: list[Access] = []
         self._mbarriers: dict[int, Mbarrier] = {}
         self.passed: dict[tuple[int, int], int] = {}
