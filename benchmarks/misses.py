@@ -107,10 +107,7 @@ def cause(
     if not found and not known.isdisjoint(operator.rules):
         return "already"
     if "MB016" in operator.rules and found in ("", "threads", "last"):
-        if _not_replayed(kernel):
-            return "launch"
-        if seen := _seen_in_replays(kernel, fault):
-            return seen
+        found = _replays_show(kernel, fault) or found
     return found or ("call" if _leads_out(kernel) else "unexplained")
 
 
@@ -125,36 +122,24 @@ def _unresolved(kernel: Kernel, fault: Fault) -> bool:
     return not set(mbarriers.unresolved).isdisjoint(sites)
 
 
-def _not_replayed(kernel: Kernel) -> bool:
-    """Whether a replay of the original cannot go on: not because it takes long."""
-    replay = _replayed(KernelModel(kernel.function, kernel.module))
-    return replay.run is None and bool(replay.reason) and not replay.short
-
-
-def _seen_in_replays(kernel: Kernel, fault: Fault) -> str:
-    """The cause that replays to the end show: nobody comes by what is changed, or nothing goes wrong when it is."""
+def _replays_show(kernel: Kernel, fault: Fault) -> str:
+    """The cause that replays show: they cannot go on, nobody comes by what is changed, or nothing goes wrong when it is."""
     site = _site(kernel, fault)
-    module, _ = analyse(Source.from_bytes(apply(kernel.data, fault.edits), "mutant.ptx"))
-    function = module.function(kernel.function.name)
-    before = _replayed(KernelModel(kernel.function, kernel.module))
-    if (
-        function is None
-        or site is None
-        or before.run is not None
-        or not any(r.whole for r in before.launches)
-    ):
+    before = KernelModel(kernel.function, kernel.module).made(Replay)
+    if before.run is None and before.reason and not before.short:
+        return "launch"
+    if site is None or before.run is not None or not any(run.whole for run in before.runs):
         return ""
     block = CFG(kernel.function).block_of[site]
-    if not any(block in run.entered for run in before.launches):
+    if not any(block in run.entered for run in before.runs):
         return "unreached"
-    after = _replayed(KernelModel(function, module))
-    return "in order" if after.run is None and any(run.whole for run in after.launches) else ""
-
-
-def _replayed(model: KernelModel) -> Replay:
-    replay = model.made(Replay)
-    _ = replay.run
-    return replay
+    followed = any(kernel.sites("issue", group) for group in ("mbarrier", "wgmma", "tcgen05"))
+    if not followed or kernel.sites("issue", "cp.async"):
+        return ""  # what is handed over is not replayed
+    module, _ = analyse(Source.from_bytes(apply(kernel.data, fault.edits), "mutant.ptx"))
+    function = module.function(kernel.function.name)
+    after = function and KernelModel(function, module).made(Replay)
+    return "in order" if after and after.run is None and any(run.whole for run in after.runs) else ""
 
 
 def _by_tensor_map(kernel: Kernel) -> bool:

@@ -103,14 +103,18 @@ def test_a_miss_has_a_cause(
         assert said(set(OPERATORS[operator].rules), "missed") == "already"
 
 
+def missed(folder: Path, operator: str, text: str) -> str:
+    """The cause of the first fault of an operator, in a warp, that nothing finds."""
+    kernel, fault = first(folder, operator, text, ".reqntid 32")
+    return cause({"verdict": "missed"}, kernel, fault, OPERATORS[operator], frozenset(), lambda: "missed")
+
+
 def test_a_replay_that_ends_early_is_a_cause(tmp_path: Path) -> None:
     text = (
         ".shared .b64 m;\nmbarrier.init.shared.b64 [m], 1;\nmov.u32 %r1, %clock;\nsetp.eq.u32 %p2, %r1, 0;\n"
         "@%p2 mbarrier.arrive.shared.b64 _, [m];\nL: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra L;\n"
     )
-    kernel, fault = first(tmp_path, "mbarrier arrive deleted", text, ".reqntid 32")
-    operator = OPERATORS["mbarrier arrive deleted"]
-    assert cause({"verdict": "missed"}, kernel, fault, operator, frozenset(), lambda: "missed") == "launch"
+    assert missed(tmp_path, "mbarrier arrive deleted", text) == "launch"
 
 
 @pytest.mark.parametrize(("behind", "expected"), [("", "last"), ("st.shared.u32 [m], %r1;\n", "threads")])
@@ -119,22 +123,36 @@ def test_a_wait_behind_which_the_thread_ends_is_a_cause(tmp_path: Path, behind: 
         ".shared .b64 m;\nmbarrier.init.shared.b64 [m], 1;\nbar.sync 0;\nmbarrier.arrive.shared.b64 _, [m];\n"
         f"L: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra L;\n{behind}"
     )
-    kernel, fault = first(tmp_path, "mbarrier wait loop dropped", text, ".reqntid 32")
-    operator = OPERATORS["mbarrier wait loop dropped"]
-    assert cause({"verdict": "missed"}, kernel, fault, operator, frozenset(), lambda: "missed") == expected
+    assert missed(tmp_path, "mbarrier wait loop dropped", text) == expected
 
 
-@pytest.mark.parametrize(("around", "expected"), [("", "in order"), ("@%p2 bra E;\n", "unreached")])
-def test_a_wait_that_nothing_rests_on_is_a_cause(tmp_path: Path, around: str, expected: str) -> None:
-    """All that it tells another wait has told; where no launch comes by it, nobody knows."""
+BULK = (
+    "mov.u32 %r2, %tid.x;\nsetp.eq.u32 %p3, %r2, 0;\n@%p3 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [m], 16;\n"
+    "@%p3 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [d], [%rd1], 16, [m];\n"
+)
+COPY = "cp.async.ca.shared.global [d], [%rd1], 16;\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "around", "expected"),
+    [
+        (BULK, "", "in order"),
+        (BULK + COPY, "", "threads"),
+        ("", "", "threads"),
+        ("", "@%p2 bra E;\n", "unreached"),
+    ],
+)
+def test_a_wait_that_nothing_rests_on_is_a_cause(
+    tmp_path: Path, data: str, around: str, expected: str
+) -> None:
+    """All that it tells another wait has told; where no launch comes by it, or the data is not followed, nobody knows."""
     wait = "{0}: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra {0};\n"
     text = (
-        ".shared .b64 m;\nmov.u32 %r1, %tid.y;\nsetp.eq.u32 %p2, %r1, 0;\nmbarrier.init.shared.b64 [m], 32;\nbar.sync 0;\n"
-        f"mbarrier.arrive.shared.b64 _, [m];\n{around}{wait.format('L')}E: {wait.format('M')}st.shared.u32 [m], %r1;\n"
+        ".shared .b64 m;\n.shared .align 16 .b8 d[16];\nmov.u32 %r1, %tid.y;\nsetp.eq.u32 %p2, %r1, 0;\n"
+        f"mbarrier.init.shared.b64 [m], 32;\nbar.sync 0;\n{data}mbarrier.arrive.shared.b64 _, [m];\n"
+        f"{around}{wait.format('L')}E: {wait.format('M')}st.shared.u32 [m], %r1;\n"
     )
-    kernel, fault = first(tmp_path, "mbarrier wait loop dropped", text, ".reqntid 32")
-    operator = OPERATORS["mbarrier wait loop dropped"]
-    assert cause({"verdict": "missed"}, kernel, fault, operator, frozenset(), lambda: "missed") == expected
+    assert missed(tmp_path, "mbarrier wait loop dropped", text) == expected
 
 
 def test_a_kernel_without_what_the_rules_are_about(tmp_path: Path) -> None:
