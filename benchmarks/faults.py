@@ -237,8 +237,8 @@ for _name, _family, _event, _group, _rules in (
     ("tcgen05.dealloc deleted", "tcgen05", "tmem-dealloc", None, "TM001"),
     ("cp.async.commit_group deleted", "cp.async", "commit", "cp.async", "CA001 CA002 CA003"),
     ("cp.async.wait deleted", "cp.async", "wait", "cp.async", "CA001 CA003"),
-    ("bulk commit_group deleted", "bulk", "commit", "bulk", "BK002 BK004 BK005"),
-    ("bulk wait_group deleted", "bulk", "wait", "bulk", "BK002 BK004"),
+    ("bulk commit_group deleted", "bulk", "commit", "bulk", "BK002 BK004 BK005 MB016"),
+    ("bulk wait_group deleted", "bulk", "wait", "bulk", "BK002 BK004 MB016"),
     ("proxy fence deleted", "proxy", "proxy-fence", None, "PR001 PR002 PR003 PR004"),
     ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, "MB009"),
     ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, "MB004 MB005 MB006 MB016"),
@@ -254,7 +254,7 @@ for _name, _family, _event, _group, _rules in (
         "barrier",
         "barrier-sync",
         None,
-        "TM008 TM006 BK003 SM001 CA005 MB014 MB015 MB002",
+        "TM008 TM006 BK003 SM001 CA005 MB014 MB015 MB002 MB016",
     ),
     ("warp barrier deleted", "barrier", "barrier-sync", "lanes", "MB014 MB015 MB002 TM008 BK003"),
     ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, "GD001 GD002"),
@@ -291,7 +291,7 @@ _WGMMA_WAITS = "WG001 WG003 WG004 WG005 WG007 WG011 MB016"
 operator("wgmma.wait_group 0 to 1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n == 0))
 operator("wgmma.wait_group N to N+1", "wgmma", _WGMMA_WAITS)(_deepens("wgmma", lambda n: n > 0))
 operator("cp.async.wait_group N to N+1", "cp.async", "CA001 CA003")(_deepens("cp.async", lambda n: True))
-operator("bulk wait_group N to N+1", "bulk", "BK002 BK004")(_deepens("bulk", lambda n: True))
+operator("bulk wait_group N to N+1", "bulk", "BK002 BK004 MB016")(_deepens("bulk", lambda n: True))
 
 
 @operator("bulk wait_group to .read", "bulk", "BK004")
@@ -613,7 +613,7 @@ def _members(*names: str) -> Callable[[Kernel], frozenset[int]]:
 for _name, _family, _group_name, _use, _rules in (
     ("wgmma.wait_group", "wgmma", "wgmma", _reads_results("wgmma"), _WGMMA_WAITS),
     ("cp.async.wait", "cp.async", "cp.async", _touches_shared("read"), "CA001 CA003"),
-    ("bulk wait_group", "bulk", "bulk", _touches_shared("write"), "BK002 BK003"),
+    ("bulk wait_group", "bulk", "bulk", _touches_shared("write"), "BK002 BK003 MB016"),
     ("tcgen05.wait::ld", "tcgen05", "tcgen05.ld", _reads_results("tcgen05.ld"), "TC002 TC007 TC011"),
     ("tcgen05.wait::st", "tcgen05", "tcgen05.st", _tells_others, "TC002 TC004"),
 ):
@@ -709,7 +709,7 @@ def _commits_late(group: str) -> Plant:
 
 operator("wgmma.commit_group behind the wait", "wgmma", _WGMMA_WAITS)(_commits_late("wgmma"))
 operator("cp.async.commit_group behind the wait", "cp.async", "CA001 CA002 CA003")(_commits_late("cp.async"))
-operator("bulk commit_group behind the wait", "bulk", "BK002 BK004 BK005")(_commits_late("bulk"))
+operator("bulk commit_group behind the wait", "bulk", "BK002 BK004 BK005 MB016")(_commits_late("bulk"))
 
 
 def _comes_late(event: str, group: str | None, use: Test) -> Plant:
@@ -827,7 +827,7 @@ _LANE = (
 _ELECT = "{{ .reg .pred %tclint_p; elect.sync _|%tclint_p, 0xffffffff; {} }}"
 
 
-@operator("CTA barrier to warp barrier", "barrier", "TM008 TM006 BK003 SM001 CA005 MB014 MB015 MB002")
+@operator("CTA barrier to warp barrier", "barrier", "TM008 TM006 BK003 SM001 CA005 MB014 MB015 MB002 MB016")
 def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
     """A barrier of the CTA that becomes one of each warp."""
     for site in kernel.sites("barrier-sync"):

@@ -594,6 +594,66 @@ def test_operands_in_tensor_memory_that_are_handed_over() -> None:
     assert replay(HANDED).run is None
 
 
+READ = "    cp.async.bulk.wait_group.read 0;\n"
+STORED = block("buffer_given_back_unread").replace(
+    "wait_group.read 1;      // leaves the copy under way", "wait_group.read 0;"
+)
+"""Four warps store what the first thread of the fifth copies to global memory, in two stages."""
+OUT = "    cp.async.bulk.global.shared::cta.bulk_group [%out], [%r30], 2048;\n"
+MADE = (
+    "    st.shared.v4.b32 [%r30], {%r21, %r21, %r21, %r21};\n    fence.proxy.async.shared::cta;\n"
+    "    mbarrier.arrive.shared::cta.b64 _, [%r29];\n"
+)
+OVERWRITTEN = "overwrites shared memory that cp.async.bulk may still read"
+UNWRITTEN = "reads shared memory that st.shared may not have written yet"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        pytest.param("", "", "", id="as it is"),
+        pytest.param(READ, READ.replace("read 0", "read 1"), OVERWRITTEN, id="one copy may still read"),
+        pytest.param(READ + GIVE, GIVE + READ, OVERWRITTEN, id="given back before the wait"),
+        pytest.param(READ, "", OVERWRITTEN, id="no wait for the copy"),
+        pytest.param("    cp.async.bulk.commit_group;\n" + READ, READ + "    cp.async.bulk.commit_group;\n", OVERWRITTEN, id="committed behind the wait"),
+        pytest.param(WAIT, "", UNWRITTEN, id="copied without a wait"),
+        pytest.param(MADE, "\n".join([*MADE.split("\n")[2:], *MADE.split("\n")[:2]]), UNWRITTEN, id="told before it is stored"),
+        pytest.param("    setp.ne.u32 %p3, %r0, 128;\n    @%p3 bra done;\n", "    setp.ne.u32 %p3, %r0, 130;\n    @%p3 bra done;\n", "", id="another lane copies"),
+        pytest.param("mad.lo.u32 %r30, %r0, 16, %r30;", "mad.lo.u32 %r30, %r20, 16, %r30;", "", id="where it is stored depends on the launch"),
+    ],
+)  # fmt: skip
+def test_what_a_fault_does_to_what_threads_store(old: str, new: str, said: str) -> None:
+    code = changed(old, new, STORED)
+    if "%r20, 16" in new:
+        code = changed(READ, "", code)
+    hits = [hit for _, hit in replayed(replay(code).model)]
+    assert [said in hit.message for hit in hits] == ([True] if said else [])
+
+
+def test_what_a_copy_overwrites_that_threads_store() -> None:
+    """The stage is loaded by a bulk copy into what other warps store to, and nobody waits for either."""
+    copy = (
+        "    mbarrier.arrive.expect_tx.shared::cta.b64 _, [spare], 2048;\n"
+        "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r30], [%out], 2048, [spare];\n"
+    )
+    code = changed(
+        "    .shared .align 128", "    .shared .align 8 .b64 spare;\n    .shared .align 128", STORED
+    )
+    code = changed("[empty+8], 1;\n", "[empty+8], 1;\n    mbarrier.init.shared::cta.b64 [spare], 1;\n", code)
+    early = changed(WAIT, "", changed(OUT, copy, code))
+    (hit,) = [hit for _, hit in replayed(replay(early).model)]
+    assert hit.message.startswith("overwrites shared memory that ")
+    assert "may still write" in hit.message
+
+
+def test_what_is_said_of_a_stage_that_is_given_back_too_early() -> None:
+    (found,) = told(changed(READ, READ.replace("read 0", "read 1"), STORED))
+    assert found.rule.id == "MB016"
+    assert [step.role for step in found.steps] == ["lane 0 of warp 4", "warps 0-3", "warps 0-3"]
+    assert found.steps[0].message == "starts to read it"
+    assert "cp.async.bulk.wait_group.read" in (found.help or "")
+
+
 CANCELLING = """.version 8.7
 .target sm_100a
 .address_size 64

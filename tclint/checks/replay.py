@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tclint.analyses.warps import whole_program
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import times
+from tclint.checks.bulk_operands import copy_name
 from tclint.finding import Severity
 from tclint.model import KernelModel
 from tclint.replay import Access, Race, Replay, Stuck
@@ -50,69 +51,110 @@ def _who(model: KernelModel, threads: tuple[int, ...]) -> str:
 
 
 def _raced(model: KernelModel, races: list[Race]) -> Hit:
-    race = races[0]
-    copy, read = race.copy, race.read
-    if read.lanes >= 0:
-        return _raced_in_tensor_memory(model, race, len(races))
-    if race.early:
-        last = [*copy.waited.values()][-1] if copy.waited else None
-        return Hit(
-            site=copy.site,
-            message=f"fills shared memory again that {model.name(read.site)} may still read: "
-            "nothing that this thread has waited for says that the read is over",
-            steps=(
-                _mark(model, read, "reads what was copied there before"),
-                *(_waited(model, copy, last, "waits, and is not told of the read")),
-                _mark(model, copy, "fills it again"),
-            ),
-            help="let the readers arrive at an mbarrier when they are done, and wait for that phase before the copy"
-            + _orders(model),
-            count=len(races),
-            replayed=True,
-        )
-    last = read.waited.get(copy.mbarrier.address) if copy.mbarrier is not None else None
+    race, count = races[0], len(races)
+    if race.first.mbarrier is not None and not race.early:
+        return _too_soon(model, race, count)
+    if race.second.mbarrier is not None and not race.first.writes:
+        return _filled(model, race, count)
+    return _unordered(model, race, count)
+
+
+def _filled(model: KernelModel, race: Race, count: int) -> Hit:
+    """A copy into memory that is still read."""
+    read, copy = race
+    out = model.instruction(read.site).group == "bulk"
+    last = [*copy.waited.values()][-1] if copy.waited else None
+    return Hit(
+        site=copy.site,
+        message=f"fills shared memory again that {_name(model, read)} may still read: "
+        "nothing that this thread has waited for says that the read is over",
+        steps=(
+            _mark(model, read, "starts to read it" if out else "reads what was copied there before"),
+            *(_waited(model, copy, last, "waits, and is not told of the read")),
+            _mark(model, copy, "fills it again"),
+        ),
+        help=(_OVER["bulk"] if out else "let the readers arrive at an mbarrier when they are done")
+        + ", and wait for that phase before the copy"
+        + _orders(model),
+        count=count,
+        replayed=True,
+    )
+
+
+def _too_soon(model: KernelModel, race: Race, count: int) -> Hit:
+    """A read of what a copy brings, whose mbarrier tells when it is complete."""
+    copy, read = race
+    assert copy.mbarrier is not None
     return Hit(
         site=read.site,
         message="reads shared memory that a bulk copy may still be writing: "
         "no wait on the way is for the phase that the copy completes",
         steps=(
             _mark(model, copy, "starts to fill it"),
-            *(_waited(model, read, last, "waits for its mbarrier, and is not told of this copy")),
+            *(
+                _waited(
+                    model,
+                    read,
+                    read.waited.get(copy.mbarrier.address),
+                    "waits for its mbarrier, and is not told of this copy",
+                )
+            ),
             _mark(model, read, "reads it"),
         ),
         help="wait for the phase of the mbarrier that the copy completes; its parity flips each time the stage is used "
         "again" + _orders(model),
-        count=len(races),
-        replayed=True,
-    )
-
-
-def _raced_in_tensor_memory(model: KernelModel, race: Race, count: int) -> Hit:
-    """A race of what multiplies, loads and stores: an MMA is over when its commit is, the others when they are waited for."""
-    first, second = (race.read, race.copy) if race.early else (race.copy, race.read)
-    what, group = model.name(first.site), model.instruction(first.site).group
-    last = [*second.waited.values()][-1] if second.waited else None
-    if race.early:
-        message = f"overwrites tensor memory that {what} may still read"
-    else:
-        message = f"reads tensor memory that {what} may not have written yet"
-    tell = (
-        "commit that operation to an mbarrier (tcgen05.commit)"
-        if group == "tcgen05"
-        else f"let those threads arrive at an mbarrier behind {group.replace('.', '.wait::')}"
-    )
-    return Hit(
-        site=second.site,
-        message=f"{message}: nothing that this thread has waited for says that it is over",
-        steps=(
-            _mark(model, first, "reads it" if race.early else "starts to write it"),
-            *(_waited(model, second, last, "waits, and is not told of that")),
-            _mark(model, second, "overwrites it" if race.early else "reads it"),
-        ),
-        help=f"{tell}, and wait for that phase before {model.name(second.site)}" + _orders(model),
         count=count,
         replayed=True,
     )
+
+
+_OVER = {
+    "bulk": "wait until its source is read (cp.async.bulk.wait_group.read), let that thread arrive at an mbarrier behind it",
+    "mbarrier": "take the mbarrier of the copy, which tells when it is complete",
+    "tcgen05": "commit that operation to an mbarrier (tcgen05.commit)",
+    "tcgen05.ld": "let those threads arrive at an mbarrier behind tcgen05.wait::ld",
+    "tcgen05.st": "let those threads arrive at an mbarrier behind tcgen05.wait::st",
+    "wgmma": "wait for its group (wgmma.wait_group), let those threads arrive at an mbarrier behind it",
+}
+"""How others hear that something is over, by the group that it is of."""
+
+
+def _unordered(model: KernelModel, race: Race, count: int) -> Hit:
+    """A race of what multiplies, loads, stores or copies."""
+    first, second = race
+    memory = "tensor memory" if first.lanes >= 0 else "shared memory"
+    what, group = _name(model, first), model.instruction(first.site).group
+    last = [*second.waited.values()][-1] if second.waited else None
+    done = "may not have written yet"
+    if race.early:
+        done = "may still write" if first.writes else "may still read"
+    return Hit(
+        site=second.site,
+        message=f"{'overwrites' if race.early else 'reads'} {memory} that {what} {done}: "
+        "nothing that this thread has waited for says that it is over",
+        steps=(
+            _mark(model, first, _begun(first)),
+            *(_waited(model, second, last, "waits, and is not told of that")),
+            _mark(model, second, "overwrites it" if race.early else "reads it"),
+        ),
+        help=_OVER.get(group, "let those threads arrive at an mbarrier behind it")
+        + f", and wait for that phase before {model.name(second.site)}"
+        + _orders(model),
+        count=count,
+        replayed=True,
+    )
+
+
+def _begun(access: Access) -> str:
+    """What an access does, which may take longer than the instruction."""
+    verb = "write" if access.writes else "read"
+    return f"{verb}s it" if access.plain else f"starts to {verb} it"
+
+
+def _name(model: KernelModel, access: Access) -> str:
+    """What makes an *access*."""
+    bulk = model.instruction(access.site).group in ("bulk", "mbarrier")
+    return copy_name(model, access.site) if bulk else model.name(access.site)
 
 
 def _waited(model: KernelModel, access: Access, wait: int | None, message: str) -> tuple[Mark, ...]:

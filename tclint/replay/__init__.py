@@ -30,7 +30,7 @@ from tclint.replay.groups import Limits, ManyRounds, OutOfSteps, Stuck, Unmade, 
 from tclint.replay.launch import Launch, Numbers, Word
 from tclint.replay.machine import Access, Machine, Overrun
 from tclint.replay.program import Program
-from tclint.replay.races import Race, races
+from tclint.replay.races import Race, races, stored
 from tclint.replay.sync import Mbarrier, Passed
 
 __all__ = ["Access", "Race", "Replay", "Run", "Stuck"]
@@ -90,7 +90,7 @@ class Run(NamedTuple):
     def sites(self) -> set[int]:
         """The instructions at which it went wrong."""
         if self.races:
-            return {self.races[0].copy.site, self.races[0].read.site}
+            return set(self.races[0].key)
         if self.overrun is not None:
             return {self.overrun.site}
         return {s.site for s in self.stuck} or {wait.site for _, wait in self.late}
@@ -99,7 +99,7 @@ class Run(NamedTuple):
     def mbarriers(self) -> set[int]:
         """The addresses of the mbarriers by which it went wrong."""
         stuck = [self.overrun] if self.overrun is not None else self.stuck
-        whats = [self.races[0].copy.mbarrier] if self.races else [s.what for s in stuck]
+        whats = [a.mbarrier for a in self.races[0]] if self.races else [s.what for s in stuck]
         return {what.address for what in whats or [m for m, _ in self.late] if isinstance(what, Mbarrier)}
 
 
@@ -348,6 +348,9 @@ class Replay:
         whole: bool = False,
     ) -> Run | None:
         """What a replay has shown; None when it was cut short before anything went wrong."""
-        found = list(races(machine.accesses, machine.behind))
+        found = [
+            *races(machine.accesses, machine.behind),
+            *stored(machine.accesses, machine.behind, machine.program.steady),
+        ]
         run = Run(stuck or [], found, overrun, whole, machine.late, frozenset(machine.entered), machine.used)
         return run if run.wrong or whole else None

@@ -170,8 +170,8 @@ class Group:
     """The question about an mbarrier that was answered with no, if nothing was done since."""
     cluster: int = 0
     """The generation of the cluster barrier that it arrived for."""
-    wgmma: list[Clock] = field(default_factory=list)
-    """What each committed group of wgmma completes."""
+    committed: Mapping[str, tuple[Clock, ...]] = field(default_factory=dict)
+    """What each committed group of wgmma, or of bulk copies, completes with all before it; never changed once made."""
     waited: Mapping[int, int] = field(default_factory=dict)
     """Where it last waited for each mbarrier, by address, the latest last; never changed once made."""
     fenced: Clock = field(default_factory=dict)
@@ -436,7 +436,7 @@ class Groups:
             registers = Registers({}, group.registers, places, sampled)
             threads = tuple(map(group.threads.__getitem__, places))
             child = Group(group.cta, threads, registers, group.clock, fork=fork, cluster=group.cluster)
-            child.wgmma, child.fenced, child.rumours = list(group.wgmma), group.fenced, group.rumours
+            child.committed, child.fenced, child.rumours = group.committed, group.fenced, group.rumours
             child.waited = group.waited
             self.groups.append(child)
             self._go(child, target)
@@ -464,8 +464,10 @@ class Groups:
             index = {t: i for i, t in enumerate(fork.threads)}
             registers = Registers(own, before, [index[t] for t in threads])
         whole = Group(first.cta, threads, registers, clock, fork.join, 0, fork.outer, cluster=first.cluster)
-        whole.wgmma = max((part.wgmma for part in parts), key=len)
         for part in parts:
+            # Who has committed fewer did not come by: one thread of many issues bulk copies.
+            more = {k: c for k, c in part.committed.items() if len(c) > len(whole.committed.get(k, ()))}
+            whole.committed = {**whole.committed, **more}
             whole.fenced = joined(whole.fenced, part.fenced)
             whole.rumours = joined(whole.rumours, part.rumours)
             whole.waited = {**whole.waited, **part.waited}

@@ -28,7 +28,7 @@ _ALL = 0xFFFF
 """The mask that names all CTAs of a cluster."""
 _OWN = -1
 """No mask: the CTA that the address is in."""
-_DATA = frozenset("compute constant unknown load store read tensor".split())
+_DATA = frozenset("compute constant unknown load store read tensor write".split())
 """Steps that neither wait nor tell anything."""
 _FEW = 32
 """Places that a store may go to at once, if it tells others something: more are data."""
@@ -64,6 +64,16 @@ class Access(NamedTuple):
     """Copies that have this in common bring equally many bytes: it is of one tensor map."""
     lanes: int = -1
     """It is of tensor memory, of the quarter of the lanes that some warps have; the offset is a column, the size counts columns."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether threads do it themselves, to shared memory."""
+        return self.lanes < 0 and isinstance(self.actor, Worker) and not self.actor.kind
+
+    @property
+    def stores(self) -> bool:
+        """Whether it is a plain store."""
+        return self.writes and self.plain
 
     @property
     def memory(self) -> tuple[int, int]:
@@ -243,12 +253,13 @@ class Machine(Groups):
             if isinstance(item, int):
                 self._set(group, item, value, where)
         if own:
-            self._read(group, step, where)
+            self._touch(group, step, where)
 
     def _store(self, group: Group, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
         assert match is not None
         operand = next(o for o in instruction.operands if isinstance(o, Memory))
+        self._touch(group, step, where, writes=True)
         address = spread(self._operand(group, operand), len(group.threads))
         if len(set(address)) > _FEW:
             return
@@ -268,14 +279,18 @@ class Machine(Groups):
             self._memory[address + k] = None if number is None else number >> 8 * k & 255
 
     def _read(self, group: Group, step: Step, where: Lanes) -> None:
+        self._touch(group, step, where)
+
+    def _write(self, group: Group, step: Step, where: Lanes) -> None:
+        self._touch(group, step, where, writes=True)
+
+    def _touch(self, group: Group, step: Step, where: Lanes, writes: bool = False) -> None:
+        """A plain access to shared memory."""
         operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
-        address = self._operand(group, operand)
         actor = self._actor(group)
         number = self.times.get(actor, 0)
-        numbers = set(address) if isinstance(address, tuple) else {address}
-        seen = [a for a in numbers if a is not None]
-        for a in {min(seen), max(seen)} if seen else ():
-            self._access(group, step.site, divmod(a, _CTA), actor, number)
+        for a in _outermost(self._operand(group, operand), where):
+            self._access(group, step.site, divmod(a, _CTA), actor, number, writes)
 
     def _tensor(self, group: Group, step: Step, where: Lanes) -> None:
         """A load of tensor memory, or a store: each warp has its lanes (9.7.16.8.1)."""
@@ -601,6 +616,8 @@ class Machine(Groups):
         kind = step.instruction.group
         if kind == "mbarrier":
             self._copy(group, step, places)
+        elif kind == "bulk":
+            self._copy_out(group, step, places, where)
         else:
             actor = self.worker(kind, group.cta, _at(group, places))
             self._engines[actor] = number = self._engines.get(actor, 0) + 1
@@ -660,6 +677,15 @@ class Machine(Groups):
                     if response is not None:
                         self._put(place[0] * _CTA + place[1], response, RESPONSE)
 
+    def _copy_out(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+        """A bulk copy of shared memory, which is read until the group that it is committed to is waited for."""
+        size = self._size(group, step)
+        actor = self.worker("bulk", group.cta, _at(group, places))
+        self._engines[actor] = number = self._engines.get(actor, 0) + 1
+        for a in _outermost(self._role(group, step, "source"), where):
+            known = size if isinstance(size, int) else None
+            self._access(group, step.site, divmod(a, _CTA), actor, number, size=known)
+
     def _size(self, group: Group, step: Step) -> Lanes:
         """The bytes of a copy, as far as it says."""
         match = step.instruction.match
@@ -701,8 +727,8 @@ class Machine(Groups):
     def _on_commit(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         kind = step.instruction.group
         issued = self._issued(kind, group, places)
-        if kind == "wgmma":
-            group.wgmma.append(issued)
+        if kind != "tcgen05":
+            group.committed = {**group.committed, kind: (*group.committed.get(kind, ()), issued)}
         else:
             clock = joined(self._publish(group), issued)
             address, ctas = self._role(group, step, "mbarrier"), self._role(group, step, "mask", _OWN)
@@ -725,12 +751,10 @@ class Machine(Groups):
 
     def _on_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         depth = self._role(group, step, "depth", 0)
-        if isinstance(depth, int):
-            done = len(group.wgmma) - depth
-            if done > 0:
-                for issued in group.wgmma[:done]:
-                    group.clock = joined(group.clock, issued)
-                group.wgmma = group.wgmma[done:]
+        kind = step.instruction.group
+        committed = group.committed.get(kind, ())
+        if isinstance(depth, int) and len(committed) > depth:
+            group.clock = joined(group.clock, committed[-1 - depth])
 
     def _on_tmem_alloc(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         address, columns = self._role(group, step, "destination"), self._role(group, step, "columns")
@@ -738,6 +762,19 @@ class Machine(Groups):
             start = self._columns.get(group.cta, 0)
             self._put(address, start, 4)
             self._columns[group.cta] = start + (columns if isinstance(columns, int) else 0)
+
+
+def _outermost(address: Lanes, where: Lanes) -> set[int]:
+    """The least and the farthest of the addresses in the threads *where* something is executed.
+
+    One for all is of the first of them: no other is known of what is sampled.
+    """
+    if isinstance(address, int):
+        return {address} if (where[0] if isinstance(where, tuple) else where) else set()
+    if address is None or where is None:
+        return set()
+    seen = [a for a, w in zip(address, spread(where, len(address)), strict=True) if w and a is not None]
+    return {min(seen), max(seen)} if seen else set()
 
 
 def _relaxed(instruction: Instruction) -> bool:

@@ -35,6 +35,8 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "wait": ("wgmma",),
 }
 """Of these events, the groups that are followed."""
+_LEAVING = "bulk"
+"""The group of the copies out of shared memory."""
 _TENSOR = ("tcgen05.ld", "tcgen05.st")
 _FOLLOWED = frozenset(
     """issue commit wait clc-request tmem-alloc memory-fence barrier-sync barrier-arrive barrier-wait
@@ -88,6 +90,7 @@ class Program:
         self._sampled: set[int] = set()
         self._reached: set[int] = set()
         self._words: dict[int, tuple[Hashable, int]] = {}
+        self._steady: dict[int, bool] = {}
         self.clustered = any(
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
@@ -98,16 +101,23 @@ class Program:
         self.warps = 4 if model.sites("issue", _TENSOR[1]) else 1
         """Quarters of tensor memory to tell apart: only what threads store there is in the lanes of their warp alone."""
         self._follow(self._events(), self._wanted)
-        self._follow(self._reads(), self._sampled)
+        self._follow(self._leaving(), self._wanted)
+        self._follow(self._plain("read"), self._sampled)
         self._follow(self._tensor(), self._sampled)
         if any(self._stored(step) for step in self._steps.values()):
             self._follow(self._stores(), self._wanted)
+        # Where nothing else happens, what threads store is not worth its way.
+        self._follow(
+            [s for s in self._plain("write") if model.cfg.block_of[s.site] in self._reached], self._sampled
+        )
         self.sampled = frozenset(self._sampled - self._wanted)
         """Registers of which it is enough to know what one thread of a group holds: addresses of reads."""
         self.followed = frozenset(self._sampled | self._wanted)
         block_of = model.cfg.block_of
         self.telling = frozenset(
-            block_of[step.site] for step in self._steps.values() if step.what in _FOLLOWED
+            block_of[step.site]
+            for step in self._steps.values()
+            if step.what in _FOLLOWED and step.instruction.group != _LEAVING
         ).intersection(model.cfg.rank)
         """Blocks in which threads synchronise."""
         self.dispatching = self._dispatching()
@@ -125,17 +135,20 @@ class Program:
             if event.kind in _FOLLOWED and event.group in groups and not lanes:
                 yield Step(event.site, event.kind, instruction)
 
-    def _reads(self) -> Iterable[Step]:
-        """The plain reads of shared memory: of those with one base between two events, the one least and the one farthest from it."""
-        model = self.model
-        if not model.sites("issue", "mbarrier"):
-            return ()
+    def _leaving(self) -> Iterable[Step]:
+        """Bulk copies out of shared memory, which read it until they are waited for."""
+        for event in self.model.events:
+            if event.group == _LEAVING and event.kind in ("issue", "commit", "wait"):
+                yield Step(event.site, event.kind, self.instructions[event.site])
+
+    def _plain(self, verb: str) -> Iterable[Step]:
+        """Those that read or write shared memory themselves: of one base between two events, the one least and the one farthest from it."""
         return self._outermost(
-            "read",
+            verb,
             (
                 (site, self.instructions[site].named(match.form.memory[0][1]))
-                for site, match in model.shared.sites.items()
-                if match.form.memory and match.form.memory[0][0] == "read" and match.form.event == ""
+                for site, match in self.model.shared.sites.items()
+                if match.form.memory and match.form.memory[0][0] == verb and match.form.event == ""
             ),
         )
 
@@ -241,6 +254,15 @@ class Program:
         values = self.model.values
         nodes = map(values.node, values.made_of(*made, until=lambda v: values.node(v)[0] in _CONDITIONS))
         return any(n[0] == "parameter" or (n[0] == "load" and not n[2].startswith(".shared")) for n in nodes)
+
+    def steady(self, site: int) -> bool:
+        """Whether the address of a plain access is the same for any launch, and nothing that memory says: else it may be another's."""
+        if site not in self._steady:
+            values = self.model.values
+            operand = next(o for o in self.instructions[site].operands if isinstance(o, Memory))
+            made = map(values.node, values.made_of(values.operand(operand, site)))
+            self._steady[site] = not any(node[0] in ("parameter", "load", "unknown") for node in made)
+        return self._steady[site]
 
     @property
     def counted(self) -> bool:
@@ -349,11 +371,10 @@ class Program:
             wanted.add(register)
             for site in self.defs.get(register, ()):
                 known = self._steps.get(site)
-                step = known or self._defining(self.instructions[site], site)
                 if known is None or known.what == "read":
-                    self._steps[site] = step = self._defining(self.instructions[site], site)
+                    self._steps[site] = known = self._defining(self.instructions[site], site)
                     self._reach(self.model.cfg.block_of[site])
-                self._want(self._needed(step), wanted if step.what in ("compute", "load") else self._wanted)
+                self._want(self._needed(known), wanted if known.what in ("compute", "load") else self._wanted)
 
     def _want(self, found: Iterable[int], wanted: set[int]) -> None:
         self._work += [(register, wanted) for register in found]
@@ -389,11 +410,13 @@ class Program:
 
     def _operands(self, step: Step) -> list[Operand]:
         instruction, match = step.instruction, step.instruction.match
-        if step.what in ("read", "load", "tensor"):
+        if step.what in ("read", "load", "tensor", "write"):
             return [o for o in instruction.operands if isinstance(o, Memory)]
         if step.what == "store":
             return [o for o in instruction.operands if isinstance(o, Memory | int)]
         assert match is not None
+        if instruction.group == "bulk":
+            return [o for o in map(instruction.role, ("source", "bytes", "depth")) if o is not None]
         if step.what == "clc-query":
             return [o for o in (instruction.role("source"),) if o is not None]
         if step.what in ("shuffle", "vote"):

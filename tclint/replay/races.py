@@ -1,8 +1,8 @@
-"""Reads of shared and tensor memory that a replay did not order with the operations that fill it."""
+"""Accesses to shared and tensor memory that a replay did not order, of which one writes."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -19,14 +19,20 @@ _LEAST = 16
 
 
 class Race(NamedTuple):
-    """A copy, or a multiplication, and a read that are not ordered.
+    """Two accesses of which nothing says that the first is over when the second is made."""
 
-    *early*: the read comes first, and what it reads is overwritten.
-    """
+    first: Access
+    second: Access
 
-    copy: Access
-    read: Access
-    early: bool
+    @property
+    def early(self) -> bool:
+        """Whether the second overwrites what the first reads, or has written."""
+        return self.second.writes
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The instructions of both."""
+        return self.first.site, self.second.site
 
 
 @dataclass(slots=True)
@@ -38,9 +44,10 @@ class _Place:
 
 
 def races(accesses: list[Access], behind: Behind) -> Iterator[Race]:
-    """The first race of each copy with each read, by their instructions."""
+    """The first race of each asynchronous write with each read, by their instructions."""
     sizes = _sizes(accesses)
     regions: dict[tuple[int, int], dict[int, int]] = {}
+    accesses = [a for a in accesses if not a.stores]
     for access in accesses:
         if access.writes:
             own = regions.setdefault(access.memory, {})
@@ -55,11 +62,79 @@ def races(accesses: list[Access], behind: Behind) -> Iterator[Race]:
         if at < 0 or access.offset >= start + own[start]:
             continue
         for race in _unordered(access, places[access.memory, start], sizes):
-            key = race.copy.site, race.read.site, race.early
-            first = race.read if race.copy is access else race.copy
-            if key not in told and not behind(access.clock, first.actor, first.number):
-                told.add(key)
+            if race.key not in told and not _behind(race, access, behind):
+                told.add(race.key)
                 yield race
+
+
+def _behind(race: Race, access: Access, behind: Behind) -> bool:
+    """Whether *access*, which comes later in the replay, always does."""
+    before = race.first if race.second is access else race.second
+    return behind(access.clock, before.actor, before.number)
+
+
+@dataclass(slots=True)
+class _Spot:
+    """A place that threads store to: who has done so, who has read it since, and what was copied there last."""
+
+    stores: dict[object, Access] = field(default_factory=dict)
+    reads: dict[object, Access] = field(default_factory=dict)
+    copy: Access | None = None
+
+
+def stored(accesses: list[Access], behind: Behind, steady: Callable[[int], bool]) -> Iterator[Race]:
+    """The first race of each plain store with each read or copy, by their instructions.
+
+    An address that is not *steady*, which what comes with the launch or with memory is part of, proves nothing.
+    """
+    by_memory: dict[tuple[int, int], set[int]] = {}
+    for access in accesses:
+        if access.stores:
+            by_memory.setdefault(access.memory, set()).add(access.offset)
+    if not by_memory:
+        return
+    starts = {memory: sorted(own) for memory, own in by_memory.items()}
+    spots = {(memory, start): _Spot() for memory, own in starts.items() for start in own}
+    sizes = _sizes(a for a in accesses if not a.stores)
+    told = set()
+    for access in accesses:
+        own = starts.get(access.memory, ())
+        size = 1 if access.plain else sizes.get(access.site) or access.size or _LEAST
+        for at in range(bisect_left(own, access.offset), bisect_left(own, access.offset + size)):
+            for race in _crossing(access, spots[access.memory, own[at]]):
+                if race.key not in told and not _behind(race, access, behind):
+                    told.add(race.key)
+                    if all(steady(a.site) for a in race if a.plain):
+                        yield race
+
+
+def _crossing(access: Access, spot: _Spot) -> Iterator[Race]:
+    """The races of an access with plain stores before it, or of a store with what is before it; *spot* takes it in."""
+    before = [s for s in spot.stores.values() if _unheard(s, access) and _apart(s, access)]
+    if access.stores:
+        for read in spot.reads.values():
+            if _unheard(read, access) and _apart(read, access):
+                # What nobody wrote before is read too early.
+                yield Race(read, access) if spot.stores or spot.copy else Race(access, read)
+        if spot.copy is not None and _unheard(spot.copy, access):
+            yield Race(spot.copy, access)
+        spot.reads, spot.copy = {}, None
+        spot.stores = {**{s.actor: s for s in before}, access.actor: access}
+    elif access.writes:
+        for store in before:
+            yield Race(store, access)
+        spot.stores, spot.reads, spot.copy = {}, {}, access
+    else:
+        for store in before:
+            yield Race(store, access)
+        spot.reads[access.actor] = access
+
+
+def _apart(a: Access, b: Access) -> bool:
+    """Whether two accesses of threads are in different warps: how lanes of one order what they do is not followed."""
+    return not (a.plain and b.plain) or {t >> 5 for t in a.group.threads}.isdisjoint(
+        t >> 5 for t in b.group.threads
+    )
 
 
 def _unordered(access: Access, place: _Place, sizes: Mapping[int, int]) -> Iterator[Race]:
@@ -67,13 +142,13 @@ def _unordered(access: Access, place: _Place, sizes: Mapping[int, int]) -> Itera
     if not access.writes:
         copy = place.copy
         if copy is not None and _unheard(copy, access) and access.offset < copy.offset + sizes[copy.site]:
-            yield Race(copy, access, False)
+            yield Race(copy, access)
         place.reads[access.actor] = access
         return
     for read in place.reads.values():
         if _unheard(read, access) and read.offset < access.offset + sizes[access.site]:
             # What nothing was copied to before is read too early, and not filled again.
-            yield Race(access, read, place.copy is not None)
+            yield Race(read, access) if place.copy is not None else Race(access, read)
     place.copy, place.reads = access, {}
 
 
