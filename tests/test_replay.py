@@ -244,6 +244,44 @@ def test_no_verdict_rests_on_rounds_that_were_only_foreseen(monkeypatch: pytest.
     assert "stuck" in what(replay(changed("%r20, 16;", "%r20, 4096;", code)).run)
 
 
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [("st.shared.u32 [told], %r20;", "ld.shared.u32 %r20, [told];"),
+     ("st.shared.v2.u32 [told], {%r3, %r20};", "ld.shared.v2.u32 {%r3, %r20}, [told];")],
+)  # fmt: skip
+def test_a_number_that_a_thread_leaves_to_the_others(told: str, asked: str) -> None:
+    """How many rounds there are is loaded from shared memory, where one thread has stored it."""
+    code = changed(
+        "    .shared .align 8 .b64 full[3];",
+        "    .shared .align 8 .b32 told[2];\n    .shared .align 8 .b64 full[3];",
+    )
+    code = changed("ready:\n    bar.sync 0;\n", f"    {told}\nready:\n    bar.sync 0;\n    {asked}\n", code)
+    assert replay(code).run is None
+    assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
+
+
+@pytest.mark.parametrize(
+    ("constant", "above"),
+    [
+        pytest.param(
+            "mov.f64 %fd, 0d4005BF0A8B145769;\n    mov.b64 {%r1, %r2}, %fd;", 0x4005BF09, id="upper half of e"
+        ),
+        pytest.param("mov.f32 %f, 0f3F800000;\n    mov.b32 %r2, %f;", 0x3F7FFFFF, id="one"),
+    ],
+)
+def test_the_bits_of_a_floating_point_constant(constant: str, above: int) -> None:
+    """They decide how a logarithm of it is computed."""
+    code = changed(
+        "    .reg .b64 %in, %out;", "    .reg .b64 %in, %out;\n    .reg .f32 %f;\n    .reg .f64 %fd;"
+    )
+    early = (
+        f"    {constant}\n    setp.gt.s32 %p1, %r2, {above};\n    @!%p1 bra done;\n    mov.u32 %r24, tile;\n"
+    )
+    code = changed("    mov.u32 %r24, tile;\n", early, code)
+    assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
+    assert replay(changed(f"{above};", f"{above + 1};", changed(GIVE, "", code))).run is None
+
+
 def test_rounds_that_no_launch_decides() -> None:
     """As often as this loop goes round, it has to."""
     code = changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 4096;")
@@ -1026,6 +1064,49 @@ again:
     steps = [made.instruction(step.site).opcode for steps in Program(made).blocks for step in steps]
     assert steps == [
         "ld.param.u32", "mov.u32", "mbarrier.init.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "add.u32", "setp.lt.u32",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wait", "fences"), [("mbarrier.test_wait.parity.shared::cta.b64", 0), ("mbarrier.test_wait.parity.relaxed.cta.shared::cta.b64", 1)]
+)  # fmt: skip
+def test_fences_count_where_something_is_relaxed(wait: str, fences: int) -> None:
+    made = model(
+        f"""
+    mbarrier.init.shared::cta.b64 [m], 128;
+    mbarrier.arrive.shared::cta.b64 _, [m];
+    {wait} %p1, [m], 0;
+    fence.acq_rel.cta;
+    ret;
+    """,
+        before=".shared .b64 m;",
+    )
+    steps = [step.what for steps in Program(made).blocks for step in steps]
+    assert steps.count("memory-fence") == fences
+
+
+def test_what_nobody_ever_knows_is_not_executed() -> None:
+    made = model(
+        """
+    mbarrier.init.shared::cta.b64 [m], 1;
+    cvt.rzi.s32.f32 %r1, %f1;
+    add.u32 %r2, %r1, 1;
+    mov.u32 %r4, 0;
+    setp.eq.u32 %p2, %r2, 0;
+    @%p2 mov.u32 %r4, %r2;
+    st.shared.v2.u32 [told], {%r2, %r4};
+    ld.shared.u32 %r3, [told];
+    setp.eq.u32 %p1, %r3, 0;
+    @%p1 bra over;
+    mbarrier.arrive.shared::cta.b64 _, [m];
+over:
+    ret;
+    """,
+        before=".shared .b64 m; .shared .align 8 .b32 told[2];",
+    )
+    steps = [made.instruction(step.site).opcode for steps in Program(made).blocks for step in steps]
+    assert steps == [
+        "mbarrier.init.shared::cta.b64", "mov.u32", "mov.u32", "st.shared.v2.u32", "ld.shared.u32", "setp.eq.u32", "mbarrier.arrive.shared::cta.b64",
     ]  # fmt: skip
 
 

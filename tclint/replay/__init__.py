@@ -155,6 +155,8 @@ class Replay:
         """It was cut short: nothing was in its way."""
         self.runs: list[Run] = []
         """How those went that were replayed to their end, or until something went wrong."""
+        self._spent = False
+        """There were no steps left, and nothing to make fewer."""
         self._rising = False
         self._lowered: list[frozenset[Word]] = []
         """What was made fewer for the launches before, so that their loops end."""
@@ -280,7 +282,7 @@ class Replay:
             if not self._guessed:
                 raise
             run, self.short = None, True
-        if self._guessed and (self.short if run is None else run.wrong):
+        if self._guessed and (self.short and not self._spent if run is None else run.wrong):
             # So few rounds may be none of the launches that the kernel is made for: no verdict rests on them.
             self._hasty = False
             run = self._fitted(program, numbers, shape)
@@ -289,8 +291,9 @@ class Replay:
     def _fitted(self, program: Program, numbers: Numbers, shape: tuple[int, ...]) -> Run | None:
         """A replay with *numbers*, or with others with which its loops end."""
         cluster = self.model.function.directives.get(".reqnctapercluster") or (1,)
-        self.short, settled = False, set[Word]()
+        self.short, self._spent, settled = False, False, set[Word]()
         reached: dict[tuple[int, int], int] = {}
+        spent = 0
         for _ in range(_TRIES):
             launch = Launch(self.model, numbers, shape, cluster)
             machine = Machine(program, launch, Limits(_BUDGET, settled, self._hasty))
@@ -302,8 +305,12 @@ class Replay:
                 reached.update(
                     (at, phase) for at, phase in machine.passed.items() if phase > reached.get(at, 0)
                 )
-                self._guessed |= error.foreseen
-                for _ in range(error.times):
+                times = error.times
+                if self._hasty and not error.foreseen:
+                    # So many steps more than once: the end is far, and each try costs all there are.
+                    times, spent = 1 + spent // 2, spent + 1
+                self._guessed |= error.foreseen or times > 1
+                for _ in range(times):
                     fewer = numbers.fewer(error.words)
                     if fewer == numbers:
                         settled |= error.words
@@ -337,7 +344,7 @@ class Replay:
         except Overrun as error:
             overrun = error.at
         except OutOfSteps:
-            self.reason, self.short = "the replay takes too long", True
+            self.reason, self.short, self._spent = "the replay takes too long", True, True
         return self._seen(machine, stuck, overrun, whole)
 
     def _seen(

@@ -96,8 +96,8 @@ class Machine(Groups):
         """Shared memory, byte by byte, as far as the kernel itself wrote numbers that are known."""
         self._engines: dict[Worker, int] = {}
         """How many operations the tensor cores were given, by whom."""
-        self._leaders: dict[tuple[tuple[int, ...], int], dict[int, int] | None] = {}
-        """Who was elected of whom."""
+        self._elected: dict[tuple[tuple[int, ...], tuple[int, ...], int], tuple[Lanes, Lanes] | None] = {}
+        """What elections gave, by the threads of the group, those of them that took part, and the mask."""
         self._issued_at: dict[tuple[Actor, int], Clock] = {}
         """What a thread knew of when it issued a copy, by the actor and the number of that."""
         self._behind: dict[int, dict[Actor, int]] = {}
@@ -356,20 +356,16 @@ class Machine(Groups):
         mask = self._operand(group, step.instruction.operands[1])
         if not isinstance(mask, int):
             raise Unresolved(step.site, "the mask is not known")
-        key = _at(group, places), mask
-        if key not in self._leaders:
-            self._leaders[key] = _leaders(*key, self.launch.threads)
-        leaders = self._leaders[key]
-        if leaders is None:
+        key = group.threads, _at(group, places), mask
+        if key not in self._elected:
+            self._elected[key] = _elected(*key, self.launch.threads)
+        elected = self._elected[key]
+        if elected is None:
             return self._without(group, step, mask)
         if isinstance(destination, Pair):
-            if isinstance(destination.second, int):
-                chosen = set(leaders.values())
-                value = collapse([int(t in chosen) for t in group.threads])
-                self._set(group, destination.second, value, where)
-            if isinstance(destination.first, int):
-                lanes = [leaders.get(t >> 5, 0) & 31 for t in group.threads]
-                self._set(group, destination.first, collapse(lanes), where)
+            for register, value in zip(destination, elected, strict=True):
+                if isinstance(register, int):
+                    self._set(group, register, value, where)
         return True
 
     def _without(self, group: Group, step: Step, mask: int) -> bool:
@@ -792,15 +788,21 @@ def _at(group: Group, places: Sequence[int]) -> tuple[int, ...]:
     return threads if len(places) == len(threads) else tuple(threads[i] for i in places)
 
 
-def _leaders(threads: tuple[int, ...], mask: int, size: int) -> dict[int, int] | None:
-    """The thread that each warp elects; None when some lanes of *mask* are not among *threads*."""
+def _elected(
+    group: tuple[int, ...], threads: tuple[int, ...], mask: int, size: int
+) -> tuple[Lanes, Lanes] | None:
+    """The lane that each of a *group* hears of, and whether it is that one; None when *threads* lack lanes of *mask*."""
     present = set(threads)
     leaders: dict[int, int] = {}
     for thread in threads:
         if mask >> (thread & 31) & 1:
             leaders.setdefault(thread >> 5, thread)
     lanes = [lane for lane in range(min(32, size)) if mask >> lane & 1]
-    return leaders if all(warp * 32 + lane in present for warp in leaders for lane in lanes) else None
+    if not all(warp * 32 + lane in present for warp in leaders for lane in lanes):
+        return None
+    chosen = set(leaders.values())
+    first = collapse([leaders.get(t >> 5, 0) & 31 for t in group])
+    return first, collapse([int(t in chosen) for t in group])
 
 
 def _voted(match: Match, lanes: dict[int, int | None]) -> int | None:

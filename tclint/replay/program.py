@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Set as AbstractSet
 from functools import cached_property
+from itertools import chain
+from struct import pack
 from typing import NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.ir.nodes import (
+    Immediate,
     Instruction,
     Memory,
     Operand,
@@ -95,6 +99,11 @@ class Program:
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
         """Whether it may be made for several CTAs."""
+        sites = chain(
+            model.sites("mbarrier-wait"), model.sites("mbarrier-arrive"), model.sites("mbarrier-expect")
+        )
+        self.relaxed = any(".relaxed" in self.instructions[i].opcode for i in sites)
+        """Whether fences matter: some arrival or wait at an mbarrier is relaxed."""
         self.branching: set[int] = set()
         """Blocks whose last instruction has to be asked where to go."""
         self.columns = self._columns()
@@ -123,8 +132,37 @@ class Program:
         self.dispatching = self._dispatching()
         """Blocks that send threads one way or another by what comes with the launch, and decide who synchronises."""
         self.blocks: list[list[Step]] = [[] for _ in model.cfg.blocks]
+        unknown = self._unknown()
         for site in sorted(self._steps):
-            self.blocks[model.cfg.block_of[site]].append(self._steps[site])
+            step = self._steps[site]
+            if step.what not in ("compute", "unknown") or not unknown.issuperset(step.instruction.writes):
+                self.blocks[model.cfg.block_of[site]].append(step)
+
+    def _unknown(self) -> set[int]:
+        """Registers that nobody ever knows: all that writes them gives what is unknown, or is computed from that."""
+        found, users = set[int](), dict[int, list[int]]()
+        for site, step in self._steps.items():
+            if step.what == "compute":
+                for register in step.instruction.reads:
+                    users.setdefault(register, []).append(site)
+        work = [step for step in self._steps.values() if step.what == "unknown"]
+        while work:
+            for register in work.pop().instruction.writes:
+                if register not in found and all(
+                    site in self._steps and self._gives_unknown(self._steps[site], found)
+                    for site in self.defs.get(register, ())
+                ):
+                    found.add(register)
+                    work += [self._steps[site] for site in users.get(register, ())]
+        return found
+
+    def _gives_unknown(self, step: Step, unknown: AbstractSet[int]) -> bool:
+        """Whether a step gives nothing known while so many registers are *unknown*."""
+        if step.what != "compute":
+            return step.what == "unknown"
+        match = step.instruction.match
+        either = match is not None and ".pred" in match.modifiers  # one of two may decide alone
+        return not either and not unknown.isdisjoint(step.instruction.reads)
 
     def _events(self) -> Iterable[Step]:
         model = self.model
@@ -132,6 +170,8 @@ class Program:
             instruction = self.instructions[event.site]
             lanes = instruction.match is not None and instruction.match.form.scope == "lanes"
             groups = _GROUPS.get(event.kind, (event.group,))
+            if event.kind == "memory-fence" and not self.relaxed:
+                continue  # it orders nothing that is not ordered anyway
             if event.kind in _FOLLOWED and event.group in groups and not lanes:
                 yield Step(event.site, event.kind, instruction)
 
@@ -413,7 +453,7 @@ class Program:
         if step.what in ("read", "load", "tensor", "write"):
             return [o for o in instruction.operands if isinstance(o, Memory)]
         if step.what == "store":
-            return [o for o in instruction.operands if isinstance(o, Memory | int)]
+            return [o for o in instruction.operands if isinstance(o, Memory | Vector | int)]
         assert match is not None
         if instruction.group == "bulk":
             return [o for o in map(instruction.role, ("source", "bytes", "depth")) if o is not None]
@@ -449,6 +489,11 @@ class Program:
         if instruction.opcode.startswith("setp.") and floating(match.modifiers):
             unordered = any((m[-1] == "u" and m[1:-1] in _ORDERED) or m == ".nan" for m in match.modifiers)
             return Step(site, "constant", instruction, lambda: int(unordered))
+        if form.compute == "mov" and floating(match.modifiers):
+            # The halves of a constant may decide how a logarithm of it is computed.
+            pattern = _pattern(instruction.operands[1], int(match.element[2:]))
+            constant = Step(site, "constant", instruction, lambda: pattern or 0)
+            return Step(site, "unknown", instruction) if pattern is None else constant
         if form.compute and not floating(match.modifiers):
             if form.compute in ("cvta", "cvta.to", "mapa", "unpack"):
                 return Step(site, "compute", instruction, _SPECIAL[form.compute])
@@ -460,6 +505,16 @@ class Program:
         if verbs and verbs[0] == "read":
             return Step(site, "load", instruction)
         return Step(site, "unknown", instruction)
+
+
+def _pattern(operand: Operand, bits: int) -> int | None:
+    """The bits of a floating-point constant."""
+    if not isinstance(operand, Immediate) or bits not in (32, 64):
+        return None
+    try:
+        return int.from_bytes(pack("<f" if bits == 32 else "<d", operand.value), "little")
+    except OverflowError:
+        return None
 
 
 _PLACES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
