@@ -16,7 +16,7 @@ from tclint.replay import Replay, Run
 from tclint.replay.groups import Group, Limits, ManyRounds
 from tclint.replay.lanes import apply, collapse, merge, pick, take
 from tclint.replay.launch import Launch, Numbers
-from tclint.replay.machine import Machine
+from tclint.replay.machine import Machine, shuffled
 from tclint.replay.program import Program
 from tclint.replay.sync import Barrier, Flight, Mbarrier, joined
 from tclint.source import Source
@@ -258,6 +258,50 @@ def test_a_number_that_a_thread_leaves_to_the_others(told: str, asked: str) -> N
     code = changed("ready:\n    bar.sync 0;\n", f"    {told}\nready:\n    bar.sync 0;\n    {asked}\n", code)
     assert replay(code).run is None
     assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
+
+
+def test_barriers_of_which_each_part_of_a_group_has_its_own() -> None:
+    """Two warps meet at one barrier, and two at another."""
+    meet = "    shr.u32 %r1, %r0, 6;\n    add.u32 %r1, %r1, 1;\n    bar.sync %r1, 64;\n"
+    code = changed(GIVE, meet + GIVE)
+    right, unknown = replay(code), replay(changed("%r1, 64;", "%r32, 64;", code))
+    assert (right.run, right.reason) == (None, "")
+    assert (unknown.run, unknown.reason) == (None, "the number of the barrier is not known")
+    assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
+
+
+@pytest.mark.parametrize("how", ["bfly", "down", "idx"])
+def test_a_number_that_lanes_add_up(how: str) -> None:
+    """The first lane has the number of rounds, and the others nothing."""
+    step = "    shfl.sync.{how}.b32 %r2, %r1, {by}, 31, 0xffffffff;\n    add.u32 %r1, %r1, %r2;\n"
+    first = "    mov.u32 %r2, %laneid;\n    setp.eq.u32 %p1, %r2, 0;\n    selp.u32 %r1, %r20, 0, %p1;\n"
+    steps = "" if how == "idx" else "".join(step.format(how=how, by=by) for by in (16, 8, 4, 2, 1))
+    told = "    shfl.sync.idx.b32 %r20, %r1, 0, 31, 0xffffffff;\n"
+    code = changed("    mov.u32 %r24, tile;\n", first + steps + told + "    mov.u32 %r24, tile;\n")
+    right = replay(code)
+    assert (right.run, right.reason) == (None, "")
+    assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
+
+
+@pytest.mark.parametrize(
+    ("how", "lane", "by", "bounds", "other", "inside"),
+    [
+        ("up", 5, 2, 0, 3, True),
+        ("up", 1, 2, 0, 1, False),
+        ("down", 30, 2, 31, 30, False),
+        ("down", 5, 2, 31, 7, True),
+        ("bfly", 5, 16, 31, 21, True),
+        ("idx", 5, 9, 31, 9, True),
+        ("idx", 21, 3, 0x101F, 19, True),  # parts of 16 lanes
+        ("down", 14, 2, 0x100F, 14, False),
+        ("up", 17, 2, 0x1000, 17, False),
+    ],
+)  # fmt: skip
+def test_shuffles(how: str, lane: int, by: int, bounds: int, other: int, inside: bool) -> None:
+    made = model(f"    shfl.sync.{how}.b32 %r1|%p1, %r2, {by}, {bounds}, 0xffffffff;\n    ret;")
+    match = made.instruction(0).match
+    assert match is not None
+    assert shuffled(match, 64 + lane, by, bounds) == (64 + other, inside)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, NoReturn
@@ -427,19 +427,34 @@ class Groups:
 
     def _fork(self, group: Group, ways: dict[int, list[int]]) -> None:
         """Threads part at the end of a block."""
+        for target, child in zip(ways, self._part_from(group, ways.values()), strict=True):
+            self._go(child, target)
+
+    def split(self, group: Group, value: tuple[int | None, ...]) -> None:
+        """Threads for which *value* differs go on one by one from where they are."""
+        places: dict[int | None, list[int]] = {}
+        for place, v in enumerate(value):
+            places.setdefault(v, []).append(place)
+        for child in self._part_from(group, places.values()):
+            child.block, child.at = group.block, group.at
+
+    def _part_from(self, group: Group, parts: Iterable[list[int]]) -> list[Group]:
+        """The groups that the threads of one make, of which the places are given."""
         self._publish(group)
         join = self.cfg.ipdom.get(group.block, -1)
         fork = Fork(join, group.fork, group.registers, group.threads, len(group.threads))
         self.groups.remove(group)
-        for target, places in ways.items():
+        children = []
+        for places in parts:
             sampled = self.program.sampled if places[0] else frozenset[int]()
             registers = Registers({}, group.registers, places, sampled)
             threads = tuple(map(group.threads.__getitem__, places))
             child = Group(group.cta, threads, registers, group.clock, fork=fork, cluster=group.cluster)
             child.committed, child.fenced, child.rumours = group.committed, group.fenced, group.rumours
             child.waited = group.waited
-            self.groups.append(child)
-            self._go(child, target)
+            children.append(child)
+        self.groups += children
+        return children
 
     def _join(self, fork: Fork) -> None:
         """Those who parted meet again, as far as they have not ended."""

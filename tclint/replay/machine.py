@@ -14,7 +14,7 @@ from tclint.replay.launch import Launch
 from tclint.replay.program import Plan, Program, Step
 from tclint.replay.sync import Actor, Barrier, Clock, Flight, Mbarrier, Passed, Worker, joined
 
-__all__ = ["Access", "Machine", "Overrun"]
+__all__ = ["Access", "Machine", "Overrun", "shuffled"]
 
 _CTA = 1 << 24
 """How far the shared memory of one CTA of a cluster is from that of the next."""
@@ -30,7 +30,7 @@ _OWN = -1
 """No mask: the CTA that the address is in."""
 _DATA = frozenset("compute constant unknown load store read tensor write".split())
 """Steps that neither wait nor tell anything."""
-_FEW = 32
+_FEW = 128
 """Places that a store may go to at once, if it tells others something: more are data."""
 
 
@@ -389,19 +389,22 @@ class Machine(Groups):
     def _on_shuffle(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
         assert match is not None
-        source = self._operand(group, instruction.operands[1])
+        source, *lanes = (self._operand(group, o) for o in instruction.operands[1:4])
         value: Lanes = source if isinstance(source, int) else None
-        lane = self._operand(group, instruction.operands[2])
-        bounds = self._operand(group, instruction.operands[3])
-        if isinstance(source, tuple) and ".idx" in match.modifiers and isinstance(lane, int) and bounds == 31:
-            at = {t: i for i, t in enumerate(group.threads)}
-            froms = [at.get((t & ~31) | (lane & 31)) for t in group.threads]
-            if None not in froms:
-                value = collapse([source[i] for i in froms if i is not None])
+        inside: Lanes = None
+        if where == 1 and None not in lanes:
+            size = len(group.threads)
+            rows = zip(group.threads, *(spread(v, size) for v in lanes), strict=True)
+            froms = [shuffled(match, *row) for row in rows if None not in row]
+            if len(froms) == size:
+                inside = collapse([int(p) for _, p in froms])
+                if isinstance(source, tuple):
+                    held = dict(zip(group.threads, source, strict=True))
+                    value = collapse([held.get(thread) for thread, _ in froms])
         destination = instruction.operands[0]
         if isinstance(destination, Pair):
             if isinstance(destination.second, int):
-                self._set(group, destination.second, None, where)
+                self._set(group, destination.second, inside, where)
             destination = destination.first
         if isinstance(destination, int):
             self._set(group, destination, value, where)
@@ -573,6 +576,9 @@ class Machine(Groups):
     def _meet(self, group: Group, step: Step, places: Sequence[int], wait: bool) -> bool:
         """A barrier of the CTA."""
         number = self._role(group, step, "id")
+        if isinstance(number, tuple) and None not in number:
+            self.split(group, number)
+            return False
         if not isinstance(number, int):
             raise Unresolved(step.site, "the number of the barrier is not known")
         if len(places) % 32:
@@ -803,6 +809,21 @@ def _elected(
     chosen = set(leaders.values())
     first = collapse([leaders.get(t >> 5, 0) & 31 for t in group])
     return first, collapse([int(t in chosen) for t in group])
+
+
+def shuffled(match: Match, thread: int, by: int, bounds: int) -> tuple[int, bool]:
+    """Of which thread *thread* gets the value in a shuffle, and whether that is in its part of the warp (9.7.9.6)."""
+    lane, by, clamp, mask = thread & 31, by & 31, bounds & 31, bounds >> 8 & 31
+    last = lane & mask | clamp & ~mask
+    if ".up" in match.modifiers:
+        other = lane - by
+        inside = other >= last
+    else:
+        other = lane + by if ".down" in match.modifiers else lane ^ by
+        if ".idx" in match.modifiers:
+            other = lane & mask | by & ~mask
+        inside = other <= last
+    return thread - lane + (other if inside else lane), inside
 
 
 def _voted(match: Match, lanes: dict[int, int | None]) -> int | None:
