@@ -224,6 +224,7 @@ def as_findings(
                 entry=entry,
                 steps=tuple(steps),
                 count=hit.count,
+                doubt=hit.doubt,
                 help=hit.help,
                 help_source=source_help(rule.id, entry, source.data),
                 fingerprint=prints.make(rule.id, entry, parts),

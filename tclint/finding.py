@@ -154,6 +154,8 @@ class Finding:
     """The path from the cause to the bad use, in the order of execution."""
     count: int = 1
     """How many uses share this cause; ``span`` is the first."""
+    doubt: str = ""
+    """What speaks against it; empty: nothing that is known."""
     help: str = ""
     """What would fix it, as an instruction to the user; empty: nothing to say."""
     help_source: SourceHelp | None = None

@@ -207,6 +207,18 @@ Found 1 error in 1 file.
     )
 
 
+def test_what_speaks_against_a_finding_is_told() -> None:
+    doubtful = finding(KERNEL, "mov.b32", confidence=Confidence.LOW, doubt="the barrier may protect more")
+    said = [report(KERNEL, doubtful)]
+    assert "; confidence: low, since the barrier may protect more\n" in render("text", said, pedantic=True)
+    (shown,) = json.loads(render("json", said, pedantic=True))["files"][0]["findings"]
+    assert shown["doubt"] == "the barrier may protect more"
+    (result,) = json.loads(render("sarif", said, pedantic=True))["runs"][0]["results"]
+    assert result["properties"]["tclint/doubt"] == "the barrier may protect more"
+    (sure,) = json.loads(render("sarif", [report(KERNEL, finding(KERNEL, "mov.b32"))]))["runs"][0]["results"]
+    assert "tclint/doubt" not in sure["properties"]
+
+
 def test_text_follows_a_loop_backwards_and_names_another_function() -> None:
     steps = (
         step(KERNEL, "wgmma.commit_group", "later line"),
@@ -314,6 +326,7 @@ def test_json_is_schema_1() -> None:
         "name": "wgmma-unwaited-accumulator-read",
         "severity": "error",
         "confidence": "high",
+        "doubt": None,
         "entry": "gemm",
         "line": 6,
         "column": 24,

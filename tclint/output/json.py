@@ -48,6 +48,7 @@ def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str
         "name": finding.rule.name,
         "severity": finding.severity.label,
         "confidence": finding.confidence.label,
+        "doubt": finding.doubt or None,
         "entry": finding.entry,
         **_region(report, finding.span),
         "shown_at": {

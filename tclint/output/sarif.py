@@ -151,6 +151,8 @@ class _Run:
         )
         if self._context.baseline:  # what is in it is left out: GitHub would open an alert for each
             result.baseline_state = "new"
+        if finding.doubt:
+            result.properties["tclint/doubt"] = finding.doubt
         if finding.help_source is not None:
             result.properties["tclint/helpSource"] = asdict(finding.help_source)
         if finding.suppressed is not None:

@@ -227,7 +227,8 @@ def _footers(report: FileReport, finding: Finding) -> Iterator[tuple[str, str]]:
     yield from (("note", text) for text in variant_notes(report, finding))
     notes = [f"PTX ISA {', '.join(finding.rule.manual)}"]
     if finding.confidence.label != "high":
-        notes.append(f"confidence: {finding.confidence.label}")
+        but = f", since {finding.doubt}" if finding.doubt else ""
+        notes.append(f"confidence: {finding.confidence.label}{but}")
     yield "note", "; ".join(notes)
     if finding.confirmation:
         yield "note", f"executed: {finding.confirmation}"
