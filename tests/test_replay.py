@@ -491,6 +491,22 @@ def test_threads_that_the_kernel_does_not_say() -> None:
     assert "stuck" in what(replay(open_.replace(GIVE, "")).run)
 
 
+def test_what_goes_wrong_soon_is_not_replayed_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing says how many threads there are, so all numbers are tried: a glance is enough where it shows the same."""
+    begun = list[int]()
+    whole = Replay._launched
+
+    def launched(self: Replay, program: Program, numbers: object, shape: tuple[int, ...]) -> Run | None:
+        begun.append(shape[0])
+        return whole(self, program, numbers, shape)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Replay, "_launched", launched)
+    flips = "    xor.b32 %r23, %r23, %r31;\n    add.u32 %r21, %r21, 1;\n    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use"
+    code = changed(".reqntid 160\n", "", changed(flips, flips.partition("\n")[2]))
+    assert replay(code).run is not None
+    assert max(begun) == 512  # of those that are tried first
+
+
 @pytest.mark.parametrize("directive", ["", ".maxntid 1024\n"])
 def test_fewer_threads_than_the_bound(directive: str) -> None:
     """A bound is no size: 288 threads are one launch of many, and for this kernel the right one."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -63,6 +64,8 @@ _USUAL = ((128,), (256,), (384,), (512,))
 """Threads of a CTA that are tried first where the kernel does not say."""
 _BUDGET = 5_000
 """Steps of one replay."""
+_GLANCE = 500
+"""Steps after which a replay that only repeats others may show the same."""
 _TRIES = 12
 """Launches of which each makes fewer rounds of a loop than the one before."""
 
@@ -187,7 +190,8 @@ class Replay:
                 if usual and numbers not in more:
                     continue
                 try:
-                    run = self._launched(program, numbers, shape)
+                    run = None if usual else self._glance(program, numbers, shape)
+                    run = run or self._launched(program, numbers, shape)
                 except Unmade as error:
                     if found or launches.some:
                         break  # so many threads are none of the launches that the kernel is made for
@@ -258,6 +262,18 @@ class Replay:
             if (threads,) not in first:
                 yield (threads,), False
 
+    def _glance(self, program: Program, numbers: _Try, shape: tuple[int, ...]) -> Run | None:
+        """What goes wrong soon in a replay, as it did with fewer threads or more; None: nothing did."""
+        machine = Machine(program, self._launch(Numbers(*numbers, self._rising), shape), Limits(_GLANCE))
+        with suppress(ManyRounds, OutOfSteps, Overrun, Unresolved):
+            machine.run()
+        run = self._seen(machine)
+        return run if run and run.races else None
+
+    def _launch(self, numbers: Numbers, shape: tuple[int, ...]) -> Launch:
+        cluster = self.model.function.directives.get(".reqnctapercluster") or (1,)
+        return Launch(self.model, numbers, shape, cluster)
+
     def _launched(self, program: Program, numbers: _Try, shape: tuple[int, ...]) -> Run | None:
         """One replay, with memory in which something is to be done if there is such a one."""
         run = self._replay(program, *numbers, shape)
@@ -290,12 +306,11 @@ class Replay:
 
     def _fitted(self, program: Program, numbers: Numbers, shape: tuple[int, ...]) -> Run | None:
         """A replay with *numbers*, or with others with which its loops end."""
-        cluster = self.model.function.directives.get(".reqnctapercluster") or (1,)
         self.short, self._spent, settled = False, False, set[Word]()
         reached: dict[tuple[int, int], int] = {}
         spent = 0
         for _ in range(_TRIES):
-            launch = Launch(self.model, numbers, shape, cluster)
+            launch = self._launch(numbers, shape)
             machine = Machine(program, launch, Limits(_BUDGET, settled, self._hasty))
             try:
                 return self._ran(machine, reached)
