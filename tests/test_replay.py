@@ -260,6 +260,26 @@ def test_a_number_that_a_thread_leaves_to_the_others(told: str, asked: str) -> N
     assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
 
 
+def test_a_number_that_one_lane_of_a_group_stores() -> None:
+    """Nobody branches, so the others come by the store and leave what is there."""
+    code = changed(
+        "    .shared .align 8 .b64 full[3];",
+        "    .shared .align 8 .b32 told;\n    .shared .align 8 .b64 full[3];",
+    )
+    both = "    @!%p0 st.shared.u32 [told], %r20;\n    bar.sync 0;\n    ld.shared.u32 %r20, [told];\n"
+    code = changed("ready:\n    bar.sync 0;\n", "ready:\n" + both, code)
+    assert replay(code).run is None
+    assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
+    assert (
+        replay(
+            changed(
+                GIVE, "", code.replace("@!%p0 st.", "@%p0 st.").replace("%r20;\n    bar", "%r32;\n    bar")
+            )
+        ).run
+        is None
+    )
+
+
 def test_barriers_of_which_each_part_of_a_group_has_its_own() -> None:
     """Two warps meet at one barrier, and two at another."""
     meet = "    shr.u32 %r1, %r0, 6;\n    add.u32 %r1, %r1, 1;\n    bar.sync %r1, 64;\n"

@@ -9,7 +9,7 @@ from tclint.analyses.mbarriers import RESPONSE
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.groups import Group, Groups, Limits, Stuck, Unmade, Unresolved
-from tclint.replay.lanes import Lanes, apply, collapse, pick, spread
+from tclint.replay.lanes import Lanes, apply, collapse, spread
 from tclint.replay.launch import Launch
 from tclint.replay.program import Plan, Program, Step
 from tclint.replay.sync import Actor, Barrier, Clock, Flight, Mbarrier, Passed, Worker, joined
@@ -30,8 +30,8 @@ _OWN = -1
 """No mask: the CTA that the address is in."""
 _DATA = frozenset("compute constant unknown load store read tensor write".split())
 """Steps that neither wait nor tell anything."""
-_FEW = 128
-"""Places that a store may go to at once, if it tells others something: more are data."""
+_FEW = 32
+"""Places that a store of what is not known may go to at once, if it tells others something: more are data."""
 
 
 class Overrun(Exception):
@@ -260,15 +260,16 @@ class Machine(Groups):
         assert match is not None
         operand = next(o for o in instruction.operands if isinstance(o, Memory))
         self._touch(group, step, where, writes=True)
-        address = spread(self._operand(group, operand), len(group.threads))
-        if len(set(address)) > _FEW:
-            return
-        size = _bits(match) // 8
+        threads = len(group.threads)
+        address = spread(self._operand(group, operand), threads)
+        many, size = len(set(address)) > _FEW, _bits(match) // 8
         for i, item in enumerate(_items(instruction.operands[-1])):
-            value = pick(where, self._operand(group, item), None, len(group.threads))
-            for a, number in set(zip(address, spread(value, len(group.threads)), strict=True)):
-                if a is not None:
-                    self._put(a + i * size, number, size)
+            value = self._operand(group, item)
+            if many and value is None:
+                continue
+            rows = zip(spread(where, threads), address, spread(value, threads), strict=True)
+            for a, number in {(a, v if w else None) for w, a, v in rows if w != 0 and a is not None}:
+                self._put(a + i * size, number, size)
 
     def _get(self, address: int, size: int) -> int | None:
         found = [self._memory.get(address + k) for k in range(size)]
