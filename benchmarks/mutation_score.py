@@ -146,7 +146,7 @@ def section(data: Mapping[str, Any]) -> list[str]:
             "as a note or with low confidence. *Elsewhere*: another rule, or at another place. *Same code*: of those not "
             f"found, how many {data['assembler'] or 'ptxas (not asked)'} makes the same machine code of; they count as missed. "
             "*In order*: so do those of which a replay comes by the change and to its end with everything in order that it sees: "
-            "bulk copies, MMAs and the reads of what they write, but not what is stored plainly; or where nobody comes by the change. "
+            "bulk copies, MMAs, and of what threads store and read themselves the outermost; or where nobody comes by the change. "
             "*Found of what differs* is the share of the resolved ones without these two. "
             "*Unresolved*: of those missed, how many are about an mbarrier of which the text does not say which one it is, how "
             "many CTAs arrive at it, or how many bytes are copied to it."

@@ -155,6 +155,22 @@ def test_a_wait_that_nothing_rests_on_is_a_cause(
     assert missed(tmp_path, "mbarrier wait loop dropped", text) == expected
 
 
+def test_replays_say_nothing_of_a_barrier_between_threads_that_go_together(tmp_path: Path) -> None:
+    text = (
+        ".shared .b64 m;\n.shared .align 16 .b8 d[16];\n.shared .align 16 .b8 e[128];\nmov.u32 %r1, %tid.x;\n"
+        f"mbarrier.init.shared.b64 [m], 32;\nbar.sync 0;\n{BULK}mbarrier.arrive.shared.b64 _, [m];\n"
+        "L: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra L;\n"
+        "shl.b32 %r2, %r1, 2;\nadd.u32 %r2, %r2, e;\nst.shared.u32 [%r2], %r1;\nbar.sync 0;\nld.shared.u32 %r3, [e];\n"
+    )
+    kernel, _ = first(tmp_path, "CTA barrier deleted", text, ".reqntid 32")
+    operator = OPERATORS["CTA barrier deleted"]
+    causes = {
+        cause({"verdict": "missed"}, kernel, fault, operator, frozenset(), lambda: "missed")
+        for fault in operator.plant(kernel)
+    }
+    assert "in order" not in causes
+
+
 def test_a_kernel_without_what_the_rules_are_about(tmp_path: Path) -> None:
     loop = "L: mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;\n@!%p1 bra L;\n"
     kernel, fault = first(tmp_path, "mbarrier wait loop dropped", loop, "")
