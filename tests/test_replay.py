@@ -764,6 +764,59 @@ def test_what_a_copy_overwrites_that_threads_store() -> None:
     assert "may still write" in hit.message
 
 
+FLAGGED = """.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry flagged(.param .u64 out)
+.reqntid 64
+{
+    .reg .pred %p<3>;
+    .reg .b32 %r<8>;
+    .shared .align 8 .b64 m;
+    .shared .align 4 .b32 flag;
+    .shared .align 4 .b32 data[32];
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [m], 32;
+ready:
+    bar.sync 0;
+    shl.b32 %r1, %r0, 2;
+    mov.u32 %r2, data;
+    setp.lt.u32 %p1, %r0, 32;
+    @!%p1 bra reader;
+    add.u32 %r1, %r1, %r2;
+    st.shared.u32 [%r1], %r0;
+    bar.warp.sync 0xffffffff;
+    st.release.cta.shared.u32 [flag], 1;
+    mbarrier.arrive.shared::cta.b64 _, [m];
+    bra done;
+reader:
+    ld.acquire.cta.shared.u32 %r3, [flag];
+    setp.ne.u32 %p2, %r3, 1;
+    @%p2 bra reader;
+    sub.u32 %r1, %r1, 128;
+    add.u32 %r1, %r1, %r2;
+    ld.shared.u32 %r4, [%r1];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], 0;
+    @!%p2 bra wait;
+done:
+    ret;
+}
+"""
+"""One warp stores, and another reads: a flag in shared memory orders the two."""
+
+
+@pytest.mark.parametrize(
+    ("load", "ordered"),
+    [("ld.acquire.cta.shared.u32", True), ("ld.volatile.shared.u32", True), ("ld.shared.u32", False)],
+)
+def test_a_flag_by_which_threads_synchronise(load: str, ordered: bool) -> None:
+    run = replay(changed("ld.acquire.cta.shared.u32", load, FLAGGED)).run
+    assert (run is None) is ordered
+
+
 def test_what_is_said_of_a_stage_that_is_given_back_too_early() -> None:
     (found,) = told(changed(READ, READ.replace("read 0", "read 1"), STORED))
     assert found.rule.id == "MB016"

@@ -308,7 +308,7 @@ class Replay:
         """A replay with *numbers*, or with others with which its loops end."""
         self.short, self._spent, settled = False, False, set[Word]()
         reached: dict[tuple[int, int], int] = {}
-        spent = 0
+        often = 0
         for _ in range(_TRIES):
             launch = self._launch(numbers, shape)
             machine = Machine(program, launch, Limits(_BUDGET, settled, self._hasty))
@@ -323,7 +323,7 @@ class Replay:
                 times = error.times
                 if self._hasty and not error.foreseen:
                     # So many steps more than once: the end is far, and each try costs all there are.
-                    times, spent = 1 + spent // 2, spent + 1
+                    times, often = 1 + often // 2, often + 1
                 self._guessed |= error.foreseen or times > 1
                 for _ in range(times):
                     fewer = numbers.fewer(error.words)

@@ -253,7 +253,15 @@ class Machine(Groups):
             if isinstance(item, int):
                 self._set(group, item, value, where)
         if own:
+            if _strong(instruction):
+                group.clock = joined(group.clock, self._done())
             self._touch(group, step, where)
+
+    def _done(self) -> Clock:
+        """All that threads have done so far: a flag that one of them sets may tell others of it."""
+        return {
+            actor: time for actor, time in self.times.items() if isinstance(actor, Worker) and not actor.kind
+        }
 
     def _store(self, group: Group, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
@@ -778,6 +786,12 @@ def _outermost(address: Lanes, where: Lanes) -> set[int]:
         return set()
     seen = [a for a, w in zip(address, spread(where, len(address)), strict=True) if w and a is not None]
     return {min(seen), max(seen)} if seen else set()
+
+
+def _strong(instruction: Instruction) -> bool:
+    """Whether a load may see what another thread stores at the same time: threads may synchronise by it (8.4, 8.7)."""
+    words = instruction.opcode.split(".")
+    return words[0] == "atom" or not {"volatile", "acquire", "relaxed"}.isdisjoint(words)
 
 
 def _relaxed(instruction: Instruction) -> bool:

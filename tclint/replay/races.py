@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tclint.replay.machine import Access
 from tclint.replay.sync import Actor, Clock, Worker
 
-__all__ = ["Race", "races"]
+__all__ = ["Race", "races", "stored"]
 
 Behind = Callable[[Clock, Actor, int], bool]
 """Whether who has heard of so much comes later than an event of an actor."""
