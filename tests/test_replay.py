@@ -764,6 +764,27 @@ def test_what_a_copy_overwrites_that_threads_store() -> None:
     assert "may still write" in hit.message
 
 
+def test_a_tensor_copy_does_not_reach_what_lies_behind_it() -> None:
+    """How much a tensor copy brings is not in the text; the next copy may begin far behind it."""
+    tensor = "    cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [{}], [%map, {{%r21}}], [spare];\n"
+    copies = (
+        "    mbarrier.arrive.expect_tx.shared::cta.b64 _, [spare], 8192;\n"
+        + tensor.format("low")
+        + tensor.format("high")
+    )
+    code = changed(
+        "    .shared .align 128 .b8 tile[4096];",
+        "    .shared .align 128 .b8 low[128];\n    .shared .align 128 .b8 tile[4096];\n"
+        "    .shared .align 128 .b8 high[128];\n    .shared .align 8 .b64 spare;\n    .reg .b64 %map;",
+        STORED,
+    )
+    code = changed("[empty+8], 1;\n", "[empty+8], 1;\n    mbarrier.init.shared::cta.b64 [spare], 1;\n", code)
+    begin = "    @%p3 bra done;\n"
+    asked = replay(changed(begin, begin + copies, code))
+    assert asked.run is None
+    assert [run.whole for run in asked.runs] == [True]
+
+
 FLAGGED = """.version 8.6
 .target sm_90
 .address_size 64

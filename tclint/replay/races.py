@@ -95,11 +95,11 @@ def stored(accesses: list[Access], behind: Behind, steady: Callable[[int], bool]
         return
     starts = {memory: sorted(own) for memory, own in by_memory.items()}
     spots = {(memory, start): _Spot() for memory, own in starts.items() for start in own}
-    sizes = _sizes(a for a in accesses if not a.stores)
     told = set()
     for access in accesses:
         own = starts.get(access.memory, ())
-        size = 1 if access.plain else sizes.get(access.site) or access.size or _LEAST
+        # Where a copy of unknown size ends is a guess, good enough where nothing but copies is.
+        size = 1 if access.plain else access.size or _LEAST
         for at in range(bisect_left(own, access.offset), bisect_left(own, access.offset + size)):
             for race in _crossing(access, spots[access.memory, own[at]]):
                 if race.key not in told and not _behind(race, access, behind):
