@@ -785,6 +785,19 @@ def test_a_tensor_copy_does_not_reach_what_lies_behind_it() -> None:
     assert [run.whole for run in asked.runs] == [True]
 
 
+def test_a_copy_of_which_the_launch_says_how_long_it_is() -> None:
+    """With another number of bytes it may end before what is stored."""
+    code = changed("[%out], [%r30], 2048;", "[%out], [%r24], %r20;", changed(READ, "", STORED))
+    code = changed(
+        "mad.lo.u32 %r30, %r0, 16, %r30;",
+        "mad.lo.u32 %r30, %r0, 16, %r30;\n    add.u32 %r30, %r30, 64;",
+        code,
+    )
+    code = changed("tile[4096]", "tile[4160]", code)
+    assert replay(code).run is None
+    assert replay(changed("[%r24], %r20;", "[%r24], 512;", code)).run is not None
+
+
 FLAGGED = """.version 8.6
 .target sm_90
 .address_size 64

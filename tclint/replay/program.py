@@ -296,11 +296,13 @@ class Program:
         return any(n[0] == "parameter" or (n[0] == "load" and not n[2].startswith(".shared")) for n in nodes)
 
     def steady(self, site: int) -> bool:
-        """Whether the address of a plain access is the same for any launch, and nothing that memory says: else it may be another's."""
+        """Whether neither launch nor memory decides where in shared memory an access begins and ends: else it may be elsewhere."""
         if site not in self._steady:
-            values = self.model.values
-            operand = next(o for o in self.instructions[site].operands if isinstance(o, Memory))
-            made = map(values.node, values.made_of(values.operand(operand, site)))
+            values, model = self.model.values, self.model
+            where = [access.address for access in model.shared.accesses(site)]
+            if (size := model.value(site, "bytes")) is not None:
+                where.append(size)
+            made = map(values.node, values.made_of(*where))
             self._steady[site] = not any(node[0] in ("parameter", "load", "unknown") for node in made)
         return self._steady[site]
 

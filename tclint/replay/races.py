@@ -85,7 +85,7 @@ class _Spot:
 def stored(accesses: list[Access], behind: Behind, steady: Callable[[int], bool]) -> Iterator[Race]:
     """The first race of each plain store with each read or copy, by their instructions.
 
-    An address that is not *steady*, which what comes with the launch or with memory is part of, proves nothing.
+    Where an access is not *steady*, since launch or memory has a part in where it begins or ends, it proves nothing.
     """
     by_memory: dict[tuple[int, int], set[int]] = {}
     for access in accesses:
@@ -104,7 +104,7 @@ def stored(accesses: list[Access], behind: Behind, steady: Callable[[int], bool]
             for race in _crossing(access, spots[access.memory, own[at]]):
                 if race.key not in told and not _behind(race, access, behind):
                     told.add(race.key)
-                    if all(steady(a.site) for a in race if a.plain):
+                    if steady(race.first.site) and steady(race.second.site):
                         yield race
 
 
