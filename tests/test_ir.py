@@ -427,3 +427,11 @@ def test_variables_say_how_they_begin() -> None:
         "place": (".u64", "generic(table)+2"),
         "room": (".b8", ""),
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "size", "bits"),
+    [(7, 4, 7), (-1, 8, -1), (1.0, 4, 0x3F800000), (1.0, 8, 0x3FF0000000000000), (-1e300, 4, 0xFF800000)],
+)
+def test_what_a_register_holds_of_an_immediate(value: float, size: int, bits: int) -> None:
+    assert Immediate(value).pattern(size) == bits

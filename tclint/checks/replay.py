@@ -11,6 +11,7 @@ from tclint.checks.bulk_operands import copy_name
 from tclint.finding import Severity
 from tclint.model import KernelModel
 from tclint.replay import Access, Race, Replay, Stuck
+from tclint.replay.program import relaxes
 from tclint.replay.sync import Mbarrier, Passed
 
 _MOST = 4
@@ -37,9 +38,7 @@ def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 
 def _orders(model: KernelModel) -> str:
     """What else a remedy has to say where the kernel relaxes the order at mbarriers."""
-    sites = (*model.sites("mbarrier-wait"), *model.sites("mbarrier-arrive"))
-    relaxed = any(".relaxed" in model.instruction(i).opcode for i in sites)
-    return "; a .relaxed arrival or wait orders nothing without a fence" if relaxed else ""
+    return "; a .relaxed arrival or wait orders nothing without a fence" if relaxes(model) else ""
 
 
 def _mark(model: KernelModel, access: Access, message: str) -> Mark:
@@ -85,20 +84,14 @@ def _too_soon(model: KernelModel, race: Race, count: int) -> Hit:
     """A read of what a copy brings, whose mbarrier tells when it is complete."""
     copy, read = race
     assert copy.mbarrier is not None
+    last = read.waited.get(copy.mbarrier.address)
     return Hit(
         site=read.site,
         message="reads shared memory that a bulk copy may still be writing: "
         "no wait on the way is for the phase that the copy completes",
         steps=(
             _mark(model, copy, "starts to fill it"),
-            *(
-                _waited(
-                    model,
-                    read,
-                    read.waited.get(copy.mbarrier.address),
-                    "waits for its mbarrier, and is not told of this copy",
-                )
-            ),
+            *_waited(model, read, last, "waits for its mbarrier, and is not told of this copy"),
             _mark(model, read, "reads it"),
         ),
         help="wait for the phase of the mbarrier that the copy completes; its parity flips each time the stage is used "

@@ -7,7 +7,6 @@ registers of the function, so that an operand is nearly always a place in ``warp
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -197,10 +196,7 @@ class Decoder:
         if isinstance(operand, int):
             return operand
         if isinstance(operand, Immediate):
-            value = operand.value
-            if isinstance(value, float):
-                value = int.from_bytes(struct.pack("<d" if size == 8 else "<f", value), "little")
-            return self.constant(value, size)
+            return self.constant(operand.pattern(size), size)
         if isinstance(operand, Special):
             return self.special(operand.name)
         if isinstance(operand, Symbol):

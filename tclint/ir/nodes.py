@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from math import prod
+from math import copysign, inf, prod
 from operator import itemgetter
+from struct import pack
 from typing import Any, NamedTuple
 
 from tclint.isa.table import Match
@@ -45,6 +46,15 @@ class Immediate(NamedTuple):
     """An integer, or a floating-point constant (PTX ISA 4.5)."""
 
     value: int | float
+
+    def pattern(self, size: int) -> int:
+        """What a register of *size* bytes holds: an integer as it is, and the bits of a floating-point number of 4 or 8 bytes."""
+        if isinstance(self.value, int):
+            return self.value
+        try:
+            return int.from_bytes(pack("<d" if size == 8 else "<f", self.value), "little")
+        except OverflowError:  # too large for a single: infinite
+            return int.from_bytes(pack("<f", copysign(inf, self.value)), "little")
 
 
 class Symbol(NamedTuple):

@@ -31,7 +31,7 @@ from tclint.replay.groups import Limits, ManyRounds, OutOfSteps, Stuck, Unmade, 
 from tclint.replay.launch import Launch, Numbers, Word
 from tclint.replay.machine import Access, Machine, Overrun
 from tclint.replay.program import Program
-from tclint.replay.races import Race, races, stored
+from tclint.replay.races import Race, races
 from tclint.replay.sync import Mbarrier, Passed
 
 __all__ = ["Access", "Race", "Replay", "Run", "Stuck"]
@@ -370,9 +370,6 @@ class Replay:
         whole: bool = False,
     ) -> Run | None:
         """What a replay has shown; None when it was cut short before anything went wrong."""
-        found = [
-            *races(machine.accesses, machine.behind),
-            *stored(machine.accesses, machine.behind, machine.program.steady),
-        ]
+        found = list(races(machine.accesses, machine.behind, machine.program.steady))
         run = Run(stuck or [], found, overrun, whole, machine.late, frozenset(machine.entered), machine.used)
         return run if run.wrong or whole else None

@@ -267,7 +267,7 @@ class Machine(Groups):
         instruction, match = step.instruction, step.instruction.match
         assert match is not None
         operand = next(o for o in instruction.operands if isinstance(o, Memory))
-        self._touch(group, step, where, writes=True)
+        self._touch(group, step, where)
         threads = len(group.threads)
         address = spread(self._operand(group, operand), threads)
         many, size = len(set(address)) > _FEW, _bits(match) // 8
@@ -287,19 +287,16 @@ class Machine(Groups):
         for k in range(size):
             self._memory[address + k] = None if number is None else number >> 8 * k & 255
 
-    def _read(self, group: Group, step: Step, where: Lanes) -> None:
-        self._touch(group, step, where)
-
-    def _write(self, group: Group, step: Step, where: Lanes) -> None:
-        self._touch(group, step, where, writes=True)
-
-    def _touch(self, group: Group, step: Step, where: Lanes, writes: bool = False) -> None:
+    def _touch(self, group: Group, step: Step, where: Lanes) -> None:
         """A plain access to shared memory."""
+        writes = step.what in ("store", "write")
         operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
         actor = self._actor(group)
         number = self.times.get(actor, 0)
         for a in _outermost(self._operand(group, operand), where):
             self._access(group, step.site, divmod(a, _CTA), actor, number, writes)
+
+    _read = _write = _touch
 
     def _tensor(self, group: Group, step: Step, where: Lanes) -> None:
         """A load of tensor memory, or a store: each warp has its lanes (9.7.16.8.1)."""

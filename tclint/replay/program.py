@@ -6,8 +6,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from itertools import chain
-from struct import pack
 from typing import NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE
@@ -28,19 +26,19 @@ from tclint.model import KernelModel
 from tclint.replay.lanes import Lanes
 from tclint.replay.launch import GRID, MEMORY, Word
 
-__all__ = ["Program", "Step"]
+__all__ = ["Program", "Step", "relaxes"]
 
 _ROLES = (
     "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d", "a", "enable",
 )  # fmt: skip
+_LEAVING = "bulk"
+"""The group of the copies out of shared memory, which read it until they are waited for."""
 _GROUPS: dict[str, tuple[str, ...]] = {
-    "issue": ("mbarrier", "wgmma", "tcgen05"),
-    "commit": ("wgmma", "tcgen05"),
-    "wait": ("wgmma",),
+    "issue": ("mbarrier", "wgmma", "tcgen05", _LEAVING),
+    "commit": ("wgmma", "tcgen05", _LEAVING),
+    "wait": ("wgmma", _LEAVING),
 }
 """Of these events, the groups that are followed."""
-_LEAVING = "bulk"
-"""The group of the copies out of shared memory."""
 _TENSOR = ("tcgen05.ld", "tcgen05.st")
 _FOLLOWED = frozenset(
     """issue commit wait clc-request tmem-alloc memory-fence barrier-sync barrier-arrive barrier-wait
@@ -99,18 +97,14 @@ class Program:
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
         """Whether it may be made for several CTAs."""
-        sites = chain(
-            model.sites("mbarrier-wait"), model.sites("mbarrier-arrive"), model.sites("mbarrier-expect")
-        )
-        self.relaxed = any(".relaxed" in self.instructions[i].opcode for i in sites)
-        """Whether fences matter: some arrival or wait at an mbarrier is relaxed."""
+        self.relaxed = relaxes(model)
+        """Whether fences matter."""
         self.branching: set[int] = set()
         """Blocks whose last instruction has to be asked where to go."""
         self.columns = self._columns()
         self.warps = 4 if model.sites("issue", _TENSOR[1]) else 1
         """Quarters of tensor memory to tell apart: only what threads store there is in the lanes of their warp alone."""
         self._follow(self._events(), self._wanted)
-        self._follow(self._leaving(), self._wanted)
         self._follow(self._plain("read"), self._sampled)
         self._follow(self._tensor(), self._sampled)
         if any(self._stored(step) for step in self._steps.values()):
@@ -174,12 +168,6 @@ class Program:
                 continue  # it orders nothing that is not ordered anyway
             if event.kind in _FOLLOWED and event.group in groups and not lanes:
                 yield Step(event.site, event.kind, instruction)
-
-    def _leaving(self) -> Iterable[Step]:
-        """Bulk copies out of shared memory, which read it until they are waited for."""
-        for event in self.model.events:
-            if event.group == _LEAVING and event.kind in ("issue", "commit", "wait"):
-                yield Step(event.site, event.kind, self.instructions[event.site])
 
     def _plain(self, verb: str) -> Iterable[Step]:
         """Those that read or write shared memory themselves: of one base between two events, the one least and the one farthest from it."""
@@ -457,7 +445,7 @@ class Program:
         if step.what == "store":
             return [o for o in instruction.operands if isinstance(o, Memory | Vector | int)]
         assert match is not None
-        if instruction.group == "bulk":
+        if instruction.group == _LEAVING:
             return [o for o in map(instruction.role, ("source", "bytes", "depth")) if o is not None]
         if step.what == "clc-query":
             return [o for o in (instruction.role("source"),) if o is not None]
@@ -493,9 +481,11 @@ class Program:
             return Step(site, "constant", instruction, lambda: int(unordered))
         if form.compute == "mov" and floating(match.modifiers):
             # The halves of a constant may decide how a logarithm of it is computed.
-            pattern = _pattern(instruction.operands[1], int(match.element[2:]))
-            constant = Step(site, "constant", instruction, lambda: pattern or 0)
-            return Step(site, "unknown", instruction) if pattern is None else constant
+            source = instruction.operands[1]
+            if not isinstance(source, Immediate):
+                return Step(site, "unknown", instruction)
+            pattern = source.pattern(int(match.element[2:]) // 8)
+            return Step(site, "constant", instruction, lambda: pattern)
         if form.compute and not floating(match.modifiers):
             if form.compute in ("cvta", "cvta.to", "mapa", "unpack"):
                 return Step(site, "compute", instruction, _SPECIAL[form.compute])
@@ -507,16 +497,6 @@ class Program:
         if verbs and verbs[0] == "read":
             return Step(site, "load", instruction)
         return Step(site, "unknown", instruction)
-
-
-def _pattern(operand: Operand, bits: int) -> int | None:
-    """The bits of a floating-point constant."""
-    if not isinstance(operand, Immediate) or bits not in (32, 64):
-        return None
-    try:
-        return int.from_bytes(pack("<f" if bits == 32 else "<d", operand.value), "little")
-    except OverflowError:
-        return None
 
 
 _PLACES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
@@ -531,6 +511,12 @@ def _between_ctas(match: Match) -> bool:
         return True
     form = match.form
     return match.space == ".shared::cluster" and (bool(form.memory) or "remote" in form.roles)
+
+
+def relaxes(model: KernelModel) -> bool:
+    """Whether some arrival or wait at an mbarrier is relaxed: it orders nothing without a fence (9.7.13.15)."""
+    sites = (*model.sites("mbarrier-wait"), *model.sites("mbarrier-arrive"))
+    return any(".relaxed" in model.instruction(i).opcode for i in sites)
 
 
 def _of_shared(instruction: Instruction) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tclint.replay.machine import Access
 from tclint.replay.sync import Actor, Clock, Worker
 
-__all__ = ["Race", "races", "stored"]
+__all__ = ["Race", "races"]
 
 Behind = Callable[[Clock, Actor, int], bool]
 """Whether who has heard of so much comes later than an event of an actor."""
@@ -43,18 +43,39 @@ class _Place:
     reads: dict[object, Access] = field(default_factory=dict)
 
 
-def races(accesses: list[Access], behind: Behind) -> Iterator[Race]:
-    """The first race of each asynchronous write with each read, by their instructions."""
+def races(accesses: list[Access], behind: Behind, steady: Callable[[int], bool]) -> Iterator[Race]:
+    """The first race of each two instructions: of asynchronous writes with reads, then of plain stores with all else.
+
+    Where what races with a store is not *steady*, since launch or memory has a part in where it begins or ends, it
+    proves nothing.
+    """
+    yield from _once(_copied(accesses), behind)
+    for race in _once(_stored(accesses), behind):
+        if steady(race.first.site) and steady(race.second.site):
+            yield race
+
+
+def _once(found: Iterable[tuple[Race, Access]], behind: Behind) -> Iterator[Race]:
+    """The first race of each two instructions of which the access that comes later in the replay need not always do so."""
+    told = set()
+    for race, later in found:
+        before = race.first if race.second is later else race.second
+        if race.key not in told and not behind(later.clock, before.actor, before.number):
+            told.add(race.key)
+            yield race
+
+
+def _copied(accesses: list[Access]) -> Iterator[tuple[Race, Access]]:
+    """The races of asynchronous writes with reads, each with the access that comes later."""
     sizes = _sizes(accesses)
-    regions: dict[tuple[int, int], dict[int, int]] = {}
     accesses = [a for a in accesses if not a.stores]
+    regions: dict[tuple[int, int], dict[int, int]] = {}
     for access in accesses:
         if access.writes:
             own = regions.setdefault(access.memory, {})
             own[access.offset] = max(sizes[access.site], own.get(access.offset, 0))
     starts = {memory: sorted(own) for memory, own in regions.items()}
     places = {(memory, start): _Place() for memory, own in regions.items() for start in own}
-    told = set()
     for access in accesses:
         own = regions.get(access.memory, {})
         at = bisect_right(starts.get(access.memory, ()), access.offset) - 1
@@ -62,15 +83,7 @@ def races(accesses: list[Access], behind: Behind) -> Iterator[Race]:
         if at < 0 or access.offset >= start + own[start]:
             continue
         for race in _unordered(access, places[access.memory, start], sizes):
-            if race.key not in told and not _behind(race, access, behind):
-                told.add(race.key)
-                yield race
-
-
-def _behind(race: Race, access: Access, behind: Behind) -> bool:
-    """Whether *access*, which comes later in the replay, always does."""
-    before = race.first if race.second is access else race.second
-    return behind(access.clock, before.actor, before.number)
+            yield race, access
 
 
 @dataclass(slots=True)
@@ -82,11 +95,8 @@ class _Spot:
     copy: Access | None = None
 
 
-def stored(accesses: list[Access], behind: Behind, steady: Callable[[int], bool]) -> Iterator[Race]:
-    """The first race of each plain store with each read or copy, by their instructions.
-
-    Where an access is not *steady*, since launch or memory has a part in where it begins or ends, it proves nothing.
-    """
+def _stored(accesses: list[Access]) -> Iterator[tuple[Race, Access]]:
+    """The races of plain stores with reads and copies, each with the access that comes later."""
     by_memory: dict[tuple[int, int], set[int]] = {}
     for access in accesses:
         if access.stores:
@@ -95,17 +105,13 @@ def stored(accesses: list[Access], behind: Behind, steady: Callable[[int], bool]
         return
     starts = {memory: sorted(own) for memory, own in by_memory.items()}
     spots = {(memory, start): _Spot() for memory, own in starts.items() for start in own}
-    told = set()
     for access in accesses:
         own = starts.get(access.memory, ())
         # Where a copy of unknown size ends is a guess, good enough where nothing but copies is.
         size = 1 if access.plain else access.size or _LEAST
         for at in range(bisect_left(own, access.offset), bisect_left(own, access.offset + size)):
             for race in _crossing(access, spots[access.memory, own[at]]):
-                if race.key not in told and not _behind(race, access, behind):
-                    told.add(race.key)
-                    if steady(race.first.site) and steady(race.second.site):
-                        yield race
+                yield race, access
 
 
 def _crossing(access: Access, spot: _Spot) -> Iterator[Race]:
@@ -166,7 +172,7 @@ def _unheard(before: Access, access: Access) -> bool:
 
 
 def _sizes(accesses: Iterable[Access]) -> dict[int, int]:
-    """How many bytes each copy fills: as it says, or up to where the next one begins."""
+    """How many bytes each copy fills: as it says, or up to where the next one begins, or what threads store."""
     copies = [a for a in accesses if a.writes]
     by_memory: dict[tuple[int, int], list[int]] = {}
     for copy in copies:
