@@ -28,7 +28,7 @@ from typing import NamedTuple
 from tclint.ir.nodes import MOST_THREADS
 from tclint.model import KernelModel
 from tclint.replay.groups import Limits, ManyRounds, OutOfSteps, Stuck, Unmade, Unresolved
-from tclint.replay.launch import Launch, Numbers, Word
+from tclint.replay.launch import GRID, Launch, Numbers, Word
 from tclint.replay.machine import Access, Machine, Overrun
 from tclint.replay.program import Program
 from tclint.replay.races import Race, races
@@ -64,7 +64,7 @@ _USUAL = ((128,), (256,), (384,), (512,))
 """Threads of a CTA that are tried first where the kernel does not say."""
 _BUDGET = 5_000
 """Steps of one replay."""
-_GLANCE = 500
+_GLANCE = 1_000
 """Steps after which a replay that only repeats others may show the same."""
 _TRIES = 12
 """Launches of which each makes fewer rounds of a loop than the one before."""
@@ -308,7 +308,8 @@ class Replay:
         """A replay with *numbers*, or with others with which its loops end."""
         self.short, self._spent, settled = False, False, set[Word]()
         reached: dict[tuple[int, int], int] = {}
-        often = 0
+        often, made = 0, 0
+        way: tuple[object, ...] = ()
         for _ in range(_TRIES):
             launch = self._launch(numbers, shape)
             machine = Machine(program, launch, Limits(_BUDGET, settled, self._hasty))
@@ -320,18 +321,24 @@ class Replay:
                 reached.update(
                     (at, phase) for at, phase in machine.passed.items() if phase > reached.get(at, 0)
                 )
-                times = error.times
-                if self._hasty and not error.foreseen:
+                times, excess = int(not error.excess), error.excess
+                if machine.way == way:
+                    # What was made fewer made no difference.
+                    settled.add(GRID)
+                    times = 2 * made if self._hasty else 1
+                elif self._hasty and not excess:
                     # So many steps more than once: the end is far, and each try costs all there are.
-                    times, often = 1 + often // 2, often + 1
-                self._guessed |= error.foreseen or times > 1
-                for _ in range(times):
-                    fewer = numbers.fewer(error.words)
+                    times = often = often + 1
+                way, made, words = machine.way, 0, error.words - settled
+                while made < times or excess > 1:
+                    fewer = numbers.fewer(words)
                     if fewer == numbers:
-                        settled |= error.words
-                    else:
-                        self._lowered.append(error.words)
-                    numbers = fewer
+                        settled |= words
+                        break
+                    excess //= numbers.weight(words)
+                    self._lowered.append(words)
+                    numbers, made = fewer, made + 1
+                self._guessed |= error.excess > 0 or made > 1
         self.reason, self.short = "the replay takes too long", True
         return None
 

@@ -44,13 +44,11 @@ class OutOfSteps(Exception):
 class ManyRounds(Exception):
     """A loop goes round more often than anybody has to see; other numbers for *words* would make it end earlier."""
 
-    def __init__(self, words: frozenset[Word], times: int = 0) -> None:
+    def __init__(self, words: frozenset[Word], excess: int = 0) -> None:
         super().__init__("a loop goes round many times")
         self.words = words
-        self.times = max(times, 1)
-        """How often the numbers are to be made fewer, each time to a quarter, before it is worth another try."""
-        self.foreseen = times > 0
-        """The loop has not gone round so often yet."""
+        self.excess = excess
+        """How many times as often as need be the loop will go round, if that is foreseen; 0: it is not, and has gone round so often."""
 
 
 class Limits(NamedTuple):
@@ -336,9 +334,14 @@ class Groups:
         if now < before:
             ahead = now // (before - now)
             steps = self.limits.steps - self.budget + ahead * min(first - second, second - third)
-            times = max(steps // (_FAR * self.limits.steps), ahead // (_FAR * _MANY))
-            if times:
-                raise ManyRounds(words, max(1, times.bit_length() // 2))
+            excess = max(steps // self.limits.steps, ahead // _MANY)
+            if excess >= _FAR:
+                raise ManyRounds(words, excess)
+
+    @property
+    def way(self) -> tuple[object, ...]:
+        """How often loops went round: replays in which they do so equally often went the same way."""
+        return self.budget, self._rounds, self._entered
 
     def _average(self, header: int) -> float:
         """How often groups went round a loop."""

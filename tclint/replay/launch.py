@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -19,6 +19,8 @@ _RISES = 7
 """How many words of memory one behind the other rise."""
 _WIDEST = 1 << 10
 """CTAs or clusters of a grid that is made wider so that each has less to do."""
+_WIDER, _LESS = 16, 4
+"""How many times as wide it is made each time, and how many times as small the other words are."""
 
 
 class Word(NamedTuple):
@@ -59,12 +61,18 @@ class Numbers(NamedTuple):
         """Other numbers, for which loops that *words* bound go round less often; the same where there are none."""
         words = set(words)
         if GRID in words and self.grid < _WIDEST:
-            return self._replace(grid=self.grid * 16)
+            return self._replace(grid=self.grid * _WIDER)
         if CANCELLED in words:
             return self._replace(cancelled=self.cancelled // 2)
         high = {w._replace(high=False): 0 for w in words if w.high}
-        lower = {w: max(1, self.word(w) // 4) for w in words if w != GRID and not w.high}
+        lower = {w: max(1, self.word(w) // _LESS) for w in words if w != GRID and not w.high}
         return self._replace(others={**self.others, **lower, **high})
+
+    def weight(self, words: Collection[Word]) -> int:
+        """How many times as few rounds that may be: where there are several words, each may be a side of what is gone over."""
+        if GRID in words and self.grid < _WIDEST:
+            return _WIDER
+        return _LESS if sum(not w.high for w in words) < 2 else _LESS * _LESS
 
 
 class Launch:

@@ -341,15 +341,33 @@ class Program:
             if e.source in cfg.loops[header]
         }
         for block in ends & self.branching:
-            start, end = cfg.blocks[block].start, cfg.blocks[block].end
-            guard = self.instructions[end - 1].guard
-            made = (self.instructions[i] for i in range(end - 2, start - 1, -1))
-            compared = next((instruction for instruction in made if guard in instruction.writes), None)
-            if compared is None or compared.match is None or not compared.opcode.startswith("setp."):
+            last = cfg.blocks[block].end - 1
+            compared = self._compared(self.instructions[last].guard, last, cfg.blocks[block].start)
+            if compared is not None:
+                found[block] = compared
+        return found
+
+    def _compared(self, register: int, last: int, start: int) -> Comparison | None:
+        """What is compared to tell a predicate, or a flag that is 0 or 1, from *start* on before *last*."""
+        found = None
+        for i in range(last - 1, start - 1, -1):
+            instruction = self.instructions[i]
+            if register not in instruction.writes:
                 continue
-            if not floating(compared.match.modifiers):
-                a, b = compared.operands[1:3]
-                found[block] = Comparison(a, b, int(compared.match.element[2:]))
+            match, operands = instruction.match, instruction.operands
+            if match is None or floating(match.modifiers):
+                return found
+            name = instruction.opcode.partition(".")[0]
+            if name == "setp":
+                found = Comparison(operands[1], operands[2], int(match.element[2:]))
+                source = operands[1] if isinstance(operands[2], Immediate) else None
+            elif name == "selp" and all(isinstance(o, Immediate) for o in operands[1:3]):
+                source = operands[3]
+            else:
+                source = operands[1] if name in ("mov", "shfl") else None
+            if not isinstance(source, int):
+                return found
+            register = source
         return found
 
     def _deciding(self, branch: int) -> Iterable[Word]:
