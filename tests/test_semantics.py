@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tclint.isa.semantics import COMPUTE, widen
+from tclint.isa.semantics import COMPUTE, bind, widen
 from tclint.isa.table import table
 
 U8, U32, U64 = (st.integers(0, (1 << n) - 1) for n in (8, 32, 64))
@@ -316,6 +316,25 @@ for _name in "add sub mul floordiv and_ or_ xor lshift rshift".split():
     _lanes_operator(_name, reflected=True)
 for _name in "lt le gt ge eq ne neg invert".split():
     _lanes_operator(_name)
+
+
+@pytest.mark.parametrize("name", sorted(COMPUTE))
+@pytest.mark.parametrize("width", [16, 32, 64])
+def test_what_is_bound_computes_what_a_register_holds(name: str, width: int) -> None:
+    form = next(f for f in table() if f.compute == name.removesuffix(".q"))
+    for example in form.examples:
+        opcode, _, operands = example.partition(" ")
+        bound = next(b for f, _, b in table().candidates(opcode) if f is form)
+        for row in [(0x8000_00F1, 7, 0x6A, 9), (3, 0x7FFF_0102, 5, 0x6A), (0xFFFF_FFFF_FFFF_0000, 40, 1, 2)]:
+            values = row[: operands.count(",")]
+            result = COMPUTE[name](bound, *values)
+            expected = result if name.startswith("setp") else widen(bound, result, width)
+            assert bind(name, bound, width)(*values) == expected
+
+
+def test_both_lanes_of_a_packed_result_are_kept() -> None:
+    bound = binding("add.u16x2")
+    assert bind("add", bound, 32)(0x10002, 0x30004) == widen(bound, 0x40006, 32) == 0x40006
 
 
 @pytest.mark.parametrize("name", sorted(set(COMPUTE) - {"fns"}))

@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-__all__ = ["COMPUTE", "Binding", "Compute", "widen"]
+__all__ = ["COMPUTE", "Binding", "Compute", "bind", "widen"]
 
 Binding = Mapping[str, str]
 """Choice name -> spelling, in the order of the syntax line."""
@@ -77,9 +77,24 @@ def widen(binding: Binding, pattern: int, width: int) -> int:
 
     Signed results are sign-extended, others zero-extended (9.4.1, and the notes of 9.7.9.21 on ``cvt``).
     """
-    if ".wide" in binding:
-        return pattern & ((1 << width) - 1)  # twice as wide as the type, and whole
-    return _types(binding)[0].read(pattern) & ((1 << width) - 1)
+    t = _types(binding)[0]
+    if ".wide" not in binding and t.lanes == 1:  # else it is wider than the type, and whole
+        pattern = t.read(pattern)
+    return pattern & ((1 << width) - 1)
+
+
+def bind(name: str, binding: Binding, width: int) -> Callable[..., int]:
+    """``COMPUTE[name]`` with these modifiers, for a destination register of *width* bits (see :func:`widen`).
+
+    Whoever executes an instruction often asks once.
+    """
+    modifiers = tuple(binding.values())
+    compute = _MAKERS[name](modifiers) if name in _MAKERS else partial(COMPUTE[name], binding)
+    t = _typed(modifiers)[0]
+    whole = t.lanes == 1 and (t.width == width or (t.width < width and not t.signed))
+    if name.startswith("setp") or (whole and ".wide" not in binding):
+        return compute  # no result is wider
+    return lambda *values: widen(binding, compute(*values), width)
 
 
 # ---------------------------------------------------------------- arithmetic that ints and arrays share
@@ -144,30 +159,44 @@ def _named(name: str) -> Callable[[Compute], Compute]:
     return register
 
 
-@cache
-def _lane(modifiers: tuple[str, ...]) -> tuple[_Type, bool, bool]:
-    """The type, and whether ``.sat`` and ``.relu`` stand beside it."""
-    return _typed(modifiers)[0], ".sat" in modifiers, ".relu" in modifiers
+_Maker = Callable[[tuple[str, ...]], Callable[..., int]]
+"""Makes the function of the source operands for given modifiers: for what is executed most."""
+_MAKERS: dict[str, _Maker] = {}
+
+
+def _made(name: str) -> Callable[[_Maker], _Maker]:
+    def register(maker: _Maker) -> _Maker:
+        _MAKERS[name] = make = cache(maker)
+        COMPUTE[name] = lambda binding, *values: make(tuple(binding.values()))(*values)
+        return maker
+
+    return register
 
 
 def _lanewise(name: str, operation: Callable[..., int]) -> None:
     """Register *operation* on numbers for every lane of the type, with ``.sat`` and ``.relu``."""
 
-    def compute(binding: Binding, *values: int) -> int:
-        t, saturates, relu = _lane(tuple(binding.values()))
-        if t.lanes == 1 and not saturates and not relu:
-            return operation(*[t.read(v) for v in values]) & t.mask
-        result = 0
-        for shift in range(0, t.width * t.lanes, t.width):
-            number = operation(*(t.read(v >> shift) for v in values))
-            if saturates:
-                number = t.clamp(number)
-            if relu:
-                number = _max(number, 0)
-            result = result | ((number & t.mask) << shift)
-        return result
+    @_made(name)
+    def make(modifiers: tuple[str, ...]) -> Callable[..., int]:
+        t, saturates, relu = _typed(modifiers)[0], ".sat" in modifiers, ".relu" in modifiers
+        read, mask = t.read, t.mask
 
-    COMPUTE[name] = compute
+        def lanes(*values: int) -> int:
+            result = 0
+            for shift in range(0, t.width * t.lanes, t.width):
+                number = operation(*(read(v >> shift) for v in values))
+                if saturates:
+                    number = t.clamp(number)
+                if relu:
+                    number = _max(number, 0)
+                result = result | ((number & mask) << shift)
+            return result
+
+        if t.lanes > 1 or saturates or relu:
+            return lanes
+        if t.signed:
+            return lambda *values: operation(*[read(v) for v in values]) & mask
+        return lambda *values: operation(*[v & mask for v in values]) & mask
 
 
 _LANEWISE: dict[str, Callable[..., int]] = {
@@ -247,16 +276,18 @@ def _dp2a(binding: Binding, a: int, b: int, c: int) -> int:
 # ---------------------------------------------------------------- shifts and bit fields
 
 
-@_named("shl")
-def _shl(binding: Binding, a: int, b: int) -> int:
-    t = _types(binding)[0]
-    return ((a & t.mask) << _min(b & _U32.mask, t.width)) & t.mask
+@_made("shl")
+def _shl(modifiers: tuple[str, ...]) -> Callable[..., int]:
+    t = _typed(modifiers)[0]
+    mask, width = t.mask, t.width
+    return lambda a, b: (a & mask) << _min(b & _U32.mask, width) & mask
 
 
-@_named("shr")
-def _shr(binding: Binding, a: int, b: int) -> int:
-    t = _types(binding)[0]
-    return (t.read(a) >> _min(b & _U32.mask, t.width)) & t.mask
+@_made("shr")
+def _shr(modifiers: tuple[str, ...]) -> Callable[..., int]:
+    t = _typed(modifiers)[0]
+    read, mask, width = t.read, t.mask, t.width
+    return lambda a, b: read(a) >> _min(b & _U32.mask, width) & mask
 
 
 @_named("shf")
@@ -382,32 +413,28 @@ _BOOL: dict[str, Callable[[int, int], int]] = {
 }
 
 
-@_named("selp")
-def _selp(binding: Binding, a: int, b: int, c: int) -> int:
-    return _pick(c & 1, a, b) & _types(binding)[0].mask
+@_made("selp")
+def _selp(modifiers: tuple[str, ...]) -> Callable[..., int]:
+    mask = _typed(modifiers)[0].mask
+    return lambda a, b, c: _pick(c & 1, a, b) & mask
 
 
-def _compare(binding: Binding, a: int, b: int, c: int, negate: int) -> int:
-    t = _types(binding)[0]
-    result = 0
-    for modifier in binding.values():
-        if modifier in _COMPARE:
-            result = _pick(_COMPARE[modifier](t.read(a), t.read(b)), 1, 0) ^ negate
-        elif modifier in _BOOL:
-            result = _BOOL[modifier](result, c & 1)
-    return result
+def _comparing(negate: int) -> _Maker:
+    def make(modifiers: tuple[str, ...]) -> Callable[..., int]:
+        read = _typed(modifiers)[0].read
+        compare = next(_COMPARE[m] for m in modifiers if m in _COMPARE)
+        combine = next((_BOOL[m] for m in modifiers if m in _BOOL), None)
+        if combine is None:
+            return lambda a, b: compare(read(a), read(b)) ^ negate
+        return lambda a, b, c: combine(compare(read(a), read(b)) ^ negate, c & 1)
+
+    return make
 
 
-@_named("setp")
-def _setp(binding: Binding, a: int, b: int, c: int = 0) -> int:
-    """The first destination, p."""
-    return _compare(binding, a, b, c, 0)
-
-
-@_named("setp.q")
-def _setp_q(binding: Binding, a: int, b: int, c: int = 0) -> int:
-    """The second destination, q: the comparison is negated, the Boolean operator is not (9.7.6.2)."""
-    return _compare(binding, a, b, c, 1)
+_made("setp")(_comparing(0))
+"""The first destination, p."""
+_made("setp.q")(_comparing(1))
+"""The second destination, q: the comparison is negated, the Boolean operator is not (9.7.6.2)."""
 
 
 @_named("cvt")

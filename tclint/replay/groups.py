@@ -13,7 +13,17 @@ from tclint.replay.launch import CANCELLED, Launch, Word
 from tclint.replay.program import Program, Step
 from tclint.replay.sync import Actor, Barrier, Clock, Mbarrier, Worker, joined
 
-__all__ = ["Group", "Groups", "Limits", "ManyRounds", "OutOfSteps", "Stuck", "Unmade", "Unresolved"]
+__all__ = [
+    "Group",
+    "Groups",
+    "Limits",
+    "ManyRounds",
+    "OutOfSteps",
+    "Stuck",
+    "Unmade",
+    "Unresolved",
+    "immediate",
+]
 
 _EVERY = (1 << 64) - 1
 _MANY = 32
@@ -83,6 +93,10 @@ class _Later:
         return merge([(places, part.get(register)) for places, part in self._parts], self._size)
 
 
+_ELSEWHERE = _Later((), 0)
+"""Not written since threads parted."""
+
+
 class Registers:
     """What the threads of a group hold. Behind a branch, what nobody writes is looked up where they parted."""
 
@@ -113,11 +127,10 @@ class Registers:
 
     def get(self, register: int) -> Lanes:
         """What *register* holds; None where it is not known."""
-        own = self.own
-        if register in own:
-            value = own[register]
+        value = self.own.get(register, _ELSEWHERE)
+        if value is not _ELSEWHERE:
             if isinstance(value, _Later):
-                own[register] = value = value.value(register)
+                self.own[register] = value = value.value(register)
             return value
         outer = self.outer
         if outer is None or register in self.sampled:
@@ -369,18 +382,17 @@ class Groups:
 
     def _ways(self, group: Group, block: int) -> dict[int, list[int]]:
         """The blocks that threads go to, each with the places of those who do; -1 is the end."""
-        site = self.cfg.blocks[block].end - 1
+        branch = self.program.branch(block)
+        site, size = branch.site, len(group.threads)
         if block in self.program.dispatching:
             raise Unresolved(site, "which threads go where depends on what comes with the launch")
-        last, edges, size = self.program.instructions[site], self.cfg.successors[block], len(group.threads)
-        guard: Lanes = 1 if last.guard < 0 else group.registers.get(last.guard)
+        guard: Lanes = 1 if branch.guard < 0 else group.registers.get(branch.guard)
         if guard is None:
             guard = self._likely(block)
-        case = self._operand(group, last.operands[0]) if last.flow == "branch-table" else -1
-        taken = {e.case: e.target for e in edges if e.predicate < 0 or e.value is not last.negated}
-        other = next((e.target for e in edges if e.predicate >= 0 and e.value is last.negated), -1)
+        case = -1 if branch.selector is None else self._operand(group, branch.selector)
+        taken, other, negated = branch.taken, branch.other, branch.negated
         if isinstance(guard, int) and isinstance(case, int):
-            return {taken.get(case, -1) if guard ^ last.negated else other: []}
+            return {taken.get(case, -1) if guard ^ negated else other: []}
         key = block, guard, case
         if key in self._parted:
             return self._parted[key]
@@ -388,7 +400,7 @@ class Groups:
         for place, (p, k) in enumerate(zip(spread(guard, size), spread(case, size), strict=True)):
             if p is None or k is None:
                 raise Unresolved(site, "a branch depends on what is not known")
-            ways.setdefault(taken.get(k, -1) if p ^ last.negated else other, []).append(place)
+            ways.setdefault(taken.get(k, -1) if p ^ negated else other, []).append(place)
         return ways
 
     def _likely(self, block: int) -> Lanes:
@@ -465,13 +477,11 @@ class Groups:
             return
         parts, fork.parked = fork.parked, []
         first, clock = parts[0], parts[0].clock
-        threads = tuple(sorted(chain.from_iterable(part.threads for part in parts)))
-        at = dict(zip(threads, range(len(threads)), strict=True))
+        threads, places = self._gathered([part.threads for part in parts])
         for part in parts if len(parts) > 1 else ():
             clock = joined(clock, self._publish(part))
-        together = _Later(
-            [(list(map(at.__getitem__, part.threads)), part.registers) for part in parts], len(threads)
-        )
+        held = [(where, part.registers) for where, part in zip(places, parts, strict=True)]
+        together = _Later(held, len(threads))
         own: dict[int, Lanes | _Later] = {
             r: together for part in parts for r in part.registers.written(fork.before)
         }
@@ -492,6 +502,15 @@ class Groups:
         self.groups.append(whole)
         self._go(whole, fork.join)
 
+    def _gathered(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[list[int]]]:
+        """All threads of some *parts*, and the places of each part among them."""
+        key = tuple(parts)
+        if key not in self.program.gathered:
+            threads = tuple(sorted(chain.from_iterable(parts)))
+            at = dict(zip(threads, range(len(threads)), strict=True))
+            self.program.gathered[key] = threads, [list(map(at.__getitem__, part)) for part in parts]
+        return self.program.gathered[key]
+
     # ------------------------------------------------------------ clocks
 
     def worker(self, kind: str, cta: int, threads: tuple[int, ...]) -> Worker:
@@ -511,7 +530,7 @@ class Groups:
         actor = self._actor(group)
         time = self.times.get(actor, 0)
         self.times[actor] = time + 1
-        group.clock = joined(group.clock, {actor: time})
+        group.clock = {**group.clock, actor: time}
         return group.clock
 
     def _fence(self, group: Group) -> Clock:
@@ -526,7 +545,7 @@ class Groups:
         if isinstance(operand, int):
             return group.registers.get(operand)
         if isinstance(operand, Immediate):
-            return operand.value & _EVERY if isinstance(operand.value, int) else None
+            return immediate(operand)
         if isinstance(operand, Symbol):
             return self.launch.address(operand.name, group.cta) + operand.offset
         if isinstance(operand, Special):
@@ -546,3 +565,8 @@ class Groups:
         if where != 1:
             value = pick(where, value, group.registers.get(register), len(group.threads))
         group.registers.own[register] = value
+
+
+def immediate(operand: Immediate) -> Lanes:
+    """The bits of a constant; None for one that is not an integer."""
+    return operand.value & _EVERY if isinstance(operand.value, int) else None

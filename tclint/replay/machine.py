@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE
-from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
+from tclint.ir.nodes import Immediate, Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
-from tclint.replay.groups import Group, Groups, Limits, Stuck, Unmade, Unresolved
+from tclint.replay.groups import Group, Groups, Limits, Stuck, Unmade, Unresolved, immediate
 from tclint.replay.lanes import Lanes, apply, collapse, spread
 from tclint.replay.launch import Launch
 from tclint.replay.program import Plan, Program, Step
@@ -30,6 +30,8 @@ _OWN = -1
 """No mask: the CTA that the address is in."""
 _DATA = frozenset("compute constant unknown load store read tensor write".split())
 """Steps that neither wait nor tell anything."""
+_NEW: Any = object()
+"""What has not been computed yet."""
 _FEW = 32
 """Places that a store of what is not known may go to at once, if it tells others something: more are data."""
 
@@ -81,11 +83,25 @@ class Access(NamedTuple):
         return self.cta, self.lanes
 
 
+class _Handlers(dict[str, Callable[..., Any]]):
+    """What executes steps of a kind."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def __missing__(self, what: str) -> Callable[..., Any]:
+        name = "_" + what if what in _DATA else "_on_" + what.replace("-", "_")
+        handler: Callable[..., Any] = getattr(self._machine, name)
+        self[what] = handler
+        return handler
+
+
 class Machine(Groups):
     """A cluster of CTAs that execute one kernel."""
 
     def __init__(self, program: Program, launch: Launch, limits: Limits) -> None:
         super().__init__(program, launch, limits)
+        self._handlers = _Handlers(self)
         self.accesses: list[Access] = []
         self._mbarriers: dict[int, Mbarrier] = {}
         self.passed: dict[tuple[int, int], int] = {}
@@ -155,11 +171,15 @@ class Machine(Groups):
     # ------------------------------------------------------------ steps
 
     def _execute(self, group: Group, step: Step) -> bool:
-        where = self._guard(group, step.instruction)
-        if where == 0:
-            return True
+        instruction = step.instruction
+        where: Lanes = 1
+        if instruction.guard >= 0:
+            where = self._guard(group, instruction)
+            if where == 0:
+                return True
+        handler = self._handlers[step.what]
         if step.what in _DATA:
-            getattr(self, "_" + step.what)(group, step, where)
+            handler(group, step, where)
             return True
         if where is None or (isinstance(where, tuple) and None in where):
             raise Unresolved(step.site, "whether it is executed depends on what is not known")
@@ -168,13 +188,10 @@ class Machine(Groups):
             places = [i for i, w in enumerate(spread(where, len(group.threads))) if w]
         if step.what != "mbarrier-wait":
             group.asked = ()
-        handler = getattr(self, "_on_" + step.what.replace("-", "_"))
         return handler(group, step, places, where) is not False
 
     def _guard(self, group: Group, instruction: Instruction) -> Lanes:
-        """Which threads execute an instruction."""
-        if instruction.guard < 0:
-            return 1
+        """Which threads execute an instruction that has a guard."""
         return self._operand(group, Not(instruction.guard) if instruction.negated else instruction.guard)
 
     # ------------------------------------------------------------ data
@@ -192,12 +209,16 @@ class Machine(Groups):
         plan = self.program.plans.get(step.site)
         if plan is None:
             plan = self.program.plans[step.site] = self._plan(step)
-        held, operand = group.registers.get, self._operand
-        values = [held(o) if type(o) is int else operand(group, o) for o in plan.sources]
+        held, values = group.registers.get, list(plan.values)
+        for i, register in plan.registers:
+            values[i] = held(register)
+        for i, operand in plan.others:
+            values[i] = self._operand(group, operand)
         if plan.sampled:
             values = [v[0] if isinstance(v, tuple) else v for v in values]
             where = where[0] if isinstance(where, tuple) else where
-        found = self._computed(step, plan, values)
+        known = plan.known.get(tuple(values), _NEW)
+        found = self._computed(step, plan, values) if known is _NEW else known
         destination = plan.destination
         if type(destination) is int:
             self._set(group, destination, found, where)
@@ -222,7 +243,15 @@ class Machine(Groups):
             sources = list(sources[0].items)
         decisive = {"and": 0, "or": 1}.get(match.form.compute) if ".pred" in match.modifiers else None
         sampled = not self.program.sampled.isdisjoint(instruction.writes)
-        return Plan(destination, tuple(sources), sampled, decisive, {})
+        return Plan(
+            destination,
+            [immediate(o) if isinstance(o, Immediate) else None for o in sources],
+            [(i, o) for i, o in enumerate(sources) if isinstance(o, int)],
+            [(i, o) for i, o in enumerate(sources) if not isinstance(o, int | Immediate)],
+            sampled,
+            decisive,
+            {},
+        )
 
     def _computed(self, step: Step, plan: Plan, values: list[Lanes]) -> Lanes:
         """What an instruction gives."""
@@ -239,13 +268,14 @@ class Machine(Groups):
         assert match is not None
         operand = next(o for o in instruction.operands if isinstance(o, Memory))
         own = match.space.startswith(".shared")
-        address = spread(self._operand(group, operand), len(group.threads)) if own else ()
+        address = self._operand(group, operand) if own else None
         size = _bits(match) // 8
         for i, item in enumerate(_items(instruction.operands[0])):
             value: Lanes = None
             if own:
-                value = collapse([None if a is None else self._get(a + i * size, size) for a in address])
-                if value is None and size == RESPONSE and None not in address:
+                at = [address] if isinstance(address, int | None) else address
+                value = collapse([None if a is None else self._get(a + i * size, size) for a in at])
+                if value is None and size == RESPONSE and None not in at:
                     value = 0  # what has not come yet
             elif self.launch.gives(match.space, operand) and match.element[1] != "f":
                 base, offset = self.program.word(step)
@@ -396,18 +426,16 @@ class Machine(Groups):
         instruction, match = step.instruction, step.instruction.match
         assert match is not None
         source, *lanes = (self._operand(group, o) for o in instruction.operands[1:4])
+        destination = instruction.operands[0]
         value: Lanes = source if isinstance(source, int) else None
         inside: Lanes = None
-        if where == 1 and None not in lanes:
-            size = len(group.threads)
-            rows = zip(group.threads, *(spread(v, size) for v in lanes), strict=True)
-            froms = [shuffled(match, *row) for row in rows if None not in row]
-            if len(froms) == size:
-                inside = collapse([int(p) for _, p in froms])
-                if isinstance(source, tuple):
-                    held = dict(zip(group.threads, source, strict=True))
-                    value = collapse([held.get(thread) for thread, _ in froms])
-        destination = instruction.operands[0]
+        if where == 1 and None not in lanes and (isinstance(source, tuple) or isinstance(destination, Pair)):
+            key = match.modifiers, group.threads, *lanes
+            if key not in self.program.shuffles:
+                self.program.shuffles[key] = _exchanged(match, group.threads, lanes)
+            inside, froms = self.program.shuffles[key]
+            if isinstance(source, tuple):
+                value = collapse([None if p is None else source[p] for p in froms])
         if isinstance(destination, Pair):
             if isinstance(destination.second, int):
                 self._set(group, destination.second, inside, where)
@@ -836,6 +864,18 @@ def shuffled(match: Match, thread: int, by: int, bounds: int) -> tuple[int, bool
             other = lane & mask | by & ~mask
         inside = other <= last
     return thread - lane + (other if inside else lane), inside
+
+
+def _exchanged(
+    match: Match, threads: tuple[int, ...], lanes: Sequence[Lanes]
+) -> tuple[Lanes, list[int | None]]:
+    """Of a shuffle among *threads*: who gets a value from inside its part of the warp, and the place of the one it comes from."""
+    rows = list(zip(threads, *(spread(v, len(threads)) for v in lanes), strict=True))
+    if any(None in row for row in rows):
+        return None, [None] * len(threads)
+    at = {thread: place for place, thread in enumerate(threads)}
+    froms = [shuffled(match, *row) for row in rows]
+    return collapse([int(p) for _, p in froms]), [at.get(thread) for thread, _ in froms]
 
 
 def _voted(match: Match, lanes: dict[int, int | None]) -> int | None:

@@ -19,7 +19,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.isa.semantics import COMPUTE, widen
+from tclint.isa.semantics import COMPUTE, bind
 from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
 from tclint.model import KernelModel
@@ -60,13 +60,31 @@ class Plan(NamedTuple):
     """What is read and written to compute something."""
 
     destination: Operand
-    sources: tuple[Operand, ...]
+    values: list[Lanes]
+    """The sources that are constants."""
+    registers: list[tuple[int, int]]
+    """Which sources are registers."""
+    others: list[tuple[int, Operand]]
     sampled: bool
     """It is enough to compute it for one thread of a group."""
     decisive: int | None
     """The value of one of two predicates that decides alone."""
     known: dict[tuple[Lanes, ...], Lanes]
     """What it gave for some operands, in any replay."""
+
+
+class Branch(NamedTuple):
+    """The last instruction of a block, which decides where threads go."""
+
+    site: int
+    guard: int
+    negated: bool
+    selector: Operand | None
+    """What selects the case of a table."""
+    taken: dict[int, int]
+    """Where those go who branch, by the case of a table; -1: there is none."""
+    other: int
+    """Where the others go; -1: nowhere."""
 
 
 class Comparison(NamedTuple):
@@ -87,12 +105,17 @@ class Program:
         self.widths = [width_of(r.type) or 64 for r in model.function.registers]
         self.plans: dict[int, Plan] = {}
         """What has been computed, by instruction."""
+        self.shuffles: dict[tuple[object, ...], tuple[Lanes, list[int | None]]] = {}
+        """Which threads get theirs from inside their part of the warp, and the places of those whose values all get."""
+        self.gathered: dict[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], list[list[int]]]] = {}
+        """What threads some have made up together, and the places of each of them."""
         self._steps: dict[int, Step] = {}
         self._wanted: set[int] = set()
         self._sampled: set[int] = set()
         self._reached: set[int] = set()
         self._words: dict[int, tuple[Hashable, int]] = {}
         self._steady: dict[int, bool] = {}
+        self._branches: dict[int, Branch] = {}
         self.clustered = any(
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
@@ -402,6 +425,23 @@ class Program:
                 if c.predicate >= 0:
                     yield values.before(c.predicate, cfg.blocks[c.source].end - 1)
 
+    def branch(self, block: int) -> Branch:
+        """What decides where threads go from *block*."""
+        found = self._branches.get(block)
+        if found is None:
+            cfg = self.model.cfg
+            site, edges = cfg.blocks[block].end - 1, cfg.successors[block]
+            last = self.instructions[site]
+            found = self._branches[block] = Branch(
+                site,
+                last.guard,
+                last.negated,
+                last.operands[0] if last.flow == "branch-table" else None,
+                {e.case: e.target for e in edges if e.predicate < 0 or e.value is not last.negated},
+                next((e.target for e in edges if e.predicate >= 0 and e.value is last.negated), -1),
+            )
+        return found
+
     # ------------------------------------------------------------ slicing
 
     def _follow(self, roots: Iterable[Step], wanted: set[int]) -> None:
@@ -480,13 +520,10 @@ class Program:
 
     def _computing(self, instruction: Instruction, match: Match) -> Callable[..., int]:
         """What the first destination becomes, as its register holds it."""
-        compute, binding = COMPUTE[match.form.compute], match.binding
         destination = instruction.operands[0]
         register = destination.first if isinstance(destination, Pair) else destination
         bits = self.widths[register] if isinstance(register, int) else 64
-        if bits == 1:
-            return lambda *values: compute(binding, *values) & 1
-        return lambda *values: widen(binding, compute(binding, *values), bits)
+        return bind(match.form.compute, match.binding, bits)
 
     def _defining(self, instruction: Instruction, site: int) -> Step:
         """How the destinations of an instruction come about."""
