@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
@@ -278,14 +279,11 @@ class Values:
         self._opaque: set[int] = set()  # those of them that something was computed from
         self._waiting: dict[int, list[int]] = {}  # stand-in -> phis that it is an argument of
         self._words: frozenset[int] | None = None
-        self.defs: dict[int, list[int]] = {}
-        defs = self.defs
+        defs = defaultdict[int, list[int]](list)
         for i, instruction in enumerate(function.instructions):
             for register in instruction.writes:
-                if register in defs:
-                    defs[register].append(i)
-                else:
-                    defs[register] = [i]
+                defs[register].append(i)
+        self.defs: dict[int, list[int]] = dict(defs)
         self.threads = self._thread_count()
         self.one_dimensional = self._is_one_dimensional()
 
