@@ -1033,7 +1033,15 @@ for _name, _family, _event, _group, _pattern, _replacement, _rules in (
     ("elect mask narrowed", "convergence", "elect", None, _FULL, "0xffff", "CV005 CV006"),
     ("setmaxnreg.inc to .dec", "setmaxnreg", "setmaxnreg", None, r"\.inc\b", ".dec", "CV008"),
     ("setmaxnreg.dec to .inc", "setmaxnreg", "setmaxnreg", None, r"\.dec\b", ".inc", "CV008"),
-    ("barrier count beyond the CTA", "barrier", "barrier-sync", None, r",\s*\d+(?=\s*;)", ", 1024", "CV010"),
+    (
+        "barrier count beyond the CTA",
+        "barrier",
+        "barrier-sync",
+        None,
+        r",\s*\d+(?=\s*;)",
+        ", 1024",
+        "CV010 MB016",
+    ),
     (
         "tcgen05.ld beyond tensor memory",
         "tcgen05",
@@ -1292,7 +1300,7 @@ def _no_cluster_barrier(kernel: Kernel) -> Iterator[Fault]:
             yield Fault((kernel.blank(before[-1]), kernel.blank(site)), about | {site}, kernel.text(site))
 
 
-@operator("barrier thread count raised", "barrier", "CV010 CV011")
+@operator("barrier thread count raised", "barrier", "CV010 CV011 MB016")
 def _too_many_threads(kernel: Kernel) -> Iterator[Fault]:
     """A named barrier waits for one warp more than come, or is told of one more than wait."""
     for event in ("barrier-sync", "barrier-arrive"):

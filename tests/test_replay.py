@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from support import kernel, model
 
-from tclint.checks.replay import replayed
+from tclint.checks.replay import _short, replayed
 from tclint.driver import analyse, check_source
 from tclint.finding import Finding
 from tclint.model import KernelModel
-from tclint.replay import Replay, Run
+from tclint.replay import Replay, Run, Stuck
 from tclint.replay.groups import Group, Limits, ManyRounds
 from tclint.replay.lanes import apply, collapse, merge, pick, take
 from tclint.replay.launch import Launch, Numbers
@@ -48,6 +48,25 @@ def told(code: str) -> list[Finding]:
 
 
 # ---------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize(("count", "stands"), [(128, False), (160, True), (64, False)])
+def test_a_barrier_that_too_few_come_to(count: int, stands: bool) -> None:
+    """The 128 consumers meet behind the loop, and the producer has no part in it."""
+    code = changed("    @%p5 bra use;\n", f"    @%p5 bra use;\n    barrier.sync 3, {count};\n")
+    asked = replay(code)
+    assert what(asked.run) == {"stuck"} if stands else asked.run is None
+    message = "waits for ever: barrier 3 waits for 160 threads, of which 128 come, and all threads that are left wait as well"
+    assert [hit.message for _, hit in replayed(asked.model)] == [message] * stands
+
+
+def test_a_barrier_of_the_cluster_that_some_do_not_come_to() -> None:
+    made = replay(PAIR).model
+    at = made.sites("barrier-wait")[0]
+    hit = _short(made, [Stuck(at, (0, 1), Barrier(arrived=32, wanted=64))])
+    assert hit is not None
+    assert "the barrier of the cluster waits for 64 threads, of which 32 come" in hit.message
+    assert _short(made, [Stuck(at, (0, 1), Barrier())]) is None
 
 
 def test_a_ring_that_works() -> None:

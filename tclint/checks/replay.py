@@ -12,7 +12,7 @@ from tclint.finding import Severity
 from tclint.model import KernelModel
 from tclint.replay import Access, Race, Replay, Stuck
 from tclint.replay.program import relaxes
-from tclint.replay.sync import Mbarrier, Passed
+from tclint.replay.sync import Barrier, Mbarrier, Passed
 
 _MOST = 4
 """Waits that are told of: of a whole pipeline that stands still, each role has one."""
@@ -172,10 +172,10 @@ def _overrun(model: KernelModel, at: Stuck) -> Hit:
 
 
 def _stood(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
-    """Threads that wait for an mbarrier, when all threads that are left wait."""
+    """Threads that wait for an mbarrier, or else for a barrier, when all threads that are left wait."""
     waits = [s for s in stuck if isinstance(s.what, Mbarrier)]
     if not waits:
-        return None
+        return _short(model, stuck)
     first = min(waits, key=lambda s: (s.what.phase if isinstance(s.what, Mbarrier) else 0, s.site))
     mbarrier = first.what
     assert isinstance(mbarrier, Mbarrier)
@@ -203,6 +203,23 @@ def _stood(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
         ),
         help="follow the phases of both mbarriers round by round (tclint barriers): each wait needs all arrivals "
         "and bytes of its phase, and a parity that flips when the stage is used again",
+        replayed=True,
+    )
+
+
+def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
+    """Threads at a barrier that not enough others come to, when all threads that are left are at barriers."""
+    at = next((s for s in stuck if isinstance(s.what, Barrier) and s.what.wanted > s.what.arrived), None)
+    if at is None:
+        return None
+    assert isinstance(at.what, Barrier)
+    name = f"barrier {at.what.number}" if at.what.number >= 0 else "the barrier of the cluster"
+    return Hit(
+        site=at.site,
+        message=f"waits for ever: {name} waits for {at.what.wanted} threads, of which {at.what.arrived} come, "
+        "and all threads that are left wait as well",
+        steps=tuple(Mark(s.site, "waits", role=_who(model, s.threads)) for s in stuck[:_MOST]),
+        help="let as many threads come as it counts, each of them as often as the others",
         replayed=True,
     )
 

@@ -618,7 +618,7 @@ class Machine(Groups):
         if len(places) % 32:
             raise Unresolved(step.site, "some lanes of a warp come to a barrier without the others")
         count = self._role(group, step, "count", 0)
-        barrier = self._barriers.setdefault((group.cta, number), Barrier())
+        barrier = self._barriers.setdefault((group.cta, number), Barrier(number))
         since = barrier.generation
         if count is None or isinstance(count, tuple):
             raise Unresolved(step.site, "the threads of the barrier are not known")

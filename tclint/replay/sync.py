@@ -149,7 +149,11 @@ class Mbarrier:
 class Barrier:
     """A barrier of a CTA or a cluster: who has come, and what they tell each other."""
 
+    number: int = -1
+    """Which one of the CTA it is; -1: that of the cluster, or none at all."""
     arrived: int = 0
+    wanted: int = 0
+    """So many threads open it, as far as one that came has asked."""
     generation: int = 0
     gathering: Clock = field(default_factory=dict)
     told: Clock = field(default_factory=dict)
@@ -160,6 +164,7 @@ class Barrier:
 
     def settle(self, wanted: int) -> bool:
         """Opens when *wanted* threads have come; whether it did."""
+        self.wanted = wanted
         if self.arrived < wanted:
             return False
         self.arrived, self.generation = self.arrived - wanted, self.generation + 1
