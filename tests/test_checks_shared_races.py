@@ -87,6 +87,25 @@ def test_ordered_or_not_known(body: str) -> None:
     assert not found(body)
 
 
+BACK = "ld.shared.v2.u32 {%r6, %r7}, [tile+976];"
+
+
+@pytest.mark.parametrize(
+    ("store", "count"),
+    [
+        ("st.shared.v2.u32 [tile+976], {%r6, %r7};", 0),
+        ("st.shared.u32 [tile+980], %r7;", 0),
+        ("st.shared.u32 [tile+980], %r6;", 1),
+        ("st.shared.v2.u32 [tile+976], {%r7, %r6};", 1),
+        ("st.shared.u16 [tile+976], %h0;", 1),
+        ("add.u32 %r6, %r6, 1;\n@%p0 st.shared.u32 [tile+976], %r6;", 1),
+    ],
+)
+def test_what_was_read_is_written_back(store: str, count: int) -> None:
+    """compute_page_sizes_kernel of cudf keeps in registers what a loop changes; where it has no rounds, nothing changes."""
+    assert len(found(f"cvt.u16.u32 %h0, %r2;\n{BACK}\n{store}")) == count
+
+
 @pytest.mark.parametrize(
     ("directives", "confidence"),
     [(".reqntid 64", Confidence.HIGH), (".maxntid 256", Confidence.MEDIUM), ("", Confidence.MEDIUM)],

@@ -79,13 +79,36 @@ def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Acce
     return (
         (not route.path.state and memory.across(first, second, here & taking, there))
         or memory.across(first, second, here, there & taking)
-    ) and not (first.writes and second.writes and _same_value(model, first.site, second.site, route))
+    ) and not (
+        second.writes and (_same_value if first.writes else _written_back)(model, first, second, route)
+    )
 
 
-def _same_value(model: KernelModel, first: int, second: int, route: Route) -> bool:
+def _written_back(model: KernelModel, read: Access, write: Access, route: Route) -> bool:
+    """Whether a store stores what the read before it has found there: whoever reads it later finds the same."""
+    values = model.values
+    load, store = (model.instruction(a.site).match for a in (read, write))
+    items = _stored(model, write.site)
+    if load is None or store is None or load.element != store.element:
+        return False
+    size = int(store.element[2:]) // 8
+
+    def kept(item: Operand, place: int) -> bool:
+        node = values.node(route.after(values.operand(item, write.site)))
+        if node[0] == "later":
+            node = values.node(node[1])
+        there = values.add(write.address, values.constant(place * size))
+        return node[:2] == ("load", read.site) and there == values.add(
+            read.address, values.constant(node[4] * size)
+        )
+
+    return bool(items) and all(kept(item, place) for place, item in enumerate(items))
+
+
+def _same_value(model: KernelModel, first: Access, second: Access, route: Route) -> bool:
     """Whether two stores store what is the same in all threads: then it does not matter which one is last."""
     values = model.values
-    one, two = ([values.operand(item, site) for item in _stored(model, site)] for site in (first, second))
+    one, two = ([values.operand(item, a.site) for item in _stored(model, a.site)] for a in (first, second))
     before, after = map(route.before, one), map(route.after, two)
     return bool(one) and list(before) == list(after) and all(values.level(v) is Level.CTA for v in one)
 
