@@ -111,6 +111,17 @@ def test_a_selected_constant_multiple_is_a_sum() -> None:
     assert constant == 24
 
 
+def test_a_sum_of_very_many_terms_is_made_of_all() -> None:
+    """Kernels of cudf add up more words than a sum keeps apart."""
+    code = "mov.u32 %r1, %tid.x;\n" + "".join(
+        f"ld.global.u32 %r{k}, [%rd1+{4 * k}];\nadd.u32 %r1, %r1, %r{k};\n" for k in range(2, 18)
+    )
+    m = of(code)
+    total = value(m, "%r1")
+    assert m.values.special("%tid.x") in m.values.made_of(total)
+    assert m.values.along((), frozenset())(total) == total
+
+
 def test_a_difference_cancels() -> None:
     assert known("mov.u32 %r1, %ctaid.x; add.s32 %r2, %r1, 9; sub.s32 %r3, %r2, %r1;", "%r3") == 9
 

@@ -902,7 +902,7 @@ class Values:
         for term, factor in tb:
             total[term] = total.get(term, 0) + factor
         if len(total) > 12:
-            return self._node("op", "add", *sorted((a, b)))
+            return self._node("op", "add", ".s64", *sorted((a, b)))
         terms = tuple(sorted((t, f) for t, f in total.items() if f))
         return self.total(terms, _signed(ca + cb, width))
 

@@ -12,10 +12,13 @@ from tclint.analyses.since_barrier import (
     SinceBarrier,
     State,
     WritesSince,
+    news,
 )
 from tclint.analyses.values import Level
+from tclint.cfg import CFG
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
+from tclint.dataflow.paths import Path
 from tclint.finding import Confidence
 from tclint.ir.nodes import Memory, Operand, Vector
 from tclint.model import KernelModel
@@ -126,6 +129,7 @@ def _hit(model: KernelModel, meeting: Meeting, count: int) -> Hit:
     before = "writes" if first.writes else "reads"
     verb = "overwrites" if second.writes else "reads"
     why = "may still be writing" if first.writes else "may still be reading"
+    doubt = "a loop with a barrier in it must have no rounds" if _passes_a_loop(model, meeting.path) else ""
     return Hit(
         site=second.site,
         message=f"{verb} shared memory that another warp {why}: no barrier orders the two",
@@ -140,5 +144,29 @@ def _hit(model: KernelModel, meeting: Meeting, count: int) -> Hit:
         count=count,
         help="put a barrier of both warps (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
-        confidence=None if model.function.threads else Confidence.MEDIUM,
+        confidence=Confidence.LOW if doubt else None if model.function.threads else Confidence.MEDIUM,
+        doubt=doubt,
     )
+
+
+def _passes_a_loop(model: KernelModel, path: Path) -> bool:
+    """Whether a path goes past a loop in which warps hear of each other: that it may have no rounds is not known."""
+    cfg = model.cfg
+    meeting = {cfg.block_of[i] for i in news(model) if cfg.block_of[i] in cfg.rank}
+    return any(
+        (body := cfg.loops.get(_onward(cfg, other.target))) is not None
+        and body.isdisjoint((taken.source, taken.target))
+        and not body.isdisjoint(meeting)
+        for taken in path.edges
+        for other in cfg.successors[taken.source]
+        if other.target != taken.target
+    )
+
+
+def _onward(cfg: CFG, block: int) -> int:
+    """The next block on the only way from *block* that is the header of a loop, or from which there is no only way."""
+    seen = set[int]()
+    while block not in cfg.loops and block not in seen and len(cfg.successors[block]) == 1:
+        seen.add(block)
+        block = cfg.successors[block][0].target
+    return block
