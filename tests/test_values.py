@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 import pytest
@@ -245,6 +246,42 @@ def test_what_comparisons_decide_of_each_other_is_true(
     answers = {holds(asked[0], x, asked[1]) for x in possible}
     if decided is not None:
         assert answers <= {decided}
+
+
+ORDERS = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
+DISTANCES = st.tuples(st.sampled_from(sorted(ORDERS)), st.integers(-3, 3), st.integers(-3, 3), st.booleans())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(DISTANCES, st.booleans()), min_size=1, max_size=3), DISTANCES)
+def test_what_differences_decide_of_each_other_is_true(
+    assumed: list[tuple[tuple[str, int, int, bool], bool]], asked: tuple[str, int, int, bool]
+) -> None:
+    """i + 7 < n and i + 8 >= n are about n - i, where nothing wraps."""
+    lines = ["mov.u32 %r1, %ctaid.x;", "mov.u32 %r2, %ctaid.y;"]
+    for n, (relation, a, b, swapped) in enumerate([*(t for t, _ in assumed), asked], 1):
+        lines += [f"add.s32 %r{3 * n}, %r1, {a};", f"add.s32 %r{3 * n + 1}, %r2, {b};"]
+        first, second = (3 * n + 1, 3 * n) if swapped else (3 * n, 3 * n + 1)
+        lines.append(f"setp.{relation}.s32 %p{n}, %r{first}, %r{second};")
+
+    def holds_for(test: tuple[str, int, int, bool], x: int, y: int) -> bool:
+        relation, a, b, swapped = test
+        ours, theirs = (y + b, x + a) if swapped else (x + a, y + b)
+        return bool(ORDERS[relation](ours, theirs))
+
+    m = of("\n".join(lines))
+    facts = Facts()
+    for n, (_, truth) in enumerate(assumed, 1):
+        facts = m.values.assume(value(m, f"%p{n}"), truth, facts)
+    decided = m.values.decide(value(m, f"%p{len(assumed) + 1}"), facts)
+    pairs = [(x, 0) for x in range(-20, 21)]
+    answers = {
+        holds_for(asked, x, y) for x, y in pairs if all(holds_for(t, x, y) is truth for t, truth in assumed)
+    }
+    if len(answers) == 1:
+        assert {decided} == answers
+    elif answers:
+        assert decided is None
 
 
 # ---------------------------------------------------------------- elected lanes

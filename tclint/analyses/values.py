@@ -262,6 +262,7 @@ class Values:
         self._planes: dict[int, T.Planes | None] = {}
         self._brought: dict[tuple[int, bool], int] = {}
         self._masks: dict[int, int | None] = {}
+        self._differences: dict[int, tuple[Node, bool] | None] = {}
         self._levels: dict[int, Level] = {}
         self._bits: dict[int, Bits] = {}
         self._intervals: dict[int, Interval | None] = {}
@@ -1073,7 +1074,11 @@ class Values:
                 return False if left is False and right is False else None
             return None if left is None or right is None else left != right
         if kind == "compare" and facts:
-            return self._ordered(node, facts)
+            known = self._ordered(node, facts)
+            if known is None and (moved := self.difference(p)) is not None:
+                known = self._ordered(moved[0], facts)
+                return None if known is None else known is not moved[1]
+            return known
         if kind == "phi":
             return self._joined(p, facts)
         return None
@@ -1135,10 +1140,44 @@ class Values:
         return None
 
     def _bind(self, fact: int, truth: bool, bounds: dict[int, tuple[tuple[Node, bool], ...]]) -> None:
-        """Adds a fact to *bounds* where it compares with a constant."""
+        """Adds a fact to *bounds* where it compares with a constant, or what it says of a difference."""
         node = self.nodes[fact]
-        if node[0] == "compare" and self.known(node[3]) is not None:
+        if node[0] != "compare":
+            return
+        if self.known(node[3]) is not None:
             bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth))
+        if (moved := self.difference(fact)) is not None:
+            node, negated = moved
+            bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth is not negated))
+
+    def difference(self, p: int) -> tuple[Node, bool] | None:
+        """A comparison as one of a difference with a constant, and whether that is negated; None where it is none already.
+
+        i + 7 < n and i + 8 >= n are about n - i. Only signed numbers: compilers take it that these do not wrap.
+        """
+        if p not in self._differences:
+            self._differences[p] = self._moved(self.nodes[p])
+        return self._differences[p]
+
+    def _moved(self, node: Node) -> tuple[Node, bool] | None:
+        _, relation, a, b, signed, width = node
+        if relation != "lt" or not signed:
+            return None
+        (ours, constant), (theirs, limit) = self._terms(a), self._terms(b)
+        if not theirs and not constant:
+            return None
+        total = dict(ours)
+        for term, factor in theirs:
+            total[term] = total.get(term, 0) - factor
+        terms = tuple(sorted((t, f) for t, f in total.items() if f))
+        limit -= constant
+        if not terms:
+            return None
+        if terms[0][1] < 0:
+            # -d < limit is d > -limit, and so not d < 1 - limit.
+            negative = tuple((t, -f) for t, f in terms)
+            return ("compare", "lt", self.total(negative, 0), self.constant(1 - limit), True, width), True
+        return ("compare", "lt", self.total(terms, 0), self.constant(limit), True, width), False
 
     def assume(self, p: int, truth: bool, facts: Facts) -> Facts:
         """*facts* with *p* and what follows from it structurally."""

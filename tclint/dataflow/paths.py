@@ -179,7 +179,7 @@ class Survey:
 
 
 def _leaves(values: Values, p: int) -> list[int]:
-    """The predicates that *p* is made of; comparisons of one value with constants count as one."""
+    """The predicates that *p* is made of; comparisons of one value, or one difference, with constants count as one."""
     found: list[int] = []
     work = [p]
     while work:
@@ -191,6 +191,8 @@ def _leaves(values: Values, p: int) -> list[int]:
             work += [node[2], node[3]]
         elif node[0] == "compare":
             found.append(node[2])
+            if (moved := values.difference(q)) is not None:
+                found.append(moved[0][2])
         else:
             found.append(q)
     return found
