@@ -186,6 +186,10 @@ class Views:
             self._views[site] = self._at(site)
         return self._views[site]
 
+    def inside(self, block: int) -> View:
+        """The view of the threads that come to *block*, and what the branches before decided for this round of a loop."""
+        return View(self.reach.get(block, 0), self._decided(block, passing=True))
+
     def now(self, site: int) -> View:
         """The same view, and what the branches before decided for this round of a loop only."""
         view = self.at(site)

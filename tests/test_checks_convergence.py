@@ -16,11 +16,33 @@ def text(body: str, threads: int) -> str:
     return module(kernel(f"{TID}{body}\nret;", directives=f".reqntid {threads}"), header=header)
 
 
+def threaded(last: str) -> str:
+    """One thread goes past a barrier at once; the others are sent past it by what %p2 says."""
+    want = " // want CV001" if last != "%p2" else ""
+    return f"""
+    ld.param.u32 %r4, [number];
+    setp.eq.u32 %p2, %r4, 7;
+    setp.eq.u32 %p3, %r4, 9;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra meet;
+    @{last} bra reset;
+    mov.u32 %r9, 1;
+    bra over;
+reset:
+    mov.u32 %r9, 0;
+meet:
+    @!%p2 bra over;
+    bar.sync 0;{want}
+over:"""
+
+
 CASES: dict[str, str] = {
     "everywhere": f"{FENCE}\nbar.sync 0;",
     "one thread": f"setp.eq.s32 %p1, %r1, 0;\n@%p1 {WAIT} // want CV002",
     "half a warp": f"setp.lt.u32 %p1, %r1, 16;\n@%p1 {WAIT} // want CV001",
     "half a warp by a branch": f"setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra L;\n{WAIT} // want CV001\nL: mov.u32 %r9, 0;",
+    "a branch that goes where a later one sends all": threaded("%p2"),
+    "a branch that goes where no later one sends the others": threaded("%p3"),
     "one warp": f"setp.eq.s32 %p1, %r2, 1;\n@%p1 {WAIT}",
     "one warp of a warpgroup": f"setp.eq.s32 %p1, %r2, 1;\n@%p1 {FENCE} // want CV004",
     "one warpgroup": f"setp.eq.s32 %p1, %r3, 1;\n@%p1 bra L;\n{FENCE}\nL: mov.u32 %r9, 0;",

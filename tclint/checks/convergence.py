@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import islice
 
 from tclint.analyses import threads as T
-from tclint.analyses.values import Level
+from tclint.analyses.values import Facts, Level
 from tclint.cfg import CFG, Edge
 from tclint.checks import Hit, Mark, check
+from tclint.dataflow import EXIT, Path, find_paths
 from tclint.finding import Confidence
 from tclint.isa.table import Match
 from tclint.model import KernelModel
+from tclint.views import View
 
+_WAYS = 8
+"""Ways past an instruction that are looked at."""
 _SIZES = {"warp": 32, "warpgroup": 128, "cta": 32}
 
 
@@ -167,6 +173,7 @@ class _Judge:
         self.model = model
         self._known: dict[tuple[Condition, int, int], _Verdict | None] = {}
         self._may_split: dict[tuple[int, int], bool] = {}  # by where the predicate is read
+        self._parting: dict[tuple[Condition, int], bool] = {}
 
     def verdict(self, condition: Condition, block: int, site: int, size: int) -> _Verdict | None:
         """Why *condition* splits a group that the instruction at *site* needs, or None."""
@@ -187,6 +194,8 @@ class _Judge:
             and others_leave(self.model.cfg, condition.edge)
         ):
             return None  # a barrier does not wait for threads that have exited
+        if found is not None and not self._can_part(condition, site):
+            found = None
         if (
             found is None
             and barrier
@@ -195,6 +204,63 @@ class _Judge:
         ):
             return self._whole_cta(condition, site)
         return found
+
+    def _can_part(self, condition: Condition, site: int) -> bool:
+        """Whether some threads can come to *site* by *condition* while the others go past it, by what is the same for all.
+
+        A compiler lets a branch go at once where a later one would send it: that some threads have a way past *site*
+        says nothing when it is open only while nobody else comes there.
+        """
+        edge, cfg = condition.edge, self.model.cfg
+        if edge is None or len(cfg.successors[edge.source]) != 2:
+            return True
+        block = cfg.block_of[site]
+        key = condition, block
+        if key not in self._parting:
+            join = cfg.ipdom.get(edge.source, -1)
+            meet = EXIT if join < 0 else cfg.blocks[join].start
+            others = frozenset(e for e in cfg.successors[edge.source] if e != edge)
+            view = self.model.views.inside(edge.source)
+            past = islice(self._ways(edge, frozenset((edge,)), view, meet, (site, meet)), _WAYS)
+            self._parting[key] = any(
+                next(self._ways(edge, others, View(view.threads, facts), site, (meet,)), None) is not None
+                for facts in (self._shared(path, edge, view) for path in past)
+            )
+        return self._parting[key]
+
+    def _shared(self, path: Path, branch: Edge, view: View) -> Facts:
+        """What all threads know, whether they take a *path* from a branch that parts them or not."""
+        cfg, values, views = self.model.cfg, self.model.values, self.model.views
+        facts = view.facts
+        for edge in path.edges:
+            p = views.edge_value(edge)
+            if edge.target in cfg.loops and branch.source in cfg.loops[edge.target]:
+                break  # the next round decides anew
+            if p is None or edge.source == branch.source or values.mask(p) is not None:
+                continue
+            if values.level(p) is not Level.DIVERGENT:
+                facts = values.assume(p, edge.value, facts)
+        return facts
+
+    def _ways(
+        self, branch: Edge, closed: AbstractSet[Edge], view: View, goal: int, ends: Collection[int]
+    ) -> Iterator[Path]:
+        """The ways from a branch to *goal* that pass none of *ends* before."""
+        cfg = self.model.cfg
+        relevant: list[Sequence[int]] = [()] * len(cfg.blocks)
+        for i in {goal, *ends} - {EXIT}:
+            relevant[cfg.block_of[i]] = sorted({i, *relevant[cfg.block_of[i]]})
+        return find_paths(
+            self.model.survey,
+            cfg.blocks[branch.source].end - 1,
+            view,
+            True,
+            relevant,
+            lambda state, i, _: None if i in ends else state,
+            lambda _, i: i == goal,
+            cfg.exits | self.model.views.dispatchers if goal == EXIT else (cfg.block_of[goal],),
+            closed=closed,
+        )
 
     def barrier(self, site: int) -> bool:
         """Whether the instruction at *site* needs the whole CTA."""
