@@ -126,3 +126,8 @@ def test_a_damaged_function_is_not_taken_at_its_word() -> None:
 
 def test_comments_are_no_code() -> None:
     agrees(module(kernel("// ad.s32 %r1;\n/* bra nowhere; */\nret;")), "PX")
+
+
+def test_ptxas_takes_negative_numbers_of_groups() -> None:
+    """Kernels of vLLM (hadacore) have some, in cases of a switch that never occur."""
+    assert not [rule for rule, _ in one("cp.async.wait_group -27;") if rule.startswith("PX")]

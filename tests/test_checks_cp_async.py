@@ -39,6 +39,26 @@ def text(body: str, **options: str) -> str:
     return module(table, kernel(f"{START}\n{body}\nret;", **options), header=HEADER)
 
 
+def near(distance: int) -> str:
+    """A copy of a tile seven further on, which is not waited for where there is none so far on."""
+    return f"""
+    mov.u32 %r5, %ctaid.x;
+    add.s32 %r6, %r5, 7;
+    setp.lt.s32 %p0, %r6, %r9;
+    @!%p0 bra on;
+    {COPY}
+    {COMMIT}
+on: add.s32 %r7, %r5, {distance};
+    setp.gt.s32 %p1, %r9, %r7;
+    @%p1 bra far;
+    {READ}{{}}
+    bra end;
+far:
+    {wait()}
+    {READ}
+end:"""
+
+
 def ring(stages: int, depth: int, *, read: str = "%r6", width: int = 2048) -> str:
     """A loop over a ring whose copies run *stages* - 1 rounds ahead."""
     ahead = "\n".join(
@@ -200,6 +220,15 @@ CASES = {
     "a barrier is no wait": f"{COPY}\n{COMMIT}\nbar.sync 0;\n{READ} // want CA001\n{TRACK}",
     "tracked too early": f"{TRACK}\n{COPY}\n{PASS}\n{READ} // want CA001",
     "waited for on one way": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra on;\n{wait()}\non: {READ} // want CA001",
+    "waited for in a loop that may have no rounds": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra past;\nmov.u32 %r5, 0;\nloop: {wait()}\nadd.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, %r9;\n@%p1 bra loop;\npast: {READ}",
+    "waited for in each case of a switch": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 1;\n@%p0 bra one;\nsetp.eq.u32 %p1, %r9, 2;\n@%p1 bra two;\nbra on;\none: {wait()}\nbra on;\ntwo: {wait()}\non: {READ}",
+    "waited for in the other cases": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 1;\n@%p0 bra one;\nsetp.eq.u32 %p1, %r9, 2;\n@%p1 bra two;\nsetp.eq.u32 %p2, %r9, 3;\n@%p2 bra three;\n{wait(-27)}\nbra on;\none: {wait()}\nbra on;\ntwo: {wait()}\nbra on;\nthree: {wait()}\non: {READ}",
+    "a copy for the next round": f"mov.u32 %r5, %r9;\nloop: bar.sync 0;\nsetp.eq.s32 %p0, %r5, 0;\n@%p0 bra on;\n{COPY}\n{COMMIT}\non: setp.gt.s32 %p1, %r5, 0;\nsub.u32 %r5, %r5, 1;\n@%p1 bra loop;\n{READ}",
+    "a copy in each round": f"mov.u32 %r5, %r9;\nloop: bar.sync 0;\n{COPY}\n{COMMIT}\nsetp.gt.s32 %p1, %r5, 0;\nsub.u32 %r5, %r5, 1;\n@%p1 bra loop;\n{READ} // want CA001",
+    "a copy for a tile that there is": near(6).format(""),
+    "a copy for a tile that there may be": near(8).format(" // want CA001"),
+    "an earlier copy that may not be made": f"setp.lt.u32 %p0, %r9, 7;\n@%p0 {COPY}\n{AGAIN}\ncp.async.wait_all;\n{READ}",
+    "two copies that are made together": f"setp.lt.u32 %p0, %r9, 7;\n@%p0 {COPY}\n@%p0 {AGAIN} // want CA003\ncp.async.wait_all;\n{READ}",
     "read on the way that waits": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra on;\n{wait()}\n{READ}\non: {wait()}",
     "a stage too few waited for": ring(3, 2).format(" // want CA001"),
     "a ring of three": ring(3, 1).format(""),

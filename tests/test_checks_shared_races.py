@@ -92,7 +92,9 @@ def test_ordered_or_not_known(body: str) -> None:
 )
 def test_a_loop_with_a_barrier_may_always_have_a_round(inside: str, confidence: Confidence) -> None:
     """encode_column_data_kernel of cudf reads a position, writes values in such a loop, and stores the position."""
-    rounds = f"setp.eq.u32 %p1, %r9, 0;\n@%p1 bra past;\nmov.u32 %r8, 0;\nround:\n{inside}\nadd.u32 %r8, %r8, 1;"
+    rounds = (
+        f"setp.eq.u32 %p1, %r9, 0;\n@%p1 bra past;\nmov.u32 %r8, 0;\nround:\n{inside}\nadd.u32 %r8, %r8, 1;"
+    )
     body = f"{READ}\n{rounds}\nsetp.lt.u32 %p2, %r8, %r9;\n@%p2 bra round;\npast:\n{WRITE}"
     ((rule, said, _),) = found(body)
     assert (rule, said) == ("SM001", confidence)

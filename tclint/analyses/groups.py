@@ -22,6 +22,8 @@ OPEN = -1
 """Issued, not committed."""
 OVERDUE = -2
 """Issued, not committed, and a wait has passed since."""
+_DEEPEST = 63
+"""The bits that ptxas keeps of a negative number of groups."""
 
 Copy = tuple[int, int, int]
 """A register that holds a copy, the operation, and the register copied from."""
@@ -91,7 +93,8 @@ class Groups(Analysis[State]):
     def depth(instruction: Instruction) -> int:
         """The N of a wait; 0 for a wait without one."""
         operand = instruction.role("depth")
-        return operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else 0
+        number = operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else 0
+        return number if number >= 0 else number & _DEEPEST
 
     def boundary(self) -> State:
         return EMPTY

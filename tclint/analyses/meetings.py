@@ -106,6 +106,8 @@ class Meetings:
     """Paths that are looked at for operations that begin together; None: some, and one for each place of a use."""
     ready: Callable[[Any], bool] = lambda state: True
     """The states of an operation in which a use counts."""
+    doubtful: Callable[[Path], Edge | None] = lambda path: None
+    """An edge that it is not known whether anybody takes: a path without it is looked for first."""
     rounds: bool = False
     """Whether a path that leaves a loop too early is looked at with as many rounds as the loop has."""
     _firsts: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
@@ -229,6 +231,7 @@ class Meetings:
             )
 
         paths: Iterator[Path] | None = None
+        doubted: list[Meeting] = []
         for _ in range(self.tries or _TRIES + len(uses)):
             if paths is None:
                 paths = self.model.paths(
@@ -239,13 +242,15 @@ class Meetings:
                 reached = path.end, path.state
                 path = replace(path, state=path.state[0])
                 found, wrong = self._met(start, operations, uses[path.end], path)
-                if found:
+                doubt = self.doubtful(path) if found else None
+                if found and doubt is None:
                     return found
-                if wrong is not None:
-                    closed.add(wrong)
+                doubted = doubted or found
+                if doubt is not None or wrong is not None:
+                    closed.update(edge for edge in (doubt, wrong) if edge is not None)
                     paths = None
                     continue
-            elif not closed:
+            elif doubted or not closed:
                 break
             tried.add(reached)
             left[reached[0]] -= 1
@@ -256,7 +261,7 @@ class Meetings:
                 del left[reached[0]]
                 if not left:
                     break
-        return []
+        return doubted
 
     def _met(
         self, start: int, operations: _Bundle, uses: _Bundle, path: Path

@@ -13,6 +13,7 @@ from tclint.analyses.since_barrier import WritesSince
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
 from tclint.checks._repairs import barrier_between
+from tclint.checks._ways import leaves_its_round, left_out
 from tclint.finding import Confidence
 from tclint.ir.nodes import Immediate, Memory
 from tclint.model import KernelModel
@@ -37,16 +38,20 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         groups.follow,
         lambda access: True,
         partial(_meet, model),
+        doubtful=lambda path: left_out(model, path, model.sites("wait", "cp.async")),
         rounds=True,
     )
-    told: dict[tuple[str, int, int], tuple[Meeting, set[int]]] = {}
+    told: dict[tuple[str, int, int], list[Meeting]] = {}
     for meeting in meetings:
         rule = _rule(model, meeting)
         waits = _waits(model, meeting)
         key = (rule, waits[-1] if waits else -1, model.cfg.block_of[meeting.use.site])
-        told.setdefault(key, (meeting, set()))[1].add(meeting.operation.site)
-    for (rule, _, _), (meeting, sites) in told.items():
-        yield rule, _hit(model, groups, rule, meeting, sites)
+        told.setdefault(key, []).append(meeting)
+    for (rule, _, _), alike in told.items():
+        doubts = [_doubt(model, rule, meeting) for meeting in alike]
+        at = doubts.index("") if "" in doubts else 0
+        sites = {meeting.operation.site for meeting in alike}
+        yield rule, _hit(model, groups, rule, alike[at], sites, doubts[at])
 
 
 def _meet(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
@@ -83,7 +88,9 @@ def _waits(model: KernelModel, meeting: Meeting) -> list[int]:
     ]
 
 
-def _hit(model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, alike: set[int]) -> Hit:
+def _hit(
+    model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, alike: set[int], doubt: str
+) -> Hit:
     copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
     flight = Flight.of(model, groups, meeting.path, copy, age, alike)
     remedy = flight.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
@@ -101,8 +108,24 @@ def _hit(model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, al
         count=len(alike),
         help=remedy,
         fixes=flight.fixes,
-        confidence=model.confidence(meeting.path, copy),
+        confidence=Confidence.LOW if doubt else model.confidence(meeting.path, copy),
+        doubt=doubt,
     )
+
+
+def _doubt(model: KernelModel, rule: str, meeting: Meeting) -> str:
+    """What speaks against a finding."""
+    copy, use, values = meeting.operation.site, meeting.use.site, model.values
+    if left_out(model, meeting.path, model.sites("wait", "cp.async")) is not None:
+        return "on other ways between the two, the thread waits"
+    if leaves_its_round(model, meeting.path, copy) is not None:
+        return "it may copy for the next round of a loop alone, and there is none"
+    guard, other = (model.instruction(i).guard for i in (copy, use))
+    if rule == "CA003" and guard >= 0:
+        executed = values.before(guard, copy)
+        if (other < 0 or values.before(other, use) != executed) and values.mask(executed) is None:
+            return "nothing shows that the copy before is executed"
+    return ""
 
 
 @check("CA005", needs="cp")

@@ -15,10 +15,9 @@ from tclint.analyses.since_barrier import (
     news,
 )
 from tclint.analyses.values import Level
-from tclint.cfg import CFG
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
-from tclint.dataflow.paths import Path
+from tclint.checks._ways import left_out
 from tclint.finding import Confidence
 from tclint.ir.nodes import Memory, Operand, Vector
 from tclint.model import KernelModel
@@ -29,12 +28,14 @@ def reused_without_barrier(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Shared memory that one warp reads or writes, and another one writes, with no barrier between the two."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
         return
-    told: dict[int, tuple[Meeting, set[int]]] = {}
+    told: dict[int, list[Meeting]] = {}
     for meeting in _meetings(model):
-        key = model.cfg.block_of[meeting.use.site]
-        told.setdefault(key, (meeting, set()))[1].add(meeting.use.site)
-    for meeting, uses in told.values():
-        yield "SM001", _hit(model, meeting, len(uses))
+        told.setdefault(model.cfg.block_of[meeting.use.site], []).append(meeting)
+    for alike in told.values():
+        ends = news(model)
+        certain = next((m for m in alike if left_out(model, m.path, ends) is None), None)
+        uses = {meeting.use.site for meeting in alike}
+        yield "SM001", _hit(model, certain or alike[0], len(uses), certain is None)
 
 
 def _meetings(model: KernelModel) -> Iterator[Meeting]:
@@ -69,6 +70,7 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
             meet,
             begins=lambda access: not access.later,
             memory=since.memory,
+            doubtful=lambda path: left_out(model, path, news(model)),
         )
 
 
@@ -124,12 +126,12 @@ def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def _hit(model: KernelModel, meeting: Meeting, count: int) -> Hit:
+def _hit(model: KernelModel, meeting: Meeting, count: int, doubtful: bool) -> Hit:
     first, second = meeting.operation, meeting.use
     before = "writes" if first.writes else "reads"
     verb = "overwrites" if second.writes else "reads"
     why = "may still be writing" if first.writes else "may still be reading"
-    doubt = "a loop with a barrier in it must have no rounds" if _passes_a_loop(model, meeting.path) else ""
+    doubt = "on other ways between the two, warps meet" if doubtful else ""
     return Hit(
         site=second.site,
         message=f"{verb} shared memory that another warp {why}: no barrier orders the two",
@@ -147,26 +149,3 @@ def _hit(model: KernelModel, meeting: Meeting, count: int) -> Hit:
         confidence=Confidence.LOW if doubt else None if model.function.threads else Confidence.MEDIUM,
         doubt=doubt,
     )
-
-
-def _passes_a_loop(model: KernelModel, path: Path) -> bool:
-    """Whether a path goes past a loop in which warps hear of each other: that it may have no rounds is not known."""
-    cfg = model.cfg
-    meeting = {cfg.block_of[i] for i in news(model) if cfg.block_of[i] in cfg.rank}
-    return any(
-        (body := cfg.loops.get(_onward(cfg, other.target))) is not None
-        and body.isdisjoint((taken.source, taken.target))
-        and not body.isdisjoint(meeting)
-        for taken in path.edges
-        for other in cfg.successors[taken.source]
-        if other.target != taken.target
-    )
-
-
-def _onward(cfg: CFG, block: int) -> int:
-    """The next block on the only way from *block* that is the header of a loop, or from which there is no only way."""
-    seen = set[int]()
-    while block not in cfg.loops and block not in seen and len(cfg.successors[block]) == 1:
-        seen.add(block)
-        block = cfg.successors[block][0].target
-    return block

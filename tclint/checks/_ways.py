@@ -1,0 +1,79 @@
+"""Paths on which threads do not do what they do on other ways to the same place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tclint.cfg import CFG, Edge
+from tclint.dataflow.paths import Path
+from tclint.model import KernelModel
+
+__all__ = ["leaves_its_round", "left_out"]
+
+_MANY = 4
+"""So many cases, the present one among them, make a switch."""
+
+
+def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | None:
+    """The edge by which *path* goes past a loop with one of *sites*, or past several cases that each have one; None: none.
+
+    Whoever waits in each round of a loop, or in the cases of a switch, thought of waiting: that the loop has no rounds, or
+    that none of the cases is the present one, is not known.
+    """
+    cfg = model.cfg
+    holding = {cfg.block_of[i] for i in sites}.intersection(cfg.rank)
+    entered = [edge.target for edge in path.edges]
+    for at, edge in enumerate(path.edges):
+        join, rest = cfg.ipdom.get(edge.source, -1), entered[at:]
+        if join not in rest:
+            continue
+        ends = {join, edge.source}
+        own = holding.intersection(rest[: rest.index(join)])
+        targets = {e.target for e in cfg.successors[edge.source]}
+        passed = holding & _between(cfg, targets - {edge.target}, ends)
+        if not own and any(
+            not passed.isdisjoint(loop) for loop in cfg.loops.values() if edge.source not in loop
+        ):
+            return edge
+        if _cases(cfg, holding & _between(cfg, targets, ends), ends) >= (_MANY if own else 2):
+            return edge
+    return None
+
+
+def leaves_its_round(model: KernelModel, path: Path, start: int) -> Edge | None:
+    """The edge by which *path* leaves the loop that *start* is in, in a round in which a branch let *start* be executed.
+
+    What is fetched for the next round is fetched if there is one: the branch may ask what the end of the loop asks, in other
+    words.
+    """
+    cfg = model.cfg
+    block = cfg.block_of[start]
+    loop = min((body for body in cfg.loops.values() if block in body), key=len, default=frozenset[int]())
+    leaving = next((at for at, edge in enumerate(path.edges) if edge.target not in loop), None)
+    if not loop or leaving is None or any(edge.target in cfg.loops for edge in path.edges[:leaving]):
+        return None
+    source = path.edges[leaving].source
+    let = any(edge.source in loop and edge.source != source for edge in cfg.controllers(block))
+    return path.edges[leaving] if let and not cfg.dominates(block, source) else None
+
+
+def _cases(cfg: CFG, blocks: set[int], ends: set[int]) -> int:
+    """How many of *blocks* are cases of which one goes on past the others."""
+    behind = {block: _between(cfg, [block], ends) for block in blocks}
+    cases: list[int] = []
+    for block in sorted(blocks):
+        if all(block not in behind[case] and case not in behind[block] for case in cases):
+            cases.append(block)
+    return len(cases)
+
+
+def _between(cfg: CFG, starts: Iterable[int], ends: set[int]) -> set[int]:
+    """The blocks on ways from *starts* that pass none of *ends*."""
+    found = set[int]()
+    work = [b for b in starts if b not in ends]
+    while work:
+        block = work.pop()
+        if block not in found:
+            found.add(block)
+            work += [e.target for e in cfg.successors[block] if e.target not in ends]
+    return found
