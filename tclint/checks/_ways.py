@@ -40,21 +40,21 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
     return None
 
 
-def leaves_its_round(model: KernelModel, path: Path, start: int) -> Edge | None:
-    """The edge by which *path* leaves the loop that *start* is in, in a round in which a branch let *start* be executed.
+def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
+    """Whether *path* leaves the loop that *start* is in, in a round in which a branch let *start* be executed.
 
     What is fetched for the next round is fetched if there is one: the branch may ask what the end of the loop asks, in other
     words.
     """
     cfg = model.cfg
     block = cfg.block_of[start]
-    loop = min((body for body in cfg.loops.values() if block in body), key=len, default=frozenset[int]())
+    loop = cfg.innermost(block)
     leaving = next((at for at, edge in enumerate(path.edges) if edge.target not in loop), None)
     if not loop or leaving is None or any(edge.target in cfg.loops for edge in path.edges[:leaving]):
-        return None
+        return False
     source = path.edges[leaving].source
     let = any(edge.source in loop and edge.source != source for edge in cfg.controllers(block))
-    return path.edges[leaving] if let and not cfg.dominates(block, source) else None
+    return let and not cfg.dominates(block, source)
 
 
 def _cases(cfg: CFG, blocks: set[int], ends: set[int]) -> int:

@@ -118,7 +118,7 @@ def _doubt(model: KernelModel, rule: str, meeting: Meeting) -> str:
     copy, use, values = meeting.operation.site, meeting.use.site, model.values
     if left_out(model, meeting.path, model.sites("wait", "cp.async")) is not None:
         return "on other ways between the two, the thread waits"
-    if leaves_its_round(model, meeting.path, copy) is not None:
+    if leaves_its_round(model, meeting.path, copy):
         return "it may copy for the next round of a loop alone, and there is none"
     guard, other = (model.instruction(i).guard for i in (copy, use))
     if rule == "CA003" and guard >= 0:

@@ -12,12 +12,13 @@ from tclint.analyses.since_barrier import (
     SinceBarrier,
     State,
     WritesSince,
-    news,
 )
 from tclint.analyses.values import Level
+from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
 from tclint.checks._ways import left_out
+from tclint.dataflow import Path
 from tclint.finding import Confidence
 from tclint.ir.nodes import Memory, Operand, Vector
 from tclint.model import KernelModel
@@ -32,7 +33,7 @@ def reused_without_barrier(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for meeting in _meetings(model):
         told.setdefault(model.cfg.block_of[meeting.use.site], []).append(meeting)
     for alike in told.values():
-        ends = news(model)
+        ends = model.solved(WritesSince)[0].ends
         certain = next((m for m in alike if left_out(model, m.path, ends) is None), None)
         uses = {meeting.use.site for meeting in alike}
         yield "SM001", _hit(model, certain or alike[0], len(uses), certain is None)
@@ -58,6 +59,9 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
         def meet(first: Access, second: Access, route: Route, since: SinceBarrier = since) -> bool:
             return _meet(model, since.memory, first, second, route)
 
+        def doubtful(path: Path, since: SinceBarrier = since) -> Edge | None:
+            return left_out(model, path, since.ends)
+
         yield from Meetings(
             model,
             results,
@@ -70,7 +74,7 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
             meet,
             begins=lambda access: not access.later,
             memory=since.memory,
-            doubtful=lambda path: left_out(model, path, news(model)),
+            doubtful=doubtful,
         )
 
 
