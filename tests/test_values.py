@@ -248,6 +248,124 @@ def test_what_comparisons_decide_of_each_other_is_true(
         assert answers <= {decided}
 
 
+STEPS: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "add": ("add.s32 {to}, {a}, {n};", lambda a, n: a + n),
+    "from": ("sub.s32 {to}, {n}, {a};", lambda a, n: n - a),
+    "max": ("max.s32 {to}, {a}, {n};", max),
+    "min": ("min.s32 {to}, {a}, {n};", min),
+    "mask": ("and.b32 {to}, {a}, 3;", lambda a, n: a & 3),
+    "half": ("shr.s32 {to}, {a}, 1;", lambda a, n: a >> 1),
+    "else": (
+        "setp.lt.s32 {p}, {a}, {n};\nadd.s32 {to}, {a}, 1;\nselp.b32 {to}, {to}, 3, {p};",
+        lambda a, n: a + 1 if a < n else 3,
+    ),
+}
+CHAIN = st.lists(
+    st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 4), st.integers(-4, 4)), min_size=1, max_size=4
+)
+ASKED = st.tuples(st.integers(0, 5), st.sampled_from(sorted(RELATIONS)), st.integers(-5, 5))
+
+
+@settings(max_examples=200, deadline=None)
+@given(CHAIN, st.lists(st.tuples(ASKED, st.booleans()), min_size=1, max_size=3), ASKED)
+def test_what_ranges_decide_is_true(
+    chain: list[tuple[str, int, int]],
+    assumed: list[tuple[tuple[int, str, int], bool]],
+    asked: tuple[int, str, int],
+) -> None:
+    """Numbers made of one number, compared with constants: whatever is decided is so for each number that is left."""
+    lines = ["mov.u32 %r1, %ctaid.x;"]
+    for n, (name, source, number) in enumerate(chain, 1):
+        names = {"to": f"%r{n + 1}", "a": f"%r{min(source, n - 1) + 1}", "n": number, "p": f"%p{n + 10}"}
+        lines.append(STEPS[name][0].format(**names))
+
+    def made(k: int) -> list[int]:
+        found = [k]
+        for name, source, number in chain:
+            found.append(STEPS[name][1](found[min(source, len(found) - 1)], number))
+        return found
+
+    def holds_for(test: tuple[int, str, int], k: int) -> bool:
+        index, relation, bound = test
+        return holds(relation, made(k)[min(index, len(chain))], bound)
+
+    for n, (index, relation, bound) in enumerate([*(t for t, _ in assumed), asked], 1):
+        name, _, sign = relation.partition(".")
+        lines.append(f"setp.{name}.{sign or 'b'}32 %p{n}, %r{min(index, len(chain)) + 1}, {bound};")
+    m = of("\n".join(lines))
+    facts = Facts()
+    for n, (_, truth) in enumerate(assumed, 1):
+        facts = m.values.assume(value(m, f"%p{n}"), truth, facts)
+    decided = m.values.decide(value(m, f"%p{len(assumed) + 1}"), facts)
+    possible = [k for k in range(-40, 41) if all(holds_for(t, k) is truth for t, truth in assumed)]
+    if decided is not None:
+        assert {holds_for(asked, k) for k in possible} <= {decided}
+
+
+ROUNDS_OF_FOUR = """
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, -2;
+    sub.s32 %r3, %r2, %r1;
+    max.s32 %r4, %r3, -4;
+    add.s32 %r5, %r4, 4;
+    and.b32 %r6, %r5, 3;
+    setp.gt.s32 %p1, %r1, 1;
+    setp.gt.u32 %p2, %r4, -4;
+    setp.eq.s32 %p3, %r6, 0;
+    add.s32 %r7, %r5, -1;
+    setp.lt.u32 %p4, %r7, 3;
+    setp.eq.s32 %p5, %r4, -3;
+    sub.s32 %r8, %r2, %r4;
+    and.b32 %r9, %r8, 1;
+    sub.s32 %r10, %r8, %r9;
+    setp.eq.s32 %p6, %r10, 2;
+    setp.lt.s32 %p7, %r1, 1;
+"""
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "answer"),
+    [
+        ({"%p2": True}, "%p3", False),  # fewer than four rounds, and some
+        ({"%p4": True}, "%p3", False),
+        ({"%p4": False}, "%p3", None),
+        ({"%p5": True}, "%p1", False),  # the maximum is more than the bound: it is the number
+        ({"%p7": False, "%p5": False}, "%p6", True),  # it is the bound
+        ({"%p7": False}, "%p6", None),
+        ({"%p1": True}, "%p2", False),
+    ],
+)
+def test_ranges_of_what_is_computed(known: dict[str, bool], asked: str, answer: bool | None) -> None:
+    m = of(ROUNDS_OF_FOUR)
+    facts = Facts()
+    for name, truth in known.items():
+        facts = m.values.assume(value(m, name), truth, facts)
+    assert m.values.decide(value(m, asked), facts) is answer
+
+
+@pytest.mark.parametrize(
+    ("logic", "result"),
+    [
+        ("setp.lt.s32 %p2, %r1, 5; and.pred %p3, %p1, %p2;", "%p1"),
+        ("setp.lt.s32 %p2, %r1, 5; or.pred %p3, %p1, %p2;", "%p2"),
+        ("setp.ge.s32 %p2, %r1, 1; or.pred %p3, %p1, %p2;", "1"),
+        ("setp.ge.s32 %p2, %r1, 3; and.pred %p3, %p1, %p2;", "0"),
+        ("setp.ge.s32 %p2, %r1, 1; and.pred %p3, %p1, %p2;", ""),
+        ("setp.lt.s32 %p2, %r2, 5; and.pred %p3, %p1, %p2;", ""),
+        ("setp.lt.u32 %p2, %r1, 5; and.pred %p3, %p1, %p2;", ""),
+    ],
+)
+def test_of_two_tests_of_one_number_one_may_say_it_all(logic: str, result: str) -> None:
+    m = of(f"mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ctaid.y; setp.lt.s32 %p1, %r1, 3; {logic}")
+    found = value(m, "%p3")
+    if result.startswith("%"):
+        assert found == value(m, result)
+    elif result:
+        assert m.values.known(found) == int(result)
+    else:
+        assert m.values.node(found)[0] == "logic"
+
+
 ORDERS = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 DISTANCES = st.tuples(st.sampled_from(sorted(ORDERS)), st.integers(-3, 3), st.integers(-3, 3), st.booleans())
 
@@ -568,6 +686,33 @@ loop:
     """
     )
     assert value(m, "%r2") == value(m, "%r1")
+
+
+@pytest.mark.parametrize("asked", ["inner", "outer", "past"])
+def test_a_value_through_loops_within_each_other_is_the_same(asked: str) -> None:
+    """cuDNN's kernels elect a lane once: an inner loop, or what is behind it, may be the first place that is asked about."""
+    m = of(
+        """
+    mov.u32 %r1, 0;
+    elect.sync %r9|%p1, -1;
+    @%p1 mov.u32 %r1, 1;
+outer:
+    mov.u32 %r2, %r1;
+inner:
+    setp.eq.s32 %p2, %r1, 0;
+    @%p2 bra on;
+    add.u32 %r2, %r2, 1;
+on:
+    ld.param.u32 %r3, [number];
+    setp.lt.s32 %p3, %r3, 0;
+    @%p3 bra inner;
+past:
+    setp.lt.s32 %p4, %r3, -9;
+    @%p4 bra outer;
+    """
+    )
+    assert m.values.node(value(m, "%r1", asked))[0] == "select"
+    assert value(m, "%r1", "inner") == value(m, "%r1", "outer") == value(m, "%r1", "past")
 
 
 # ---------------------------------------------------------------- allocations and addresses

@@ -24,6 +24,7 @@ from math import gcd
 from typing import Any
 
 from tclint.analyses import threads as T
+from tclint.analyses.ranges import Range, Ranges
 from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import (
     Function,
@@ -70,13 +71,15 @@ _LONG = 4000
 class Facts(dict[int, bool]):
     """Predicate values known to hold or not; immutable once made, so what follows from it is kept with it."""
 
-    __slots__ = ("bounds", "decided", "known", "lasting")
+    __slots__ = ("bounds", "decided", "known", "lasting", "ranges")
 
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
         self.decided: dict[int, bool | None] = {}
         self.bounds: dict[int, tuple[tuple[Node, bool], ...]] | None = None
         """The comparisons with constants, by what is compared; None: not collected yet."""
+        self.ranges: dict[int, Range] | None = None
+        """What the comparisons say of sums; None: not collected yet."""
         self.known: frozenset[tuple[int, bool]] | None = None
         self.lasting: Facts | None = None
 
@@ -263,6 +266,7 @@ class Values:
         self._brought: dict[tuple[int, bool], int] = {}
         self._masks: dict[int, int | None] = {}
         self._differences: dict[int, tuple[Node, bool] | None] = {}
+        self._ranges = Ranges(self)
         self._levels: dict[int, Level] = {}
         self._bits: dict[int, Bits] = {}
         self._intervals: dict[int, Interval | None] = {}
@@ -278,7 +282,7 @@ class Values:
         self._open: set[int] = set()  # stand-ins for definitions that are being computed
         self._touched: set[int] = set()  # those of them that the present definition has read
         self._opaque: set[int] = set()  # those of them that something was computed from
-        self._waiting: dict[int, list[int]] = {}  # stand-in -> phis that it is an argument of
+        self._waiting: dict[int, list[int]] = {}  # stand-in or phi -> phis that it is an argument of
         self._words: frozenset[int] | None = None
         defs = defaultdict[int, list[int]](list)
         for i, instruction in enumerate(function.instructions):
@@ -492,16 +496,29 @@ class Values:
         self._depth += 1
         arguments = tuple(self._reaching(register, p, self.cfg.blocks[p].end) for p in sources)
         self._depth -= 1
-        distinct = {self.find(a) for a in arguments} - {phi}
-        if len(distinct) == 1:
-            (same,) = distinct
-            self._alias[phi] = same
-            self._entry[register, block] = same
-            return same
         self._args[phi] = arguments
-        for argument in distinct & self._open:
-            self._waiting.setdefault(argument, []).append(phi)
-        return phi
+        self._settle([phi])
+        return self.find(phi)
+
+    def _settle(self, phis: list[int]) -> None:
+        """Let each phi that brings one value only, or itself, be that value; and then those that bring this phi.
+
+        What a phi brings may turn out to be one value only later: an inner
+        loop is looked at before the loop around it has been gone round.
+        """
+        alias, nodes = self._alias, self.nodes
+        while phis:
+            phi = phis.pop()
+            if phi in alias:
+                continue
+            distinct = {self.find(a) for a in self._args[phi]} - {phi}
+            if len(distinct) == 1:
+                (alias[phi],) = distinct
+                phis += self._waiting.pop(phi, ())
+            else:
+                for argument in distinct:
+                    if nodes[argument][0] == "phi" or argument in self._open:
+                        self._waiting.setdefault(argument, []).append(phi)
 
     def arguments(self, phi: int) -> tuple[int, ...]:
         """What a phi chooses between; empty when that was not followed."""
@@ -536,13 +553,10 @@ class Values:
         self._after[key] = value
         if instruction.guard < 0 and len(self.defs[register]) == 1:
             self._only[register] = value
-        waiting = self._waiting.pop(stand_in, ()) if self._waiting else ()
+        waiting = self._waiting.pop(stand_in, None)
         if waiting and value != stand_in and stand_in not in self._opaque:
             self._alias[stand_in] = value
-            for phi in waiting:
-                distinct = {self.find(a) for a in self._args[phi]} - {phi}
-                if len(distinct) == 1 and phi not in self._alias:
-                    (self._alias[phi],) = distinct
+            self._settle(waiting)
         return self.find(value)
 
     # ------------------------------------------------------------ what instructions compute
@@ -968,7 +982,27 @@ class Values:
             return p if root != "xor" else self.constant(0)
         if self.negate(p) == q:
             return self.constant(0 if root == "and" else 1)
+        for x, y in ((p, q), (q, p)) if root != "xor" else ():
+            # x < 1 and x < 2 is x < 1: what the one says of the other where it alone does not settle it.
+            follows = self._follows(y, x, root == "and")
+            if follows is not None:
+                return x if follows is (root == "and") else self.constant(follows)
         return self._node("logic", root, *sorted((p, q)))
+
+    def _follows(self, q: int, p: int, truth: bool) -> bool | None:
+        """What a comparison *q* with a constant is where another one of the same value, *p*, is *truth*."""
+        (one, first), (two, second) = self._positive(p), self._positive(q)
+        if one[0] != "compare" or two[0] != "compare" or one[2] != two[2]:
+            return None
+        facts = Facts()
+        facts.bounds = {one[2]: ((one, truth is first),)} if self.known(one[3]) is not None else {}
+        found = self._ordered(two, facts)
+        return None if found is None else found is second
+
+    def _positive(self, p: int) -> tuple[Node, bool]:
+        """A predicate without the negation, and whether it had none."""
+        node = self.node(p)
+        return (self.node(node[1]), False) if node[0] == "not" else (node, True)
 
     def select(self, p: int, a: int, b: int) -> int:
         """a where p holds, else b."""
@@ -1077,8 +1111,8 @@ class Values:
             known = self._ordered(node, facts)
             if known is None and (moved := self.difference(p)) is not None:
                 known = self._ordered(moved[0], facts)
-                return None if known is None else known is not moved[1]
-            return known
+                known = None if known is None else known is not moved[1]
+            return self._ranges.decide(node, facts) if known is None else known
         if kind == "phi":
             return self._joined(p, facts)
         return None
@@ -1184,6 +1218,7 @@ class Values:
         if facts.get(self.find(p)) is truth:
             return facts
         bounds = None if facts.bounds is None else dict(facts.bounds)
+        ranges = facts.ranges
         facts = Facts(facts)
         work = [(self.find(p), truth)]
         while work:
@@ -1195,15 +1230,33 @@ class Values:
             if node[0] == "const":
                 continue
             if q in facts:
-                bounds = None
-            elif bounds is not None:
+                bounds = ranges = None
+            if bounds is not None:
                 self._bind(q, value, bounds)
+            if ranges is not None:
+                ranges = self._ranges.learn(q, value, ranges)
             facts[q] = value
             self.renewed(q)  # so that it is known where the fact ends
             if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
                 work += [(self.find(node[2]), value), (self.find(node[3]), value)]
-        facts.bounds = bounds
+            elif node[0] == "compare" and (chosen := self._chosen(node, value)) is not None:
+                work += chosen
+        facts.bounds, facts.ranges = bounds, ranges
         return facts
+
+    def _chosen(self, node: Node, truth: bool) -> list[tuple[int, bool]] | None:
+        """What follows where a select compares with a constant as one of its arms, also a constant, cannot."""
+        _, relation, left, right, signed, width = node
+        select = self.node(left)
+        if select[0] != "select" or self.known(right) is None:
+            return None
+        for arm, other, condition in ((select[2], select[3], False), (select[3], select[2], True)):
+            if self.known(arm) is not None and self.known(
+                self.compare(relation, arm, right, signed, width)
+            ) == (not truth):
+                rest = self.compare(relation, other, right, signed, width)
+                return [(self.find(select[1]), condition), (self.find(rest), truth)]
+        return None
 
     # ------------------------------------------------------------ thread sets
 

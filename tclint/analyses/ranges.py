@@ -1,0 +1,227 @@
+"""What numbers may be where some comparisons of them, or of what they are made of, are known.
+
+``n - 1 < 3`` as an unsigned number says that ``n & 3`` is n, and ``k >= 1`` that ``max(-2 - k, -3)`` is -3: so a
+compiler's loop of four rounds at a time and the loop for the rest belong together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tclint.analyses.values import Facts, Node, Values
+
+__all__ = ["Range", "Ranges"]
+
+Range = tuple[int, int]
+"""The least and the greatest number; either may be far beyond what a register holds: not known."""
+Bases = dict[int, Range]
+"""The ranges that are known, by the sum without its constant."""
+
+_FAR = 1 << 80
+_ANY: Range = (-_FAR, _FAR)
+_DEPTH = 6
+"""Expressions within each other that are followed."""
+_BOUNDED = ("max", "min", "mask", "shr")
+"""Operations whose result says less than their operand."""
+
+
+def _both(a: Range, b: Range) -> Range:
+    """Where both hold; what contradicts itself says nothing."""
+    low, high = max(a[0], b[0]), min(a[1], b[1])
+    return (low, high) if low <= high else a
+
+
+def _unsigned(a: Range, width: int) -> Range:
+    """The same bits as unsigned numbers."""
+    if a[0] >= 0:
+        return a
+    return (a[0] + (1 << width), a[1] + (1 << width)) if a[1] < 0 else _ANY
+
+
+class Ranges:
+    """The ranges of the values of one function."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self._made_of: dict[int, frozenset[int]] = {}
+        self._bases: dict[int, tuple[int, int, bool]] = {}
+        self._said: dict[int, tuple[Node, bool] | None] = {}
+        self._alone: dict[int, Range] = {}
+
+    def decide(self, node: Node, facts: Facts) -> bool | None:
+        """Whether a comparison of what is computed holds, given what is known of others; None when that does not follow.
+
+        Signed numbers are taken not to wrap, as compilers do.
+        """
+        _, relation, left, right, signed, width = node
+        known = self.known(facts)
+        if not known or not (self._concerns(known, left) or self._concerns(known, right)):
+            return None
+        one, two = self._of(left, known, 0), self._of(right, known, 0)
+        if relation == "eq":
+            if one[1] < two[0] or two[1] < one[0]:
+                return False
+            return True if one == two and one[0] == one[1] else None
+        if not signed:
+            one, two = _unsigned(one, width), _unsigned(two, width)
+        if one[1] < two[0]:
+            return True
+        return False if one[0] >= two[1] else None
+
+    def known(self, facts: Facts) -> Bases:
+        """The ranges that *facts* say."""
+        if facts.ranges is None:
+            facts.ranges = {}
+            for fact, truth in facts.items():
+                facts.ranges = self.learn(fact, truth, facts.ranges)
+        return facts.ranges
+
+    def learn(self, fact: int, truth: bool, known: Bases) -> Bases:
+        """*known* with what one more fact says."""
+        if fact not in self._said:
+            self._said[fact] = self._compares(fact)
+        said = self._said[fact]
+        if said is None:
+            return known
+        (_, relation, left, right, signed, width), positive = said
+        truth = truth is positive
+        limit: int = self.values.nodes[right][1]
+        if relation == "eq" and truth:
+            bounds: Range = (limit, limit)
+        elif relation == "eq":  # it says something of a number at the end of its range
+            low, high = self._of(left, known, 0) if self._limited(left) else _ANY
+            if limit not in (low, high):
+                return known
+            bounds = (low + (low == limit), high - (high == limit))
+        elif signed:
+            bounds = (-_FAR, limit - 1) if truth else (limit, _FAR)
+        elif truth and 0 < limit <= 1 << (width - 1):
+            bounds = (0, limit - 1)
+        elif not truth and limit >= 1 << (width - 1):
+            bounds = (limit - (1 << width), -1)
+        else:
+            return known
+        known = known.copy()
+        self._put(left, bounds, known)
+        return known
+
+    def _compares(self, fact: int) -> tuple[Node, bool] | None:
+        """The comparison with a constant that *fact* is, and whether it is not the negation; None: it is none."""
+        values = self.values
+        node, positive = values.nodes[fact], True
+        if node[0] != "compare":
+            return None
+        moved = values.difference(fact)
+        if moved is not None:
+            node, positive = moved[0], not moved[1]
+        return (node, positive) if values.known(node[3]) is not None and node[5] in (32, 64) else None
+
+    def _put(self, value: int, bounds: Range, known: Bases) -> None:
+        """Adds that *value* is within *bounds*, and what this says of the operand of a maximum or minimum."""
+        base, shift, negative = self._base(value)
+        low, high = bounds[0] - shift, bounds[1] - shift
+        if negative:
+            low, high = -high, -low
+        low, high = known[base] = _both(known.get(base, _ANY), (low, high))
+        if self._limited(base):
+            node = self.values.node(base)
+            for operand, other in (node[3:5], node[4:2:-1]):
+                number = self.values.known(other)
+                if number is not None and node[1] == "max":
+                    self._put(operand, (low if low > number else -_FAR, high), known)
+                elif number is not None:
+                    self._put(operand, (low, high if high < number else _FAR), known)
+
+    def _concerns(self, known: Bases, value: int) -> bool:
+        return self._base(value)[0] in known or not known.keys().isdisjoint(self._parts(value))
+
+    def _parts(self, value: int) -> frozenset[int]:
+        """What *value* is made of by sums and :data:`_BOUNDED` operations, each sum without its constant.
+
+        Nothing where there is no such operation: what follows of plain sums, comparisons say of each other.
+        """
+        found = self._made_of.get(value)
+        if found is None:
+            roots: set[int] = set()
+            bounded = self._collect(value, roots, 0)
+            found = self._made_of[value] = frozenset(roots if bounded else ())
+        return found
+
+    def _limited(self, value: int) -> bool:
+        """Whether *value* is a maximum or minimum of signed numbers, but for a constant."""
+        node = self.values.node(self._base(value)[0])
+        return node[:2] in (("op", "max"), ("op", "min")) and node[2][1] == "s"
+
+    def _collect(self, value: int, roots: set[int], depth: int) -> bool:
+        """Adds to *roots*; whether there is a bounded operation."""
+        node = self.values.node(value)
+        if node[0] == "const":
+            return False
+        roots.add(self._base(value)[0])
+        bounded = node[0] == "op" and node[1] in _BOUNDED
+        found = bounded
+        if depth < _DEPTH and (bounded or node[0] == "sum"):
+            for part in self.values.parts(node):
+                found |= self._collect(part, roots, depth + 1)
+        return found
+
+    def _base(self, value: int) -> tuple[int, int, bool]:
+        """*value* as a sum without a constant, which may be negated, and the constant."""
+        found = self._bases.get(value)
+        if found is None:
+            terms, constant = self.values.linear(value)
+            negative = bool(terms) and terms[0][1] < 0
+            if negative:
+                terms = tuple((t, -f) for t, f in terms)
+            found = self._bases[value] = self.values.total(terms, 0), constant, negative
+        return found
+
+    def _of(self, value: int, known: Bases, depth: int) -> Range:
+        """The range of *value*."""
+        node = self.values.node(value)
+        if node[0] == "const":
+            return node[1], node[1]
+        if known.keys().isdisjoint(self._parts(value)):
+            found = self._alone.get(value)
+            if found is None:
+                found = self._alone[value] = self._computed(value, node, {}, depth)
+        else:
+            found = self._computed(value, node, known, depth)
+        base, shift, negative = self._base(value)
+        if base in known:
+            low, high = known[base]
+            low, high = (-high, -low) if negative else (low, high)
+            found = _both(found, (low + shift, high + shift))
+        return found
+
+    def _computed(self, value: int, node: Node, known: Bases, depth: int) -> Range:
+        """What the ranges of its operands say of *value*."""
+        values = self.values
+        if depth > _DEPTH:
+            return _ANY
+        if node[0] == "sum":
+            low = high = node[2]
+            for term, factor in node[1]:
+                ends = [end * factor for end in self._of(term, known, depth + 1)]
+                low, high = low + min(ends), high + max(ends)
+            return max(low, -_FAR), min(high, _FAR)
+        if node[0] == "op" and node[1] in ("max", "min"):
+            one, two = (self._of(x, known, depth + 1) for x in node[3:5])
+            if node[2][1] == "s" or (one[0] >= 0 and two[0] >= 0):
+                choose = max if node[1] == "max" else min
+                return choose(one[0], two[0]), choose(one[1], two[1])
+            return _ANY
+        if node[0] == "op" and node[1] == "mask":
+            low, high = self._of(node[2], known, depth + 1)
+            mask = node[3]
+            if low == high:
+                return low & mask, low & mask
+            if low >= 0 and high <= mask and not mask & (mask + 1):
+                return low, high
+            return (0, mask) if mask >= 0 else _ANY
+        if node[0] == "op" and node[1] == "shr":
+            low, high = self._of(node[3], known, depth + 1)
+            by = values.known(node[4])
+            return (low >> by, high >> by) if by is not None and 0 <= by < 64 and low >= 0 else _ANY
+        return values.interval(value) or _ANY
