@@ -21,7 +21,7 @@ from tclint.cfg import CFG, Edge
 from tclint.config import Config
 from tclint.dataflow import Analysis, Path, Results, Survey, find_paths, solve
 from tclint.finding import Confidence
-from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand
+from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Variable
 from tclint.views import View, Views
 
 __all__ = ["Event", "KernelModel"]
@@ -135,8 +135,18 @@ class KernelModel:
 
     def space_of(self, name: str) -> str:
         """The state space of the variable called *name*, "" when there is none."""
-        variable = self.function.variables.get(name) or self.module.variables.get(name)
+        variable = self.variable(name)
         return variable.space if variable is not None else ""
+
+    def size(self, value: int) -> int:
+        """The bytes of the variable that *value* is the address of; 0: it is none, or its size is not known."""
+        node = self.values.node(value)
+        variable = self.variable(str(node[1])) if node[0] == "symbol" else None
+        return variable.size if variable is not None else 0
+
+    def variable(self, name: str) -> Variable | None:
+        """The variable called *name*, of the function or of the module."""
+        return self.function.variables.get(name) or self.module.variables.get(name)
 
     def value(self, site: int, role: str) -> int | None:
         """The value of the operand that plays *role* at *site*, if the instruction has one."""

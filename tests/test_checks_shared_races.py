@@ -119,6 +119,32 @@ def test_what_was_read_is_written_back(store: str, count: int) -> None:
     assert len(found(f"cvt.u16.u32 %h0, %r2;\n{BACK}\n{store}")) == count
 
 
+def test_what_was_read_is_written_back_by_the_warp_that_has_it_there() -> None:
+    """The TSNE of cuML: each warp gets a copy of what the first one has, which that one stores where it was."""
+    back = "and.b32 %r7, %r2, 124;\nadd.u32 %r7, %r1, %r7;\nld.shared.u32 %r6, [%r7];"
+    assert not found(f"{back}\nst.shared.u32 [%r3], %r6;")
+    assert found(f"{back}\nst.shared.u32 [%r5], %r6;")  # by other lanes
+    assert found(f"{back}\nadd.u32 %r6, %r6, 1;\nst.shared.u32 [%r3], %r6;")
+
+
+@pytest.mark.parametrize(
+    ("size", "directives", "warps"), [(128, "", 1), (256, "", 2), (128, ".reqntid 64", 2)]
+)
+def test_shared_memory_has_room_for_so_many(size: int, directives: str, warps: int) -> None:
+    """A block of one warp sorts in cuML: shared memory holds a word of each of its lanes, and nothing of other warps."""
+    body = f".shared .align 4 .b8 room[{size}];\nmov.u32 %r7, room;\nadd.u32 %r7, %r7, %r2;"
+    body += "\nst.shared.u32 [%r7], %r0;\nbar.sync 0;\nld.shared.u32 %r6, [%r7];"
+    body += "\nmov.u32 %r8, %laneid;\nsetp.eq.u32 %p1, %r8, 31;\n@%p1 st.shared.u32 [tile], %r6;"
+    assert len(found(f"{body}\nld.shared.u32 %r6, [tile];", directives=directives)) == (warps > 1)
+
+
+def test_a_bound_need_not_be_whole_warps() -> None:
+    """cuDNN's Winograd kernels have CTAs of 624 threads, each of which stores words that far apart."""
+    body = "st.shared.u32 [%r3], %r0;\nst.shared.u32 [%r3+{}], %r2;"
+    assert not found(body.format(4 * 112), directives=".maxntid 112")
+    assert found(body.format(4 * 80), directives=".maxntid 112")
+
+
 @pytest.mark.parametrize(
     ("directives", "confidence"),
     [(".reqntid 64", Confidence.HIGH), (".maxntid 256", Confidence.MEDIUM), ("", Confidence.MEDIUM)],
@@ -240,6 +266,8 @@ consume:
     ld.shared.u32 %r6, [tile+{offset}];
 finish:
 """
+TOLD = "mbarrier.arrive.shared.b64 _, [tile+4096];"
+HEARD = "heard: mbarrier.try_wait.parity.shared.b64 %p6, [tile+4096], 0;\n@!%p6 bra heard;"
 ELECTED = "elect.sync %r7|%p5, -1;\n@%p5 mbarrier.arrive.shared.b64 _, [full];"
 
 
@@ -255,6 +283,10 @@ ELECTED = "elect.sync %r7|%p5, -1;\n@%p5 mbarrier.arrive.shared.b64 _, [full];"
         ({"offset": "0"}, []),  # what the elected lane has written itself
         ({"offset": "1024"}, []),
         ({"between": "barrier.sync 3, 96;"}, []),
+        # All lanes tell the others themselves; but some wait for that, and some do not.
+        ({"sync": TOLD, "between": HEARD}, []),
+        ({"sync": TOLD}, ["MB014"]),
+        ({"between": HEARD}, ["MB014"]),
     ],
 )
 def test_one_lane_arrives_for_its_warp(change: dict[str, str], expected: list[str]) -> None:

@@ -136,8 +136,8 @@ def room(model: KernelModel, ring: Ring) -> dict[int, int]:
         if base in starts:
             starts[base].add(offset)
     for base, known in starts.items():
-        if extents.size(base):
-            known.add(extents.size(base))
+        if size := model.size(base):
+            known.add(size)
     return {
         site: min(ends) - e.low
         for site, e in lows.items()
@@ -166,7 +166,7 @@ def _filled_by(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
     extents = model.made(Extents)
     place = place_of(model, ring, copy) or extents.of(copy)
     if place is not None and place.high - place.low == copy.size:
-        return place._replace(high=max(extents.size(place.base), place.high))
+        return place._replace(high=max(model.size(place.base), place.high))
     return place
 
 

@@ -102,15 +102,8 @@ class Extents:
 
     def _whole(self, stays: Terms) -> Extent | None:
         """All bytes of a variable: no address that is made of it leads out of it."""
-        size = self.size(stays[0][0]) if len(stays) == 1 and stays[0][1] == 1 else 0
+        size = self.model.size(stays[0][0]) if len(stays) == 1 and stays[0][1] == 1 else 0
         return Extent(stays[0][0], 0, size, 0) if size else None
-
-    def size(self, base: int) -> int:
-        """The bytes of the variable that begins at *base*; 0: it is none, or its size is not known."""
-        node = self.model.values.node(base)
-        name = str(node[1]) if node[0] == "symbol" else ""
-        variable = self.model.function.variables.get(name) or self.model.module.variables.get(name)
-        return variable.size or 0 if variable is not None else 0
 
     def _bounds(self, mine: int, threads: int) -> tuple[int, int] | None:
         """The least and the greatest of what depends on the thread index alone."""

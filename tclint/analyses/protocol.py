@@ -789,7 +789,7 @@ class _Reader:
         base = None if origin is None else self.words.text(origin, _LONGEST)
         if base is None or origin is None:
             return _Touch(access, proxy, None, None, None, False)
-        size = self._size(origin)
+        size = self.model.size(origin)
         offset = values.total(tuple(t for t in terms if t[0] != origin), constant)
         bounds = self._bounds(offset, access) if exact else None
         if bounds is None:
@@ -828,14 +828,6 @@ class _Reader:
         followed = list(islice(whole, _FOLLOWED + 1))
         found = [v for v in followed if self._is_shared(v)]
         return found[0] if len(found) == 1 and len(followed) <= _FOLLOWED else None
-
-    def _size(self, origin: int) -> int:
-        """The size of a shared variable; 0: it is open."""
-        node, function = self.model.values.node(origin), self.model.function
-        if node[0] != "symbol":
-            return 0
-        variable = function.variables.get(node[1]) or self.model.module.variables.get(node[1])
-        return variable.size if variable is not None else 0
 
     def _is_shared(self, value: int) -> bool:
         """Whether *value* is the address of a shared variable, or that aligned."""

@@ -18,7 +18,7 @@ from tclint.analyses.values import Level, Values
 from tclint.ir.nodes import Function, Memory
 from tclint.isa.table import Match
 
-__all__ = ["Access", "Footprint", "SharedMemory"]
+__all__ = ["Access", "Footprint", "SharedMemory", "numbers"]
 
 _CHUNK = 16
 """Bytes that whatever works on matrices, or in bulk, touches at its address, at least (9.7.15.5.1.2, 9.7.9.25.4)."""
@@ -268,7 +268,7 @@ class SharedMemory:
         planes = values.planes(values.add(mine, values.constant(constant % modulus)))
         active = self.sure(threads())
         low = [plane & active for plane in planes or ()][: modulus.bit_length() - 1]
-        found = set(_numbers((*low, 0), active)) if any(low) else {0}
+        found = set(numbers((*low, 0), active)) if any(low) else {0}
         return min(found), max(found), modulus
 
     def _rest(self, base: int, modulus: int) -> tuple[int, int]:
@@ -351,7 +351,7 @@ class SharedMemory:
         number, planes = self.values.known(mine), self.values.planes(mine)
         if number is not None:
             return {number}
-        return None if planes is None else set(_numbers(planes, threads))
+        return None if planes is None else set(numbers(planes, threads))
 
     def sure(self, threads: int, beside: int = 0) -> int:
         """Those of *threads* that are there however the kernel is launched, if one of them is, and one of *beside*.
@@ -384,7 +384,7 @@ class SharedMemory:
         planes = self.values.planes(mine)
         if planes is None or not threads:
             return None
-        offsets = set(_numbers(planes, threads))
+        offsets = set(numbers(planes, threads))
         low = min(offsets)
         if max(offsets) - low > _WINDOW:
             return None
@@ -394,8 +394,8 @@ class SharedMemory:
         return Footprint(low, found)
 
 
-def _numbers(planes: T.Planes, threads: int) -> Iterator[int]:
-    """The value of *planes*, as a signed number, in each of *threads*."""
+def numbers(planes: T.Planes, threads: int) -> Iterator[int]:
+    """The value of *planes*, as a signed number, in each of *threads*, the last one first."""
     # One digit of a hexadecimal number is four bits of what a thread has: planes are joined to digits, and digits to numbers.
     count = threads.bit_length()
     digits = []

@@ -7,11 +7,11 @@ accesses no synchronisation stands behind; which of them meet, and in different 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 
 from tclint.analyses import threads as T
 from tclint.analyses.facts import FactSet
-from tclint.analyses.shared_memory import Access, Footprint, SharedMemory
+from tclint.analyses.shared_memory import Access, Footprint, SharedMemory, numbers
 from tclint.analyses.values import Level
 from tclint.analyses.warps import of_the_cta, signals, waits
 from tclint.dataflow import Results
@@ -50,7 +50,38 @@ class SharedByWarps(SharedMemory):
 
     def sure(self, threads: int, beside: int = 0) -> int:
         """The same, or those of the first two warps: one warp alone needs no barrier."""
-        return super().sure(threads, beside) | threads & (1 << 64) - 1
+        return (super().sure(threads, beside) | threads & (1 << 64) - 1) & self.room
+
+    @cached_property
+    def room(self) -> int:
+        """The threads that the kernel allows and shared memory has room for: more are not launched."""
+        values = self.values
+        every = T.full(values.threads)
+        model = self.model
+        if self.function.threads is not None:
+            return model.cta
+        limit = model.cta.bit_length()
+        ends: dict[tuple[int, int], tuple[int, int]] = {}
+        for site in self.sites:
+            if (
+                model.cfg.block_of[site] in model.cfg.rank
+                and model.views.at(site).threads == every
+                and self.executed.certainly(site)
+            ):
+                for access in self.accesses(site):
+                    base, mine, constant = self.split(access.address)
+                    low, high = ends.get((base, mine), (constant, constant))
+                    ends[base, mine] = min(low, constant), max(high, constant + access.size)
+        for (base, mine), (low, high) in ends.items():
+            size = model.size(base)
+            planes = values.planes(mine) if size and values.known(mine) is None else None
+            if planes is not None and not (
+                -low <= T.extreme(planes, every, least=True)
+                and T.extreme(planes, every, least=False) <= size - high
+            ):
+                offsets = enumerate(reversed(list(numbers(planes, every))))
+                limit = min(limit, next((t for t, at in offsets if not -low <= at <= size - high), limit))
+        return (1 << limit) - 1
 
     def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
@@ -89,7 +120,8 @@ class SharedByBound(SharedByWarps):
     """The same, where a bound of the kernel is taken for the size of the CTA."""
 
     def sure(self, threads: int, beside: int = 0) -> int:
-        return threads if self.function.most_threads is not None else super().sure(threads, beside)
+        bounded = self.function.most_threads is not None
+        return threads & self.room if bounded else super().sure(threads, beside)
 
 
 def plain(model: KernelModel, site: int) -> bool:

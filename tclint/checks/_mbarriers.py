@@ -126,7 +126,7 @@ def differ(model: KernelModel, a: Place, b: Place) -> bool | None:
     first, second = model.values.node(a.base), model.values.node(b.base)
     if first[0] == second[0] == "symbol":
         # Variables without a size are names for the same memory, behind that of all others.
-        return True if any(_size(model, str(node[1])) for node in (first, second)) else None
+        return True if any(map(model.size, (a.base, b.base))) else None
     return None
 
 
@@ -135,11 +135,6 @@ def alike(model: KernelModel, some: frozenset[Place] | None, others: frozenset[P
     if some is None or others is None:
         return True
     return any(differ(model, a, b) is not True for a in some for b in others)
-
-
-def _size(model: KernelModel, name: str) -> int:
-    variable = model.function.variables.get(name) or model.module.variables.get(name)
-    return variable.size if variable is not None else 0
 
 
 def times(number: int | None) -> str:

@@ -77,12 +77,17 @@ class _Release:
         )
         """Where warps do."""
         self.barring = self.warps.difference(model.sites("mbarrier-wait"))
-        self._ways: dict[tuple[int, int, int], bool] = {}
+        self._ways: dict[tuple[int, int, int, frozenset[Ring]], bool] = {}
         self._found: dict[tuple[Ring | None, int, bool], list[tuple[int, Access]]] = {}
         self.waits: dict[Ring | None, list[int]] = {}
         for site in model.sites("mbarrier-wait"):
             self.waits.setdefault(self.ring(site), []).append(site)
         self.waits.pop(None, None)
+        self._arrivals: dict[Ring, list[int]] = {}
+        for site in model.sites("mbarrier-arrive"):
+            barrier = self.ring(site)
+            if barrier is not None and barrier in self.waits:
+                self._arrivals.setdefault(barrier, []).append(site)
 
     def writes(self, arrival: int) -> tuple[str, Hit] | None:
         """Other lanes have written what a waiting thread reads."""
@@ -146,11 +151,23 @@ class _Release:
         uses = self._uses(arrival, not writes)
         for access in islice(self._before(arrival, ends, writes), _MOST) if uses else ():
             others = views.at(access.site).threads & rest
-            found = self._met(arrival, access, others, uses) if others else None
+            found = self._met(arrival, access, others, uses, ends) if others else None
             if found is not None:
                 wait, use = found
                 return access.site, wait, use.site
         return None
+
+    def _told(self, arrival: int, access: int, others: int, ends: frozenset[int]) -> frozenset[Ring]:
+        """The other mbarriers that the *others* arrive on themselves, on every way from their *access* to the *arrival*."""
+        model = self.model
+        arriving = model.views.at(arrival).threads
+        return frozenset(
+            barrier
+            for barrier, sites in self._arrivals.items()
+            if (own := [i for i in sites if not others & ~model.views.at(i).threads])
+            and any(model.reaches(access, i) and model.reaches(i, arrival) for i in own)
+            and way(model, access, arriving, (arrival,), ends.union(own)) is None
+        )
 
     def _before(self, arrival: int, ends: frozenset[int], writes: bool) -> Iterator[Access]:
         """The plain accesses from which the arriving thread comes to the *arrival* without waiting for others."""
@@ -185,21 +202,29 @@ class _Release:
         return views.at(wait).threads & ~T.whole(views.at(arrival).threads, 32)
 
     def _met(
-        self, arrival: int, access: Access, others: int, uses: list[tuple[int, Access]]
+        self, arrival: int, access: Access, others: int, uses: list[tuple[int, Access]], ends: frozenset[int]
     ) -> tuple[int, Access] | None:
         """The first of the *uses* that are of the bytes that *others* access, and no barrier orders."""
+        told: frozenset[Ring] | None = None
         for wait, use in uses:
             waiting = self._waiting(arrival, wait)
             there = self.model.views.at(use.site).threads & waiting
             if self._same(access, use, others, there) and self._follows(wait, waiting, use.site):
-                return wait, use
+                if told is None:
+                    told = self._told(arrival, access.site, others, ends)
+                if not told or self._follows(wait, waiting, use.site, told):
+                    return wait, use
         return None
 
-    def _follows(self, wait: int, waiting: int, use: int) -> bool:
-        """Whether a way leads from a wait to a use that no barrier bars, which may tell the thread more."""
-        key = wait, waiting, use
+    def _follows(self, wait: int, waiting: int, use: int, told: frozenset[Ring] = frozenset()) -> bool:
+        """Whether a way leads from a wait to a use that no barrier bars, and no wait for an mbarrier of *told*.
+
+        Those may tell the thread more.
+        """
+        key = wait, waiting, use, told
         if key not in self._ways:
-            self._ways[key] = way(self.model, wait, waiting, (use,), self.barring) is not None
+            barring = self.barring.union(*(self.waits[barrier] for barrier in told))
+            self._ways[key] = way(self.model, wait, waiting, (use,), barring) is not None
         return self._ways[key]
 
     def _same(self, one: Access, two: Access, threads: int, others: int) -> bool:

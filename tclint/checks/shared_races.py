@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tclint.analyses import threads as T
 from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.since_barrier import (
@@ -85,41 +86,44 @@ def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Acce
     """
     views, taking = model.views, route.path.threads
     here, there = views.at(first.site).threads, views.at(second.site).threads
-    return (
-        (not route.path.state and memory.across(first, second, here & taking, there))
-        or memory.across(first, second, here, there & taking)
-    ) and not (
-        second.writes and (_same_value if first.writes else _written_back)(model, first, second, route)
+    if second.writes:
+        there &= ~(_same_value if first.writes else _written_back)(model, first, second, route)
+    return (not route.path.state and memory.across(first, second, here & taking, there)) or memory.across(
+        first, second, here, there & taking
     )
 
 
-def _written_back(model: KernelModel, read: Access, write: Access, route: Route) -> bool:
-    """Whether a store stores what the read before it has found there: whoever reads it later finds the same."""
+def _written_back(model: KernelModel, read: Access, write: Access, route: Route) -> int:
+    """The threads that store what they have read there before: whoever reads it later finds the same."""
     values = model.values
+    every = T.full(values.threads)
     load, store = (model.instruction(a.site).match for a in (read, write))
     items = _stored(model, write.site)
-    if load is None or store is None or load.element != store.element:
-        return False
+    if load is None or store is None or load.element != store.element or not items:
+        return 0
     size = int(store.element[2:]) // 8
-
-    def kept(item: Operand, place: int) -> bool:
+    kept = every
+    for place, item in enumerate(items):
         node = values.node(route.after(values.operand(item, write.site)))
         if node[0] == "later":
             node = values.node(node[1])
-        there = values.add(write.address, values.constant(place * size))
-        return node[:2] == ("load", read.site) and there == values.add(
-            read.address, values.constant(node[4] * size)
-        )
+        if node[:2] != ("load", read.site):
+            return 0
+        apart = values.add(write.address, values.times(read.address, -1))
+        planes = values.planes(values.add(apart, values.constant((place - node[4]) * size)))
+        if planes is None:
+            return 0
+        kept &= T.compare("eq", planes, T.constant(0, values.threads), True, values.threads)
+    return kept
 
-    return bool(items) and all(kept(item, place) for place, item in enumerate(items))
 
-
-def _same_value(model: KernelModel, first: Access, second: Access, route: Route) -> bool:
-    """Whether two stores store what is the same in all threads: then it does not matter which one is last."""
+def _same_value(model: KernelModel, first: Access, second: Access, route: Route) -> int:
+    """The threads, all or none, whose two stores store what is the same in all: it does not matter which one is last."""
     values = model.values
     one, two = ([values.operand(item, a.site) for item in _stored(model, a.site)] for a in (first, second))
     before, after = map(route.before, one), map(route.after, two)
-    return bool(one) and list(before) == list(after) and all(values.level(v) is Level.CTA for v in one)
+    same = bool(one) and list(before) == list(after) and all(values.level(v) is Level.CTA for v in one)
+    return T.full(values.threads) if same else 0
 
 
 def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:
