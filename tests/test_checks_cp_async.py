@@ -194,7 +194,71 @@ on:
     """
 
 
+def padded(*kept: str) -> str:
+    """Two groups at least, as the kernels of cuSPARSELt have them: what there is to copy, then groups of nothing."""
+    pads = f"""
+    mov.u32 %r10, -2;
+    sub.s32 %r10, %r10, %r9;
+    max.s32 %r10, %r10, -3;
+    add.s32 %r11, %r10, 3;
+    add.s32 %r12, %r10, 2;
+    and.b32 %r13, %r11, 3;
+    setp.lt.u32 %p2, %r12, 3;
+    @%p2 bra rest;
+    sub.s32 %r14, %r11, %r13;
+    four:
+    {COMMIT * 4}
+    add.s32 %r14, %r14, -4;
+    setp.ne.s32 %p3, %r14, 0;
+    @%p3 bra four;
+    rest:
+    setp.eq.s32 %p0, %r13, 0;
+    @%p0 bra use;
+    one:
+    {COMMIT}
+    add.s32 %r13, %r13, -1;
+    setp.ne.s32 %p1, %r13, 0;
+    @%p1 bra one;
+    """
+    return f"""
+    {COPY}
+    {COMMIT}
+    setp.lt.s32 %p0, %r9, 1;
+    @%p0 bra pad;
+    {NEXT}
+    {COMMIT}
+    pad: setp.gt.s32 %p1, %r9, 0;
+    @%p1 bra use;
+    {pads if "pads" in kept else ""}
+    use: {wait(1)}
+    {READ}"""
+
+
+def idle(more: str, less: str) -> str:
+    """cuDNN's kernels for heads in pairs: a CTA of a pair that there is not goes past the wait in each round."""
+    return f"""
+    mov.u32 %r10, {more};
+    mov.u32 %r11, {less};
+    setp.ge.u32 %p0, %r10, %r11;
+    mov.u32 %r5, 0;
+    loop: bar.sync 0;
+    {COPY}
+    {COMMIT}
+    @%p0 bra on;
+    {wait()}
+    on: {AGAIN}{{}}
+    {COMMIT}
+    {wait()}
+    add.u32 %r5, %r5, 1;
+    setp.lt.u32 %p1, %r5, 9;
+    @%p1 bra loop;"""
+
+
 CASES = {
+    "groups of nothing": padded("pads"),
+    "waited for in a CTA that has something to do": idle("%ctaid.x", "%r9").format(""),
+    "waited for in a CTA that is given something to do": idle("%r9", "%ctaid.x").format(" // want CA003"),
+    "groups of nothing that lack": padded() + " // want CA001",
     "waited": f"{COPY}\n{COMMIT}\n{wait()}\n{READ}",
     "not waited": f"{COPY}\n{COMMIT}\n{READ} // want CA001",
     "not committed": f"{COPY}\n{READ} // want CA001",

@@ -18,7 +18,8 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
     """The edge by which *path* goes past a loop with one of *sites*, or past several cases that each have one; None: none.
 
     Whoever waits in each round of a loop, or in the cases of a switch, thought of waiting: that the loop has no rounds, or
-    that none of the cases is the present one, is not known.
+    that none of the cases is the present one, is not known. Nor is it that there are CTAs with nothing to do, which wait
+    for nothing.
     """
     cfg = model.cfg
     holding = {cfg.block_of[i] for i in sites}.intersection(cfg.rank)
@@ -34,6 +35,8 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
         if not own and any(
             not passed.isdisjoint(loop) for loop in cfg.loops.values() if edge.source not in loop
         ):
+            return edge
+        if passed and not own and _idle(model, edge):
             return edge
         if _cases(cfg, holding & _between(cfg, targets, ends), ends) >= (_MANY if own else 2):
             return edge
@@ -55,6 +58,30 @@ def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
     source = path.edges[leaving].source
     let = any(edge.source in loop and edge.source != source for edge in cfg.controllers(block))
     return let and not cfg.dominates(block, source)
+
+
+def _idle(model: KernelModel, edge: Edge) -> bool:
+    """Whether CTAs take *edge* whose index in the grid is too large for what the kernel is given.
+
+    A launch need not have any.
+    """
+    values = model.values
+    p = model.views.edge_value(edge)
+    if p is None or values.renewed(p):
+        return False
+    node = values.node(p)
+    truth = edge.value
+    if node[0] == "not":
+        node, truth = values.node(node[1]), not truth
+    if node[:2] != ("compare", "lt"):
+        return False
+    less, more = ({values.node(v) for v in values.made_of(side)} for side in node[2:4])
+    if not truth:
+        less, more = more, less
+    indices = {("special", f"%ctaid.{axis}") for axis in "xyz"}
+    return (
+        less.isdisjoint(indices) and not more.isdisjoint(indices) and any(n[0] == "parameter" for n in less)
+    )
 
 
 def _cases(cfg: CFG, blocks: set[int], ends: set[int]) -> int:
