@@ -6,6 +6,7 @@ import pytest
 from support import agrees, by_rule, kernel, lint, module
 
 from tclint.finding import Confidence, Severity
+from tclint.rules import all_rules
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 START = """
@@ -250,6 +251,20 @@ def test_a_read_before_a_bulk_copy_is_shown_to_pedants_only() -> None:
     (finding,) = by_rule(lint(text(f"{READ}\n{SYNC}\n{IN}")), "PR004")
     assert finding.confidence is Confidence.LOW
     assert not by_rule(lint(text(f"{READ}\n{FENCE}\n{SYNC}\n{IN}")), "PR004")
+
+
+@pytest.mark.parametrize(
+    ("between", "confidence"),
+    [("", Confidence.MEDIUM), ("setp.eq.u32 %p4, %r7, 0;\n@%p4 bra done;", Confidence.LOW)],
+)
+def test_what_decides_a_branch_has_been_read(between: str, confidence: Confidence) -> None:
+    """cuDNN's attention kernels for sm_100 take the response apart, and ask for the next one without a fence."""
+    example = all_rules()["PR004"].examples[1].code
+    read = "ld.shared.b128 %q, [response];\n    mbarrier.arrive.shared.b64 _, [empty];"
+    words = f"ld.shared.v4.u32 {{%r4, %r5, %r6, %r7}}, [response];\n{between}\nmbarrier.arrive.shared.b64 _, [empty];\nbra work;"
+    assert example.count(read) == 1
+    (finding,) = by_rule(lint(example.replace(read, words)), "PR004")
+    assert finding.confidence is confidence
 
 
 def test_a_swizzle_of_the_whole_address_is_one_of_the_offset() -> None:
