@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tclint.config import Config
 from tclint.finding import Edit, FileReport, Finding, Fix, Severity
 from tclint.fixes import joined
+from tclint.past import Past
 from tclint.pool import Input, debug, internal_error, lint
 from tclint.report import count, place, present
 from tclint.source import Source, SourceError, read_bytes
@@ -28,7 +29,7 @@ __all__ = ["Fixing", "Mended", "Refused", "compatible", "mend", "proven", "shown
 _ROUNDS = 10
 """How often what is left is looked at again: a fix may be possible only after another one."""
 _PROOFS = 12
-"""So many fixes of a text are looked at one by one, each of which takes as long as linting it."""
+"""So many fixes of a text are looked at one by one, each of which takes as long as linting what it changes."""
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -66,7 +67,8 @@ class _Mending:
         self.unsafe = unsafe
         self.known = known
         self.source = source
-        self.report = shown(source, config, known)
+        self.past = Past()
+        self.report = shown(source, config, known, self.past)
         self.fixed: list[Finding] = []
         self.refused: dict[str, Refused] = {}
 
@@ -109,7 +111,7 @@ class _Mending:
 
     def _try(self, chosen: Sequence[tuple[Finding, Fix]]) -> str | None:
         """Make these fixes if that is right; otherwise why they were not made."""
-        made = tried(self.report, chosen, self.config, self.known)
+        made = tried(self.report, chosen, self.config, self.known, self.past)
         if isinstance(made, str):
             return made
         self.fixed += made.fixed
@@ -117,9 +119,11 @@ class _Mending:
         return None
 
 
-def shown(source: Source, config: Config, known: Baseline | None = None) -> FileReport:
+def shown(
+    source: Source, config: Config, known: Baseline | None = None, past: Past | None = None
+) -> FileReport:
     """The report on *source* with the findings that are shown, not *known*, and that no comment suppresses."""
-    found = [lint(source, config)]
+    found = [lint(source, config, past=past)]
     if known is not None:
         found, _ = known.compared(found, config, ())
     return replace(_visible(found[0], config), source=source)
@@ -131,17 +135,21 @@ def _visible(report: FileReport, config: Config) -> FileReport:
 
 
 def tried(
-    report: FileReport, chosen: Sequence[tuple[Finding, Fix]], config: Config, known: Baseline | None = None
+    report: FileReport,
+    chosen: Sequence[tuple[Finding, Fix]],
+    config: Config,
+    known: Baseline | None = None,
+    past: Past | None = None,
 ) -> Mended | str:
     """The text of *report* with these fixes, if the findings are gone then and no other one comes; otherwise why not.
 
-    The edits of the fixes must not overlap.
+    The edits of the fixes must not overlap. With the *past* of that text only what they change is analysed again.
     """
     old = report.source
     assert old is not None  # see shown
     edits = {edit for _, fix in chosen for edit in fix.edits}
     source = Source(joined(old.data, edits), old.path, old.container, old.member)
-    then = shown(source, config, known)
+    then = shown(source, config, known, past)
     before = {_key(finding, edits): finding for finding in report.findings}
     after = {_key(finding): finding for finding in then.findings}
     if len(then.problems) > len(report.problems):
@@ -154,7 +162,7 @@ def tried(
     return Mended(source, then, tuple(finding for key, finding in before.items() if key not in after))
 
 
-def proven(report: FileReport, config: Config) -> FileReport:
+def proven(report: FileReport, config: Config, past: Past | None = None) -> FileReport:
     """*report* without the fixes that do not hold: whoever reads one may make it without looking again.
 
     The best ones are made together, and where that does not mend them all, and for their alternatives, each alone. What
@@ -166,10 +174,12 @@ def proven(report: FileReport, config: Config) -> FileReport:
         return report
     good: list[tuple[Finding, Fix]] = []
     best = compatible((finding, list(finding.fixes)) for finding in seen)
-    if isinstance(tried(before, best, config), Mended):
+    if isinstance(tried(before, best, config, past=past), Mended):
         good += best
     others = [(f, fix) for f in seen for fix in f.fixes if not any(f is g and fix is x for g, x in good)]
-    good += [pair for pair in others[:_PROOFS] if isinstance(tried(before, [pair], config), Mended)]
+    good += [
+        pair for pair in others[:_PROOFS] if isinstance(tried(before, [pair], config, past=past), Mended)
+    ]
     kept = {id(f): tuple(x for x in f.fixes if any(f is g and x is y for g, y in good)) for f in seen}
     findings = tuple(replace(f, fixes=kept[id(f)]) if id(f) in kept else f for f in report.findings)
     return replace(report, findings=findings)

@@ -12,6 +12,7 @@ from time import perf_counter
 from tclint.checks import Hit
 from tclint.config import Config
 from tclint.finding import Edit
+from tclint.ir.inline import reached
 from tclint.ir.nodes import Function, Module, Variable
 from tclint.ir.rebuild import Builds, same_program
 from tclint.isa.target import Version
@@ -50,7 +51,7 @@ class _Checked:
     function: Function
     facts: Facts
     called: tuple[Function, ...]
-    """Where it calls anything: all functions of the module."""
+    """The functions that it calls, directly or not."""
     said: Said
     seconds: float
     """How long they took."""
@@ -124,8 +125,7 @@ class Past:
         """What the checks say of *function*, its calls inlined; they are run (*check*) if that is not known."""
         same = [f for f in module.functions if f.name == function.name]
         key = function.name, next(n for n, f in enumerate(same) if f.start == function.start)
-        calls = any(use.match is not None and use.match.form.flow == "call" for use in function.uses)
-        called = tuple(module.functions) if calls else ()
+        called = reached(function, module.functions)
         recent = self._checked.setdefault(key, [])
         known = next((past for past in recent if past.holds(function, facts, called)), None)
         if known is None:

@@ -17,6 +17,8 @@ from tclint.source import Source, SourceError
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
+    from tclint.past import Past
+
 __all__ = ["Checked", "Input", "check", "debug", "internal_error", "lint", "reports"]
 
 Input = tuple[str, Source | SourceError]
@@ -68,15 +70,17 @@ def check(item: Input, config: Config) -> Checked:
     from dataclasses import replace
 
     from tclint.inputs import origin
+    from tclint.past import Past
 
     path, source = item
     seconds: Counter[str] = Counter()
     if isinstance(source, SourceError):
         return Checked(FileReport.failed(path, str(source), source.line), seconds)
     try:
-        report = lint(source, config, lambda stage, took: seconds.update({stage: took}))
+        past = Past()
+        report = lint(source, config, lambda stage, took: seconds.update({stage: took}), past)
         if any(finding.fixes for finding in report.findings):
-            report = _proven(report, config, seconds)
+            report = _proven(report, config, seconds, past)
         if config.confirm and report.findings and report.asm is None:
             report = _confirmed(report, config, seconds)
     except SourceError as error:
@@ -90,14 +94,22 @@ def check(item: Input, config: Config) -> Checked:
     return Checked(replace(report, **changes), seconds)
 
 
-def lint(source: Source, config: Config, clock: Callable[[str, float], None] | None = None) -> FileReport:
-    """The findings in one text: PTX, or PTX in the strings of what its name says. Raises SourceError as inline.check does."""
+def lint(
+    source: Source,
+    config: Config,
+    clock: Callable[[str, float], None] | None = None,
+    past: Past | None = None,
+) -> FileReport:
+    """The findings in one text: PTX, or PTX in the strings of what its name says. Raises SourceError as inline.check does.
+
+    *past* knows earlier states of a text of PTX, as in :func:`tclint.driver.check_source`.
+    """
     from tclint import inline
 
     if not inline.is_host(source.path):
         from tclint.driver import check_source
 
-        return check_source(source, config, clock)
+        return check_source(source, config, clock, past)
     from time import perf_counter
 
     began = perf_counter()
@@ -107,13 +119,13 @@ def lint(source: Source, config: Config, clock: Callable[[str, float], None] | N
     return report
 
 
-def _proven(report: FileReport, config: Config, seconds: Counter[str]) -> FileReport:
+def _proven(report: FileReport, config: Config, seconds: Counter[str], past: Past) -> FileReport:
     from time import perf_counter
 
     from tclint.fixing import proven
 
     began = perf_counter()
-    report = proven(report, config)
+    report = proven(report, config, past)
     seconds.update({"fixes tried": perf_counter() - began})
     return report
 

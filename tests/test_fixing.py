@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from support import HOPPER, WGMMA, before_the_wait, kernel, module
 
-from tclint import fixing
+from tclint import driver, fixing, pool
 from tclint.config import Config
 from tclint.finding import Edit, Fix, Severity, Span
 from tclint.fixing import Fixing, Mended, mend, proven, shown, tried
+from tclint.model import KernelModel
 from tclint.source import Source
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
@@ -52,16 +53,32 @@ def test_many_findings_are_mended_together() -> None:
     calls = 0
     real = fixing.lint
 
-    def counted(*args: object) -> object:
+    def counted(*args: object, **kwargs: object) -> object:
         nonlocal calls
         calls += 1
-        return real(*args)  # type: ignore[arg-type]
+        return real(*args, **kwargs)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fixing, "lint", counted)
         done = mend(Source(module(*kernels, header=HOPPER).encode(), "k.ptx"), Config())
     assert len(done.fixed) == 4
     assert calls == 2  # before and after
+
+
+def test_only_what_a_fix_changes_is_analysed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    hits = driver._kernel_hits
+
+    def count(model: KernelModel, *rest: object) -> object:
+        asked.append(model.function.name)
+        return hits(model, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(driver, "_kernel_hits", count)
+    text = module(before_the_wait(USE, "a"), *(kernel("    ret;", f"k{i}") for i in range(9)), header=HOPPER)
+    checked = pool.check(("k.ptx", Source(text.encode(), "k.ptx")), Config())
+    assert [finding.entry for finding in checked.report.findings if finding.fixes] == ["a"]
+    assert asked.count("a") == 2
+    assert len(asked) == 11
 
 
 def test_an_unsafe_fix_is_made_only_when_it_is_asked_for() -> None:
@@ -102,8 +119,8 @@ def test_the_others_are_made_when_one_does_not_hold(monkeypatch: pytest.MonkeyPa
 
     real = fixing.lint
 
-    def spoiled(source: Source, config: Config) -> object:
-        report = real(source, config)
+    def spoiled(source: Source, config: Config, **kwargs: object) -> object:
+        report = real(source, config, **kwargs)
         findings = (
             replace(f, fixes=(_changed(source.data.decode(), ".version", ".verzion"),))
             if f.entry == "a"
@@ -124,9 +141,9 @@ def test_overlapping_fixes_are_not_made_together(monkeypatch: pytest.MonkeyPatch
     tries: list[int] = []
     real = fixing.tried
 
-    def counted(report: object, chosen: list[object], config: Config) -> Mended | str:
+    def counted(report: object, chosen: list[object], config: Config, **kwargs: object) -> Mended | str:
         tries.append(len(chosen))
-        return real(report, chosen, config)  # type: ignore[arg-type]
+        return real(report, chosen, config, **kwargs)  # type: ignore[arg-type]
 
     at = Fix("", (Edit(Span(5, 5), "a"),), True)
     same = Fix("", (Edit(Span(5, 5), "a"),), True)

@@ -18,6 +18,7 @@ from tclint.driver import check_source
 from tclint.finding import FileReport
 from tclint.ir import Function, Module, build
 from tclint.ir.rebuild import Builds, same_program
+from tclint.model import KernelModel
 from tclint.past import Past
 from tclint.source import Source
 from tclint.syntax import Change, parse, reparse
@@ -164,6 +165,43 @@ def test_checks_run_where_the_program_changed(
         assert said(check_source(state, past=past)) == said(check_source(state))
     forgotten = 2 if "entry" in edit[0] else 0  # a name that is gone is forgotten
     assert len(asked) == 4 + forgotten  # the others are those of the fresh runs
+
+
+@pytest.mark.parametrize(
+    ("edit", "runs"),
+    [
+        (("1; // leaf", "2;"), "leaf middle caller"),
+        (("3; // middle", "4;"), "middle caller"),
+        (("5; // other", "6;"), "other"),
+    ],
+)
+def test_checks_run_where_a_function_that_is_called_changed(
+    edit: tuple[str, str], runs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cuDNN's modules have kernels that all call one function of the compiler: a change in one of them is not about the others."""
+    asked: list[str] = []
+    hits = driver._kernel_hits
+
+    def count(model: KernelModel, *rest: object) -> object:
+        asked.append(model.function.name)
+        return hits(model, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(driver, "_kernel_hits", count)
+    text = module(
+        ".extern .func outside;",
+        ".func leaf { .reg .b32 %r<2>; mov.u32 %r1, 1; // leaf\nret; }",
+        ".func middle { .reg .b32 %r<2>; call leaf; mov.u32 %r1, 3; // middle\nret; }",
+        kernel("    call middle;\n    call outside;\n    ret;", "caller"),
+        kernel("    call outside;\n    mov.u32 %r1, 5; // other\n    ret;", "other"),
+    )
+    past = Past()
+    check_source(Source(text.encode(), "k.ptx"), past=past)
+    assert sorted(asked) == ["caller", "leaf", "middle", "other"]
+    asked.clear()
+    after = Source(text.replace(*edit).encode(), "k.ptx")
+    known = check_source(after, past=past)
+    assert asked == runs.split()
+    assert said(known) == said(check_source(after))
 
 
 def test_a_function_that_is_gone_is_forgotten() -> None:

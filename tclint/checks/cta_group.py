@@ -10,6 +10,7 @@ from tclint.checks import Hit, Mark, module_check
 from tclint.config import Config
 from tclint.finding import Confidence, Severity
 from tclint.fixes import Repair, opcode
+from tclint.ir.inline import callees
 from tclint.ir.nodes import Function, Module
 
 
@@ -22,10 +23,6 @@ def _first_uses(function: Function) -> dict[str, int]:
             if group:
                 found[group] = min(found.get(group, use.sites[0]), use.sites[0])
     return found
-
-
-def _callees(function: Function) -> set[str]:
-    return {function.instructions[i].callee for use in function.uses if use.flow for i in use.sites} - {""}
 
 
 @module_check("TC006")
@@ -47,7 +44,7 @@ def mixed_cta_group(module: Module, config: Config) -> Iterator[tuple[str, Hit]]
             seen.add(name)
             for group, site in uses[name].items():
                 first.setdefault(group, (bodies[name], site))
-            work.extend(sorted(_callees(bodies[name])))
+            work.extend(sorted(callees(bodies[name])))
         reached |= seen
         if len(first) > 1:
             yield (

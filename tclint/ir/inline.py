@@ -8,6 +8,8 @@ an instruction with an event. Recursion and indirect calls stay calls.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tclint.ir.nodes import (
     Function,
     Instruction,
@@ -23,7 +25,7 @@ from tclint.ir.nodes import (
 )
 from tclint.isa.table import table
 
-__all__ = ["inlinable", "inline"]
+__all__ = ["callees", "inlinable", "inline", "reached"]
 
 _LIMIT = 50_000
 """Instructions that a function may grow to; a call beyond that stays a call."""
@@ -32,6 +34,23 @@ Names = dict[str, str]
 
 _DEPTH = 64
 """Calls inside calls that are inlined; one beyond that stays a call."""
+
+
+def callees(function: Function) -> set[str]:
+    """The names of the functions that *function* calls directly."""
+    return {function.instructions[i].callee for use in function.uses if use.flow for i in use.sites} - {""}
+
+
+def reached(function: Function, functions: Iterable[Function]) -> tuple[Function, ...]:
+    """Those of *functions* that *function* calls, or that a function calls that it calls; in their order."""
+    names: set[str] = set()
+    if fresh := callees(function):
+        functions = tuple(functions)
+        calls = {f.name: callees(f) for f in functions}
+        while fresh:
+            names |= fresh
+            fresh = set().union(*(calls.get(name, ()) for name in fresh)) - names
+    return tuple(f for f in functions if f.name in names)
 
 
 def inlinable(module: Module) -> dict[str, Function]:
