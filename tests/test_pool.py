@@ -27,7 +27,7 @@ linux = pytest.mark.skipif(
 )
 
 
-def fake_check(source: Source, config: Config, clock: object = None) -> FileReport:
+def fake_check(source: Source, config: Config, clock: object = None, past: object = None) -> FileReport:
     """A driver that takes its time, or its life, as the text says."""
     if "die" in source.text:
         os._exit(9)
