@@ -92,6 +92,17 @@ class KernelModel:
         return Survey(self.cfg, self.values, self.views)
 
     @cached_property
+    def readers(self) -> dict[int, list[int]]:
+        """The instructions that read a register, or stand under it as their guard."""
+        found: dict[int, list[int]] = {}
+        for i, instruction in enumerate(self.function.instructions):
+            for register in instruction.reads:
+                found.setdefault(register, []).append(i)
+            if instruction.guard >= 0:
+                found.setdefault(instruction.guard, []).append(i)
+        return found
+
+    @cached_property
     def events(self) -> list[Event]:
         """The events in program order; unreachable ones are left out."""
         found = [

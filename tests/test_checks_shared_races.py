@@ -100,6 +100,25 @@ def test_a_loop_with_a_barrier_may_always_have_a_round(inside: str, confidence: 
     assert (rule, said) == ("SM001", confidence)
 
 
+LOADED = "ld.global.u32 %r8, [%rd1];\nsetp.lt.u32 %p4, %r0, %r8;\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "count"),
+    [
+        ("@%p4 st.global.u32 [%rd1], %r7;", 0),
+        ("shl.b32 %r7, %r7, 1;\n@!%p4 bra past;\nst.global.u32 [%rd1], %r7;\npast:", 0),
+        ("mov.u32 %r2, %r0;", 0),
+        ("@%p2 st.global.u32 [%rd1], %r7;", 1),
+        ("@%p4 st.global.u32 [%rd1], %r7;\nadd.u32 %r7, %r7, 1;\nst.global.u32 [%rd1], %r7;", 1),
+        ("setp.eq.u32 %p4, %r7, 1;\n@%p4 bra past;\nmov.u32 %r6, 2;\npast:", 1),
+    ],
+)
+def test_what_is_read_ahead_of_a_guard(use: str, count: int) -> None:
+    """nvcc lets all threads of Marlin read the row of a token, of which those have one that are below a loaded number."""
+    assert len(found(f"{LOADED}ld.shared.u32 %r7, [%r5];\n{WRITE}\n{use}\nmov.u32 %r6, 0;")) == count
+
+
 BACK = "ld.shared.v2.u32 {%r6, %r7}, [tile+976];"
 
 

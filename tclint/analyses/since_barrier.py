@@ -291,6 +291,39 @@ class Executed:
         guard = self.model.instruction(site).guard
         return self._blocks[block] and (guard < 0 or self._certain(self.model.values.before(guard, site)))
 
+    def needed(self, site: int) -> bool:
+        """Whether what *site* reads gets to memory, to a branch or to an operation of threads that no loaded value singles out.
+
+        Compilers read ahead of a guard, in all threads, what few of them need.
+        """
+        model = self.model
+        made = set(model.instruction(site).writes)
+        work = list(made)
+        while work:
+            for i in model.readers.get(work.pop(), ()):
+                instruction = model.instruction(i)
+                match = instruction.match
+                if match is None or match.form.event or match.form.memory or instruction.flow:
+                    if not self._singled(i, instruction.guard not in made):
+                        return True
+                else:
+                    work += set(instruction.writes) - made
+                    made.update(instruction.writes)
+        return not made
+
+    def _singled(self, site: int, guarded: bool) -> bool:
+        """Whether it takes a number from memory, of which nothing is known, to say which threads come to *site*.
+
+        Or, where it counts that it is *guarded*, which ones execute it.
+        """
+        values = self.model.values
+        guard = self.model.instruction(site).guard
+        decisions = [values.before(guard, site)] if guarded and guard >= 0 else []
+        return any(
+            not self._certain(p) and any(values.node(v)[0] in ("load", "unknown") for v in values.made_of(p))
+            for p in (*decisions, *self._entering(self.model.cfg.block_of[site]))
+        )
+
     def _entering(self, block: int) -> Iterator[int]:
         """The predicates that decide whether *block* is entered at all."""
         cfg = self.model.cfg

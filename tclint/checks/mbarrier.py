@@ -74,17 +74,6 @@ class _Waits:
             relevant[model.cfg.block_of[i]].append(i)
         return relevant
 
-    @cached_property
-    def readers(self) -> dict[int, list[int]]:
-        """The instructions that read a register, or stand under it as their guard."""
-        found: dict[int, list[int]] = {}
-        for i, instruction in enumerate(self.model.function.instructions):
-            for register in instruction.reads:
-                found.setdefault(register, []).append(i)
-            if instruction.guard >= 0:
-                found.setdefault(instruction.guard, []).append(i)
-        return found
-
     def judge(self, site: int) -> Hit | None:
         result = self.model.instruction(site).role("destination")
         if not isinstance(result, int) or self._spins(site, result, False):
@@ -168,7 +157,7 @@ class _Waits:
         made, work, branches = {result}, [result], set()
         while work:
             register = work.pop()
-            for i in self.readers.get(register, ()):
+            for i in self.model.readers.get(register, ()):
                 instruction = instructions[i]
                 match = instruction.match
                 if register == result and other(i):

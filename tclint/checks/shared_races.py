@@ -84,6 +84,8 @@ def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Acce
 
     A warp that has told others what it did first may be waited for by them; what they did first is still in its way.
     """
+    if not all(access.writes or memory.executed.needed(access.site) for access in (first, second)):
+        return False
     views, taking = model.views, route.path.threads
     here, there = views.at(first.site).threads, views.at(second.site).threads
     if second.writes:
