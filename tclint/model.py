@@ -102,6 +102,23 @@ class KernelModel:
                 found.setdefault(instruction.guard, []).append(i)
         return found
 
+    def takers(self, site: int) -> Iterator[tuple[int, bool]]:
+        """What takes the numbers that *site* makes, or others that are made of them: branches, accesses to memory, events.
+
+        And whether its guard is made of them.  Registers count wherever they are read, so it may be one too many.
+        """
+        made = set(self.instruction(site).writes)
+        work = list(made)
+        while work:
+            for i in self.readers.get(work.pop(), ()):
+                instruction = self.instruction(i)
+                match = instruction.match
+                if match is None or match.form.event or match.form.memory or instruction.flow:
+                    yield i, instruction.guard in made
+                if match is not None and not match.form.memory:
+                    work += set(instruction.writes) - made
+                    made.update(instruction.writes)
+
     @cached_property
     def events(self) -> list[Event]:
         """The events in program order; unreachable ones are left out."""

@@ -297,19 +297,9 @@ class Executed:
         Compilers read ahead of a guard, in all threads, what few of them need.
         """
         model = self.model
-        made = set(model.instruction(site).writes)
-        work = list(made)
-        while work:
-            for i in model.readers.get(work.pop(), ()):
-                instruction = model.instruction(i)
-                match = instruction.match
-                if match is None or match.form.event or match.form.memory or instruction.flow:
-                    if not self._singled(i, instruction.guard not in made):
-                        return True
-                else:
-                    work += set(instruction.writes) - made
-                    made.update(instruction.writes)
-        return not made
+        return not model.instruction(site).writes or not all(
+            self._singled(i, guarded=not decided) for i, decided in model.takers(site)
+        )
 
     def _singled(self, site: int, guarded: bool) -> bool:
         """Whether it takes a number from memory, of which nothing is known, to say which threads come to *site*.

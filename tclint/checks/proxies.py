@@ -469,12 +469,8 @@ def unfenced_reads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 
 def _decided(model: KernelModel, clash: _Clash) -> bool:
     """Whether what the first access has read decides a branch on the way: it has been performed then, fence or none."""
-    values, instructions = model.values, model.function.instructions
-    branches = (i for i in clash.passed if instructions[i].flow == "branch" and instructions[i].guard >= 0)
     return any(
-        values.node(value)[:2] == ("load", clash.first.site)
-        for i in branches
-        for value in values.made_of(values.before(instructions[i].guard, i))
+        i in clash.passed and model.instruction(i).flow == "branch" for i, _ in model.takers(clash.first.site)
     )
 
 
