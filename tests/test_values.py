@@ -302,6 +302,61 @@ def test_what_ranges_decide_is_true(
         assert {holds_for(asked, k) for k in possible} <= {decided}
 
 
+PAIRS: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "add": ("add.s32", lambda a, b: a + b),
+    "sub": ("sub.s32", lambda a, b: a - b),
+    "max": ("max.s32", max),
+    "min": ("min.s32", min),
+    "umax": ("max.u32", lambda a, b: _signed(max(a & 0xFFFFFFFF, b & 0xFFFFFFFF))),
+    "umin": ("min.u32", lambda a, b: _signed(min(a & 0xFFFFFFFF, b & 0xFFFFFFFF))),
+}
+PAIR = st.tuples(st.sampled_from(sorted(PAIRS)), st.integers(0, 9), st.integers(0, 9))
+ABOUT = st.tuples(
+    st.integers(0, 9), st.sampled_from([r for r in sorted(RELATIONS) if "u" not in r]), st.integers(0, 9)
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(PAIR, min_size=1, max_size=5),
+    st.lists(st.tuples(ABOUT, st.booleans()), min_size=1, max_size=3),
+    ABOUT,
+)
+def test_what_ranges_decide_of_two_numbers_is_true(
+    chain: list[tuple[str, int, int]],
+    assumed: list[tuple[tuple[int, str, int], bool]],
+    asked: tuple[int, str, int],
+) -> None:
+    """The same of numbers made of two numbers and two constants, compared with each other."""
+    lines = ["mov.u32 %r1, %ctaid.x;", "mov.u32 %r2, %ctaid.y;", "mov.u32 %r3, 3;", "mov.u32 %r4, -1;"]
+    for n, (name, one, two) in enumerate(chain, 5):
+        lines.append(f"{PAIRS[name][0]} %r{n}, %r{one % (n - 1) + 1}, %r{two % (n - 1) + 1};")
+    every = len(lines)
+
+    def made(k: int, j: int) -> list[int]:
+        found = [k, j, 3, -1]
+        for name, one, two in chain:
+            found.append(PAIRS[name][1](found[one % len(found)], found[two % len(found)]))
+        return found
+
+    def holds_for(test: tuple[int, str, int], numbers: list[int]) -> bool:
+        one, relation, two = test
+        return holds(relation, numbers[one % every], numbers[two % every])
+
+    for n, (one, relation, two) in enumerate([*(t for t, _ in assumed), asked], 1):
+        name, _, sign = relation.partition(".")
+        lines.append(f"setp.{name}.{sign or 'b'}32 %p{n}, %r{one % every + 1}, %r{two % every + 1};")
+    m = of("\n".join(lines))
+    facts = Facts()
+    for n, (_, truth) in enumerate(assumed, 1):
+        facts = m.values.assume(value(m, f"%p{n}"), truth, facts)
+    decided = m.values.decide(value(m, f"%p{len(assumed) + 1}"), facts)
+    possible = [n for k in range(-5, 6) for j in range(-5, 6) if (n := made(k, j))]
+    left = [n for n in possible if all(holds_for(t, n) is truth for t, truth in assumed)]
+    if decided is not None:
+        assert {holds_for(asked, n) for n in left} <= {decided}
+
+
 ROUNDS_OF_FOUR = """
     mov.u32 %r1, %ctaid.x;
     mov.u32 %r2, -2;
@@ -337,6 +392,38 @@ ROUNDS_OF_FOUR = """
 )
 def test_ranges_of_what_is_computed(known: dict[str, bool], asked: str, answer: bool | None) -> None:
     m = of(ROUNDS_OF_FOUR)
+    facts = Facts()
+    for name, truth in known.items():
+        facts = m.values.assume(value(m, name), truth, facts)
+    assert m.values.decide(value(m, asked), facts) is answer
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "answer"),
+    [
+        ({"%p2": True}, "%p1", True),  # as many rounds as there are stages, then
+        ({"%p1": False}, "%p2", False),  # less tiles than stages: groups with nothing in them follow
+        ({"%p1": True}, "%p2", True),
+        ({"%p3": True, "%p4": True}, "%p5", False),  # the least of unsigned numbers that are none below zero
+        ({"%p4": True}, "%p5", None),
+    ],
+)
+def test_ranges_of_the_least_of_several_sums(known: dict[str, bool], asked: str, answer: bool | None) -> None:
+    """cuBLASLt fills the stages of a ring that there are tiles for, and commits nothing for the others."""
+    m = of("""
+        mov.u32 %r1, %ctaid.x;
+        max.s32 %r2, %r1, 1;
+        add.s32 %r3, %r1, 1;
+        add.s32 %r4, %r2, 1;
+        min.s32 %r5, %r3, %r4;
+        setp.lt.s32 %p1, %r2, %r5;
+        setp.ge.s32 %p2, %r3, %r4;
+        add.s32 %r6, %r1, -7;
+        min.u32 %r7, %r6, 3;
+        setp.ge.s32 %p3, %r1, 8;
+        setp.eq.s32 %p4, %r7, 1;
+        setp.gt.s32 %p5, %r1, 9;
+    """)
     facts = Facts()
     for name, truth in known.items():
         facts = m.values.assume(value(m, name), truth, facts)

@@ -6,6 +6,7 @@ compiler's loop of four rounds at a time and the loop for the rest belong togeth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ _FAR = 1 << 80
 _ANY: Range = (-_FAR, _FAR)
 _DEPTH = 6
 """Expressions within each other that are followed."""
+_CHOOSING = (("op", "max"), ("op", "min"))
+_CHOICES = 2
+"""Maxima and minima in one sum, for each of which there are two sums more to look at."""
+_WITHIN = 3
+"""Maxima and minima within each other of whose operands something is said."""
 _BOUNDED = ("max", "min", "mask", "shr")
 """Operations whose result says less than their operand."""
 
@@ -46,6 +52,7 @@ class Ranges:
         self.values = values
         self._made_of: dict[int, frozenset[int]] = {}
         self._bases: dict[int, tuple[int, int, bool]] = {}
+        self._choices: dict[int, tuple[tuple[int, bool, int, int], ...]] = {}
         self._said: dict[int, tuple[Node, bool] | None] = {}
         self._alone: dict[int, Range] = {}
 
@@ -117,21 +124,48 @@ class Ranges:
             node, positive = moved[0], not moved[1]
         return (node, positive) if values.known(node[3]) is not None and node[5] in (32, 64) else None
 
-    def _put(self, value: int, bounds: Range, known: Bases) -> None:
+    def _put(self, value: int, bounds: Range, known: Bases, depth: int = 0) -> None:
         """Adds that *value* is within *bounds*, and what this says of the operand of a maximum or minimum."""
         base, shift, negative = self._base(value)
         low, high = bounds[0] - shift, bounds[1] - shift
         if negative:
             low, high = -high, -low
         low, high = known[base] = _both(known.get(base, _ANY), (low, high))
-        if self._limited(base):
-            node = self.values.node(base)
-            for operand, other in (node[3:5], node[4:2:-1]):
-                number = self.values.known(other)
-                if number is not None and node[1] == "max":
-                    self._put(operand, (low if low > number else -_FAR, high), known)
-                elif number is not None:
-                    self._put(operand, (low, high if high < number else _FAR), known)
+        for greatest, one, two in self._chosen(base, known, 0) if depth < _WITHIN else ():
+            for way, other in ((one, two), (two, one)):
+                # One of two decides where the other one is out of the question.
+                least, most = self._of(other, known, 0)
+                bounds = (
+                    low if not greatest or most < low else -_FAR,
+                    high if greatest or least > high else _FAR,
+                )
+                if bounds != _ANY:
+                    self._put(way, bounds, known, depth + 1)
+
+    def _chosen(self, base: int, known: Bases, depth: int) -> Iterator[tuple[bool, int, int]]:
+        """For each maximum or minimum in it the two sums of which *base* is the greatest (else the least).
+
+        One of unsigned numbers is one where both are known to be none below zero.
+        """
+        for term, greatest, one, two in self._ways(base):
+            _, _, kind, *operands = self.values.node(term)
+            if kind[1] == "s" or all(self._of(operand, known, depth)[0] >= 0 for operand in operands):
+                yield greatest, one, two
+
+    def _ways(self, base: int) -> tuple[tuple[int, bool, int, int], ...]:
+        """The same, with the maximum or minimum, as if all numbers were signed."""
+        if base not in self._choices:
+            values = self.values
+            terms, _ = values.linear(base)
+            limited = [(t, f) for t, f in terms if values.node(t)[:2] in _CHOOSING]
+            found = []
+            for term, factor in limited if len(limited) <= _CHOICES else ():
+                _, name, _, *operands = values.node(term)
+                rest = values.total(tuple(t for t in terms if t[0] != term), 0)
+                one, two = (values.add(rest, values.times(operand, factor)) for operand in operands)
+                found.append((term, (name == "max") is (factor > 0), one, two))
+            self._choices[base] = tuple(found)
+        return self._choices[base]
 
     def _concerns(self, known: Bases, value: int) -> bool:
         return self._base(value)[0] in known or not known.keys().isdisjoint(self._parts(value))
@@ -149,9 +183,8 @@ class Ranges:
         return found
 
     def _limited(self, value: int) -> bool:
-        """Whether *value* is a maximum or minimum of signed numbers, but for a constant."""
-        node = self.values.node(self._base(value)[0])
-        return node[:2] in (("op", "max"), ("op", "min")) and node[2][1] == "s"
+        """Whether *value* is a maximum or minimum, but for a constant."""
+        return self.values.node(self._base(value)[0])[:2] in _CHOOSING
 
     def _collect(self, value: int, roots: set[int], depth: int) -> bool:
         """Adds to *roots*; whether there is a bounded operation."""
@@ -164,6 +197,9 @@ class Ranges:
         if depth < _DEPTH and (bounded or node[0] == "sum"):
             for part in self.values.parts(node):
                 found |= self._collect(part, roots, depth + 1)
+            for _, _, *ways in self._ways(self._base(value)[0]) if node[0] == "sum" else ():
+                for way in ways:
+                    self._collect(way, roots, depth + 2)
         return found
 
     def _base(self, value: int) -> tuple[int, int, bool]:
@@ -205,7 +241,15 @@ class Ranges:
             for term, factor in node[1]:
                 ends = [end * factor for end in self._of(term, known, depth + 1)]
                 low, high = low + min(ends), high + max(ends)
-            return max(low, -_FAR), min(high, _FAR)
+            low, high = max(low, -_FAR), min(high, _FAR)
+            base, shift, negative = self._base(value)
+            for greatest, *ways in self._chosen(base, known, depth + 2):
+                one, two = (self._of(way, known, depth + 2) for way in ways)
+                choose = max if greatest else min
+                least, most = choose(one[0], two[0]), choose(one[1], two[1])
+                least, most = (-most, -least) if negative else (least, most)
+                low, high = _both((low, high), (least + shift, most + shift))
+            return low, high
         if node[0] == "op" and node[1] in ("max", "min"):
             one, two = (self._of(x, known, depth + 1) for x in node[3:5])
             if node[2][1] == "s" or (one[0] >= 0 and two[0] >= 0):
