@@ -46,6 +46,8 @@ class Views:
         self._barred: dict[Edge, tuple[set[int], set[int]]] = {}
         self._executes: dict[tuple[int, int], bool | None] = {}
         self._inside: dict[int, View] = {}
+        self._closed: set[int] = set()
+        """Blocks to which the branches before them, taken together, let nobody come."""
         self._kinds: dict[int, int] = {}
         self._alike: dict[tuple[int, frozenset[tuple[int, bool]]], int] = {}
         self._held: dict[tuple[int, int, bool], bool | None] = {}
@@ -205,7 +207,9 @@ class Views:
         block = cfg.block_of[site]
         view = self._inside.get(block)
         if view is None:
-            view = self._inside[block] = View(self.reach.get(block, 0), self._decided(block))
+            facts = self._decided(block)
+            reach = 0 if block in self._closed else self.reach.get(block, 0)
+            view = self._inside[block] = View(reach, facts)
         instruction = cfg.function.instructions[site]
         if instruction.guard < 0:
             return view
@@ -230,9 +234,13 @@ class Views:
             incoming = [
                 e for e in cfg.predecessors[b] if e.source in cfg.rank and not cfg.dominates(b, e.source)
             ]
+            if cfg.idom[b] in self._closed:
+                self._closed.add(b)
             if len(incoming) == 1:
                 p = self.edge_value(incoming[0])
                 if p is not None and (passing or not values.renewed(p)):
+                    if not passing and values.decide(p, facts) is (not incoming[0].value):
+                        self._closed.add(b)
                     facts = values.assume(p, incoming[0].value, facts)
             self._facts[b, passing] = facts
         return facts

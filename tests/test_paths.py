@@ -329,6 +329,24 @@ def test_branches_on_one_number_agree_with_some_number(tests: list[tuple[str, in
         assert path is None  # holes left by eq and ne are not followed
 
 
+@pytest.mark.parametrize(("second", "comes"), [("gt.s32 %p1, %r0, 9", False), ("gt.s32 %p1, %r0, 3", True)])
+def test_nobody_comes_where_branches_contradict_each_other(second: str, comes: bool) -> None:
+    """cuSOLVER unrolls, four rounds at a time, a loop of two rounds at most."""
+    m = model(f"""
+        mov.u32 %r0, %ctaid.x;
+        setp.lt.s32 %p0, %r0, 5;
+        @!%p0 bra out;
+        setp.{second};
+        @!%p1 bra out;
+    four:
+        add.s32 %r1, %r1, 1;
+        setp.lt.s32 %p2, %r1, 7;
+        @%p2 bra four;
+    out:
+    """)
+    assert bool(m.views.at(label(m.function, "four")).threads) is comes
+
+
 def test_views_know_what_dominates() -> None:
     m = model(
         "ld.param.u32 %r1, [number]; setp.eq.s32 %p1, %r1, 3;\n@!%p1 bra end;\nmine: mov.u32 %r2, 1;\nend: ret;"
