@@ -375,6 +375,23 @@ def test_copies_in_a_loop_of_some_rounds(rounds: int) -> None:
         assert not by_rule(lint(text(body.format(f"{wait()}\nbar.sync 0;"))), rule)
 
 
+@pytest.mark.parametrize(("bound", "found"), [("%r9", Confidence.LOW), ("4096", Confidence.HIGH)])
+def test_rounds_that_lead_out_of_an_array(bound: str, found: Confidence) -> None:
+    """cuSOLVER copies parts of two arrays in each round; only more rounds than there are let the first one reach the second."""
+    body = f"""
+    mov.u32 %r8, 0;
+    more:
+    add.s32 %r5, %r3, %r8;
+    cp.async.cg.shared.global [%r5], [%rd2], 16;
+    cp.async.cg.shared.global [%r5+2048], [%rd2+2048], 16;
+    add.s32 %r8, %r8, 2048;
+    setp.lt.s32 %p1, %r8, {bound};
+    @%p1 bra more;
+    cp.async.wait_all;"""
+    (finding,) = by_rule(lint(text(body)), "CA003")
+    assert finding.confidence is found
+
+
 def test_some_threads_are_misaligned_with_less_confidence() -> None:
     body = "mad.lo.u32 %r5, %r0, 24, %r1;\ncp.async.cg.shared.global [%r5], [%rd2], 16;\ncp.async.wait_all;"
     (finding,) = by_rule(lint(text(body)), "CA004")

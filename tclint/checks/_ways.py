@@ -8,8 +8,12 @@ from tclint.cfg import CFG, Edge
 from tclint.dataflow.paths import Path
 from tclint.model import KernelModel
 
-__all__ = ["leaves_its_round", "left_out"]
+__all__ = ["OUT_OF_ARRAY", "leaves_its_round", "left_out", "runs_on"]
 
+OUT_OF_ARRAY = "so many rounds of a loop may lead out of the array, and nothing shows that there are as many"
+"""What there is to say where :func:`runs_on` holds."""
+_GIVEN = frozenset(("parameter", "load", "unknown", "special"))
+"""What the text does not say the value of."""
 _MANY = 4
 """So many cases, the present one among them, make a switch."""
 
@@ -58,6 +62,38 @@ def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
     source = path.edges[leaving].source
     let = any(edge.source in loop and edge.source != source for edge in cfg.controllers(block))
     return let and not cfg.dominates(block, source)
+
+
+def runs_on(model: KernelModel, path: Path, *sites: int) -> bool:
+    """Whether *path* goes round a loop, each round of which moves as far the address of one of *sites*.
+
+    Such an address leaves its array at last; the number of rounds keeps it there, and is not known.
+    """
+    cfg, values = model.cfg, model.values
+    heads = {e.target for e in path.edges if e.source in cfg.loops.get(e.target, ())}
+    accesses = (access for site in sites for access in model.shared.accesses(site))
+    terms = {term for access in accesses for term, _ in values.linear(access.address)[0]}
+    return any(
+        values.node(term)[1] in heads
+        and any(
+            values.linear(a) == (((term, 1),), by)
+            for a in values.arguments(term)
+            if (by := values.linear(a)[1])
+        )
+        and not _counted(model, values.node(term)[1])
+        for term in terms
+        if values.node(term)[0] == "phi"
+    )
+
+
+def _counted(model: KernelModel, head: int) -> bool:
+    """Whether the text says how often the loop with this head goes round."""
+    cfg, values = model.cfg, model.values
+    loop = cfg.loops[head]
+    ends = (model.views.edge_value(e) for b in loop for e in cfg.successors[b] if e.target not in loop)
+    return any(
+        p is not None and all(values.node(v)[0] not in _GIVEN for v in values.made_of(p)) for p in ends
+    )
 
 
 def _idle(model: KernelModel, edge: Edge) -> bool:

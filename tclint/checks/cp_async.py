@@ -13,7 +13,7 @@ from tclint.analyses.since_barrier import WritesSince
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
 from tclint.checks._repairs import barrier_between
-from tclint.checks._ways import leaves_its_round, left_out
+from tclint.checks._ways import OUT_OF_ARRAY, leaves_its_round, left_out, runs_on
 from tclint.finding import Confidence
 from tclint.ir.nodes import Immediate, Memory
 from tclint.model import KernelModel
@@ -120,6 +120,8 @@ def _doubt(model: KernelModel, rule: str, meeting: Meeting) -> str:
         return "on other ways between the two, the thread waits"
     if leaves_its_round(model, meeting.path, copy):
         return "it may copy for the next round of a loop alone, and there is none"
+    if rule == "CA003" and copy != use and runs_on(model, meeting.path, copy, use):
+        return OUT_OF_ARRAY
     guard, other = (model.instruction(i).guard for i in (copy, use))
     if rule == "CA003" and guard >= 0:
         executed = values.before(guard, copy)

@@ -18,7 +18,7 @@ from tclint.analyses.values import Level
 from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
-from tclint.checks._ways import left_out
+from tclint.checks._ways import OUT_OF_ARRAY, left_out, runs_on
 from tclint.dataflow import Path
 from tclint.finding import Confidence
 from tclint.ir.nodes import Memory, Operand, Vector
@@ -35,9 +35,18 @@ def reused_without_barrier(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         told.setdefault(model.cfg.block_of[meeting.use.site], []).append(meeting)
     for alike in told.values():
         ends = model.solved(WritesSince)[0].ends
-        certain = next((m for m in alike if left_out(model, m.path, ends) is None), None)
+        doubts = [_doubt(model, meeting, ends) for meeting in alike]
+        at = doubts.index("") if "" in doubts else 0
         uses = {meeting.use.site for meeting in alike}
-        yield "SM001", _hit(model, certain or alike[0], len(uses), certain is None)
+        yield "SM001", _hit(model, alike[at], len(uses), doubts[at])
+
+
+def _doubt(model: KernelModel, meeting: Meeting, ends: frozenset[int]) -> str:
+    """What speaks against a finding."""
+    if left_out(model, meeting.path, ends) is not None:
+        return "on other ways between the two, warps meet"
+    first, second = meeting.operation.site, meeting.use.site
+    return OUT_OF_ARRAY if runs_on(model, meeting.path, first, second) else ""
 
 
 def _meetings(model: KernelModel) -> Iterator[Meeting]:
@@ -136,12 +145,11 @@ def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def _hit(model: KernelModel, meeting: Meeting, count: int, doubtful: bool) -> Hit:
+def _hit(model: KernelModel, meeting: Meeting, count: int, doubt: str) -> Hit:
     first, second = meeting.operation, meeting.use
     before = "writes" if first.writes else "reads"
     verb = "overwrites" if second.writes else "reads"
     why = "may still be writing" if first.writes else "may still be reading"
-    doubt = "on other ways between the two, warps meet" if doubtful else ""
     return Hit(
         site=second.site,
         message=f"{verb} shared memory that another warp {why}: no barrier orders the two",
