@@ -95,6 +95,14 @@ def test_how_many_threads_there_are_is_said_at_launch() -> None:
     assert finding.confidence is Confidence.MEDIUM
 
 
+def test_a_kernel_that_breaks_off_where_threads_would_arrive() -> None:
+    """The kernels of cuBLASMp whose target has no tcgen05 print an error in its place, and stop."""
+    (finding,) = by_rule(report(phase(1, "brkpt;")), "MB006")
+    assert (finding.confidence, finding.doubt.partition(" ")[0]) == (Confidence.LOW, "brkpt")
+    (finding,) = by_rule(report(phase(2, f"@!%p0 {ARRIVE}", "brkpt;")), "MB006")
+    assert finding.confidence is Confidence.HIGH
+
+
 @pytest.mark.parametrize("parity", ["1", "%r9"])
 def test_a_wait_that_may_return_at_once(parity: str) -> None:
     body = phase(128, f"@!%p0 {ARRIVE}").replace("[full], 0", f"[full], {parity}")
