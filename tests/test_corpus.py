@@ -20,6 +20,8 @@ from benchmarks.corpus import summary as corpus_summary
 from benchmarks.corpus import worker
 from benchmarks.corpus.builder import Builder, Skipped, default_cache, environment
 from benchmarks.corpus.producers import PRODUCERS
+from benchmarks.corpus.producers.wheels import alone
+from benchmarks.corpus.protocol import Refused
 
 FAKE = """
 import os
@@ -301,6 +303,17 @@ def test_a_producer_pins_its_packages_and_imports_nothing_else(name: str) -> Non
     functions: list[Callable[..., object]] = [module.obstacle, module.jobs]
     assert all(callable(function) for function in functions)
     assert f"| `{name}` |" in (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_kernel_is_taken_out_of_its_module() -> None:
+    head, tail = ".version 8.0\n.global .b32 table[2] = {1, 2};\n", ".func after()\n{\n\tret;\n}\n"
+    first = ".visible .entry first(\n\t.param .u32 n\n)\n.maxntid 32\n{\n\t// }\n{\n\tmov.b64 %rd1, {%r1, %r2};\n}\n\tret;\n}\n"
+    second = ".entry second()\n{\n\tret;\n}\n"
+    module = head + first + ".extern .shared .b8 pool[];\n" + second + tail
+    assert alone(module, 0) == head + first + ".extern .shared .b8 pool[];\n" + tail
+    assert alone(module, 1) == head + ".extern .shared .b8 pool[];\n" + second + tail
+    with pytest.raises(Refused, match="has 2 kernels"):
+        alone(module, 2)
 
 
 def test_a_summary_counts_what_the_manifest_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

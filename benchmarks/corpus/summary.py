@@ -85,7 +85,19 @@ def section(data: Any) -> list[str]:
 
 def _main_packages(packages: dict[str, str]) -> str:
     """The first few packages with their versions: the compiler is among them."""
-    compilers = ("triton", "nvcc", "numba-cuda", "pyptx", "cutlass", "tilelang", "flashinfer")
+    compilers = (
+        "triton",
+        "nvcc",
+        "numba-cuda",
+        "pyptx",
+        "cutlass",
+        "tilelang",
+        "flashinfer",
+        "cuml",
+        "cusparselt",
+        "cue",
+        "vllm",
+    )
     named = {n: v for n, v in packages.items() if any(word in n for word in compilers)}
     return ", ".join(f"{name} {version}" for name, version in sorted(named.items()))
 
