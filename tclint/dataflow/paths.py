@@ -288,6 +288,8 @@ def find_paths(
     it can be met. No edge of *closed* is taken. Gives up after *budget* states. Who asks for more than one path has
     *goal* say no to what was met: the search goes on from there.
     """
+    if not view.threads:
+        return  # nobody comes there
     cfg, values, views = survey.cfg, survey.values, survey.views
     instructions, component = cfg.function.instructions, cfg.component
     first = cfg.block_of[start] if start >= 0 else 0
