@@ -238,9 +238,12 @@ class Views:
                 self._closed.add(b)
             if len(incoming) == 1:
                 p = self.edge_value(incoming[0])
-                if p is not None and (passing or not values.renewed(p)):
-                    if not passing and values.decide(p, facts) is (not incoming[0].value):
+                said = Facts() if p is None else values.assume(p, incoming[0].value, Facts())
+                if not passing:
+                    said = values.lasting(said)
+                for q, truth in said.items():
+                    if not passing and values.decide(q, facts) is (not truth):
                         self._closed.add(b)
-                    facts = values.assume(p, incoming[0].value, facts)
+                    facts = values.assume(q, truth, facts)
             self._facts[b, passing] = facts
         return facts

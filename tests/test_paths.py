@@ -347,6 +347,47 @@ def test_nobody_comes_where_branches_contradict_each_other(second: str, comes: b
     assert bool(m.views.at(label(m.function, "four")).threads) is comes
 
 
+@pytest.mark.parametrize(("least", "comes"), [(1, False), (0, True)])
+def test_what_a_branch_in_a_loop_says_of_what_stays_contradicts_others(least: int, comes: bool) -> None:
+    """CUTLASS's FMHA asks whether neither rounds nor tiles are left: never in a loop for the tiles that there are."""
+    m = model(f"""
+        mov.u32 %r0, %ctaid.x;
+        setp.lt.s32 %p0, %r0, {least};
+        @%p0 bra out;
+        mov.u32 %r1, 9;
+    round:
+        or.b32 %r2, %r0, %r1;
+        setp.ne.s32 %p1, %r2, 0;
+        @%p1 bra more;
+    last:
+        mov.u32 %r3, 1;
+    more:
+        add.s32 %r1, %r1, -1;
+        setp.gt.s32 %p2, %r1, -2;
+        @%p2 bra round;
+    out:
+    """)
+    assert bool(m.views.at(label(m.function, "last")).threads) is comes
+
+
+@pytest.mark.parametrize(("limit", "found"), [(4, False), (3, True)])
+def test_a_comparison_is_remembered_for_that_of_a_sum(limit: int, found: bool) -> None:
+    """Nothing says that x + 1 below 4 is about x, but for the range of x."""
+    m = model(f"""
+        ld.param.u32 %r1, [number];
+        start: {START}
+        setp.eq.s32 %p0, %r1, 2;
+        @!%p0 bra end;
+        add.u32 %r2, %r1, 1;
+        setp.lt.u32 %p1, %r2, {limit};
+        @%p1 bra end;
+        use: {USE}
+        end: ret;
+    """)
+    path = search(m, label(m.function, "start"), label(m.function, "use"))
+    assert (path is not None) is found
+
+
 def test_views_know_what_dominates() -> None:
     m = model(
         "ld.param.u32 %r1, [number]; setp.eq.s32 %p1, %r1, 3;\n@!%p1 bra end;\nmine: mov.u32 %r2, 1;\nend: ret;"

@@ -303,6 +303,7 @@ def test_what_ranges_decide_is_true(
 
 
 PAIRS: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "or": ("or.b32", lambda a, b: a | b),
     "add": ("add.s32", lambda a, b: a + b),
     "sub": ("sub.s32", lambda a, b: a - b),
     "max": ("max.s32", max),

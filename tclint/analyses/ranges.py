@@ -170,6 +170,10 @@ class Ranges:
     def _concerns(self, known: Bases, value: int) -> bool:
         return self._base(value)[0] in known or not known.keys().isdisjoint(self._parts(value))
 
+    def bases(self, value: int) -> frozenset[int]:
+        """What *value* is within a range because of: itself and its parts, each without its constant."""
+        return self._parts(value) | {self._base(value)[0]}
+
     def _parts(self, value: int) -> frozenset[int]:
         """What *value* is made of by sums and :data:`_BOUNDED` operations, each sum without its constant.
 

@@ -1064,6 +1064,8 @@ class Values:
                     if first is not second:
                         return p if first else self.negate(p)
                     return self.constant(int(first))
+            if y == 0 and node[:2] == ("op", "or"):
+                return self.logic("and", *(self.compare("eq", part, b, signed, width) for part in node[3:5]))
             if y is not None and node[0] == "sum" and node[2]:
                 # Equality survives moving the constant across; order does not (wrap-around).
                 return self.compare("eq", self.total(node[1], 0), self.constant(y - node[2]), signed, width)
@@ -1194,6 +1196,14 @@ class Values:
         if p not in self._differences:
             self._differences[p] = self._moved(self.nodes[p])
         return self._differences[p]
+
+    def compared(self, p: int) -> frozenset[int]:
+        """The values that a comparison says something of, and by which others decide it."""
+        sides: tuple[int, ...] = self.nodes[p][2:4]
+        if (moved := self.difference(p)) is not None:
+            sides += moved[0][2:3]
+        bases = (self._ranges.bases(side) for side in sides if self.known(side) is None)
+        return frozenset((sides[0], *sides[2:])).union(*bases)
 
     def _moved(self, node: Node) -> tuple[Node, bool] | None:
         _, relation, a, b, signed, width = node

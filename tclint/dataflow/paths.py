@@ -190,9 +190,7 @@ def _leaves(values: Values, p: int) -> list[int]:
         elif node[0] == "logic":
             work += [node[2], node[3]]
         elif node[0] == "compare":
-            found.append(node[2])
-            if (moved := values.difference(q)) is not None:
-                found.append(moved[0][2])
+            found += values.compared(q)
         else:
             found.append(q)
     return found
