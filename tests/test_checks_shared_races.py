@@ -129,6 +129,21 @@ def test_rounds_that_lead_out_of_a_row(bound: str, confidence: Confidence) -> No
     assert (rule, said) == ("SM001", confidence)
 
 
+@pytest.mark.parametrize(
+    ("begin", "end", "wrong"),
+    [
+        # Round 0 has no barrier before it (DALI), or the last one none behind it (cuTENSOR), and the loop ends there.
+        ("setp.eq.u32 %p4, %r8, 0;\n@%p4 bra first;\nbar.sync 0;\nfirst:", "setp.lt.s32 %p5, %r8, %r9;", False),
+        ("", "setp.ge.s32 %p4, %r8, %r9;\n@%p4 bra last;\nbar.sync 0;\nlast:\nsetp.ne.u32 %p5, %r8, %r9;", False),
+        ("", "setp.ge.s32 %p4, %r8, 8;\n@%p4 bra last;\nbar.sync 0;\nlast:\nsetp.ne.u32 %p5, %r8, %r9;", True),
+        ("setp.eq.u32 %p4, %r8, 1;\n@%p4 bra first;\nbar.sync 0;\nfirst:", "setp.lt.s32 %p5, %r8, %r9;", True),
+    ],
+)  # fmt: skip
+def test_a_loop_has_a_first_and_a_last_round(begin: str, end: str, wrong: bool) -> None:
+    rounds = f"mov.u32 %r8, 0;\nround:\n{begin}\n{WRITE}\nbar.sync 0;\n{READ}\nadd.u32 %r8, %r8, 1;\n{end}\n@%p5 bra round;\ndone:"
+    assert [rule for rule, *_ in found(rounds)] == ["SM001"] * wrong
+
+
 BACK = "ld.shared.v2.u32 {%r6, %r7}, [tile+976];"
 
 

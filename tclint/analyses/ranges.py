@@ -26,6 +26,8 @@ _DEPTH = 6
 _CHOOSING = (("op", "max"), ("op", "min"))
 _CHOICES = 2
 """Maxima and minima in one sum, for each of which there are two sums more to look at."""
+_STEP = 1 << 20
+"""A loop changes its numbers by so much at most, unless they are meant to wrap."""
 _WITHIN = 3
 """Maxima and minima within each other of whose operands something is said."""
 _BOUNDED = ("max", "min", "mask", "shr")
@@ -53,28 +55,41 @@ class Ranges:
         self._made_of: dict[int, frozenset[int]] = {}
         self._bases: dict[int, tuple[int, int, bool]] = {}
         self._choices: dict[int, tuple[tuple[int, bool, int, int], ...]] = {}
+        self._counters: dict[int, tuple[int, int] | None] = {}
+        self._lasts: dict[int, frozenset[int]] = {}
         self._said: dict[int, tuple[Node, bool] | None] = {}
         self._alone: dict[int, Range] = {}
 
-    def decide(self, node: Node, facts: Facts) -> bool | None:
-        """Whether a comparison of what is computed holds, given what is known of others; None when that does not follow.
+    def decide(self, p: int, node: Node, facts: Facts) -> bool | None:
+        """Whether *p*, a comparison as *node* has it, holds, given what is known of others; None when that does not follow.
 
         Signed numbers are taken not to wrap, as compilers do.
         """
         _, relation, left, right, signed, width = node
         known = self.known(facts)
-        if not known or not (self._concerns(known, left) or self._concerns(known, right)):
+        if not any(self._concerns(known, side) or self._counting(side) for side in (left, right)):
             return None
         one, two = self._of(left, known, 0), self._of(right, known, 0)
         if relation == "eq":
             if one[1] < two[0] or two[1] < one[0]:
                 return False
-            return True if one == two and one[0] == one[1] else None
+            return True if one == two and one[0] == one[1] else self._over(p, known)
         if not signed:
             one, two = _unsigned(one, width), _unsigned(two, width)
         if one[1] < two[0]:
             return True
         return False if one[0] >= two[1] else None
+
+    def _over(self, p: int, known: Bases) -> bool | None:
+        """Whether a loop that ends when *p* holds is at its end, as what it counts is there at least; None: who knows."""
+        said = self._comparison(p)
+        if said is None:
+            return None
+        _, _, left, right, *_ = said[0]
+        rising = self._until(p, left)
+        low, high = self._of(left, known, 0)
+        limit: int = self.values.nodes[right][1]
+        return True if (rising and low >= limit) or (rising is False and high <= limit) else None
 
     def known(self, facts: Facts) -> Bases:
         """The ranges that *facts* say."""
@@ -86,9 +101,7 @@ class Ranges:
 
     def learn(self, fact: int, truth: bool, known: Bases) -> Bases:
         """*known* with what one more fact says."""
-        if fact not in self._said:
-            self._said[fact] = self._compares(fact)
-        said = self._said[fact]
+        said = self._comparison(fact)
         if said is None:
             return known
         (_, relation, left, right, signed, width), positive = said
@@ -96,6 +109,8 @@ class Ranges:
         limit: int = self.values.nodes[right][1]
         if relation == "eq" and truth:
             bounds: Range = (limit, limit)
+        elif relation == "eq" and (rising := self._until(fact, left)) is not None:
+            bounds = (-_FAR, limit - 1) if rising else (limit + 1, _FAR)
         elif relation == "eq":  # it says something of a number at the end of its range
             low, high = self._of(left, known, 0) if self._limited(left) else _ANY
             if limit not in (low, high):
@@ -113,6 +128,11 @@ class Ranges:
         self._put(left, bounds, known)
         return known
 
+    def _comparison(self, fact: int) -> tuple[Node, bool] | None:
+        if fact not in self._said:
+            self._said[fact] = self._compares(fact)
+        return self._said[fact]
+
     def _compares(self, fact: int) -> tuple[Node, bool] | None:
         """The comparison with a constant that *fact* is, and whether it is not the negation; None: it is none."""
         values = self.values
@@ -122,6 +142,10 @@ class Ranges:
         moved = values.difference(fact)
         if moved is not None:
             node, positive = moved[0], not moved[1]
+        elif node[1] == "eq" and values.known(node[3]) is None:
+            apart = values.add(node[2], values.times(node[3], -1))
+            terms, constant = values.linear(apart)
+            node = ("compare", "eq", values.total(terms, 0), values.constant(-constant), *node[4:])
         return (node, positive) if values.known(node[3]) is not None and node[5] in (32, 64) else None
 
     def _put(self, value: int, bounds: Range, known: Bases, depth: int = 0) -> None:
@@ -272,4 +296,58 @@ class Ranges:
             low, high = self._of(node[3], known, depth + 1)
             by = values.known(node[4])
             return (low >> by, high >> by) if by is not None and 0 <= by < 64 and low >= 0 else _ANY
-        return values.interval(value) or _ANY
+        found = values.interval(value) or _ANY
+        counter = self._counter(value)
+        if counter is not None:
+            start, step = counter
+            low, high = self._of(start, known, depth + 1)
+            found = _both(found, (low, _FAR) if step > 0 else (-_FAR, high))
+        return found
+
+    def _counter(self, value: int) -> tuple[int, int] | None:
+        """What a number of a loop begins with, and by how much each round changes it; None: it is none that does so."""
+        if value not in self._counters:
+            found: tuple[int, int] | None = None
+            if self.values.node(value)[0] == "phi":
+                ends = {a: self.values.linear(a) for a in self.values.arguments(value)}
+                steps = {by for terms, by in ends.values() if terms == ((value, 1),)} - {0}
+                starts = [a for a, (terms, _) in ends.items() if terms != ((value, 1),)]
+                if len(steps) == len(starts) == 1 and abs(min(steps)) <= _STEP:
+                    found = starts[0], min(steps)
+            self._counters[value] = found
+        return self._counters[value]
+
+    def _until(self, fact: int, value: int) -> bool | None:
+        """Whether a loop counts up until *fact* holds of *value*, one by one, or down (false); None: it does neither.
+
+        Such a loop begins before the end of its count: otherwise it would go on until the number wraps.
+        """
+        values = self.values
+        counted = [(t, f, c[1]) for t, f in values.linear(value)[0] if (c := self._counter(t)) is not None]
+        if len(counted) != 1:
+            return None
+        ((counter, factor, step),) = counted
+        return factor * step > 0 if abs(step) == 1 and fact in self._ends(values.node(counter)[1]) else None
+
+    def _ends(self, head: int) -> frozenset[int]:
+        """What each round of a loop asks to know whether it is the last one."""
+        if head not in self._lasts:
+            values, cfg = self.values, self.values.cfg
+            loop = cfg.loops.get(head, frozenset())
+            back = [edge.source for edge in cfg.predecessors[head] if edge.source in loop]
+            found = set()
+            for block in loop:
+                for edge in cfg.successors[block]:
+                    if (
+                        edge.target not in loop
+                        and edge.predicate >= 0
+                        and all(cfg.dominates(block, b) for b in back)
+                    ):
+                        p = values.find(values.before(edge.predicate, cfg.blocks[block].end - 1))
+                        found |= {p, *values.parts(values.node(p))} if values.node(p)[0] == "not" else {p}
+            self._lasts[head] = frozenset(found)
+        return self._lasts[head]
+
+    def _counting(self, value: int) -> bool:
+        """Whether there is a number of a loop in *value* that only gets greater, or only less."""
+        return any(self._counter(term) is not None for term, _ in self.values.linear(value)[0])

@@ -1114,9 +1114,9 @@ class Values:
             if known is None and (moved := self.difference(p)) is not None:
                 known = self._ordered(moved[0], facts)
                 if known is None:
-                    known = self._ranges.decide(moved[0], facts)
+                    known = self._ranges.decide(p, moved[0], facts)
                 known = None if known is None else known is not moved[1]
-            return self._ranges.decide(node, facts) if known is None else known
+            return self._ranges.decide(p, node, facts) if known is None else known
         if kind == "phi":
             return self._joined(p, facts)
         return None
