@@ -165,6 +165,10 @@ class CFG:
             self.order, rank, lambda b: [e.source for e in self.predecessors[b] if e.source in rank]
         )
 
+    def aborts(self, block: int) -> bool:
+        """Whether *block* ends the program (``trap``)."""
+        return self.function.instructions[self.blocks[block].end - 1].flow == "trap"
+
     def dominates(self, a: int, b: int) -> bool:
         """Whether every way from the entry to block *b* passes block *a*."""
         idom, rank = self.idom, self.rank
@@ -176,10 +180,13 @@ class CFG:
 
     @cached_property
     def ipdom(self) -> dict[int, int]:
-        """Immediate post-dominator of every block that reaches an end; -1 stands for the end itself."""
+        """Immediate post-dominator of every block that reaches an end; -1 stands for the end itself.
+
+        What aborts the kernel is no end: where one thread does, none goes on.
+        """
         # The reverse graph from one artificial end, which also closes loops without exit.
         preds: dict[int, list[int]] = {b: [e.target for e in self.successors[b]] for b in self.order}
-        ends = [b for b in self.order if b in self.exits or not preds[b]]
+        ends = [b for b in self.order if b in self.exits or not (preds[b] or self.aborts(b))]
         reverse: dict[int, list[int]] = {-1: list(ends)}
         for b in self.order:
             reverse[b] = [e.source for e in self.predecessors[b] if e.source in self.rank]
@@ -320,7 +327,10 @@ class CFG:
 
     @cached_property
     def _dependence(self) -> dict[int, list[Edge]]:
-        """Block -> edges on which it is directly control dependent (Ferrante, Ottenstein and Warren)."""
+        """Block -> edges on which it is directly control dependent (Ferrante, Ottenstein and Warren).
+
+        What only leads to a block that aborts the kernel depends on each edge from which it can be reached.
+        """
         ipdom = self.ipdom
         found: dict[int, list[Edge]] = {}
         for b in self.order:
@@ -333,6 +343,10 @@ class CFG:
                 while node != stop and node != -1 and node in ipdom:
                     found.setdefault(node, []).append(edge)
                     node = ipdom[node]
+                doomed = [] if edge.target in ipdom else [edge.target]
+                for node in doomed:
+                    found.setdefault(node, []).append(edge)
+                    doomed += {e.target for e in self.successors[node]}.difference(doomed)
         return found
 
 

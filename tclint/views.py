@@ -112,6 +112,36 @@ class Views:
             work = sorted(set(changed), key=lambda b: cfg.rank[b])
         return reach
 
+    @cached_property
+    def aborted(self) -> bool:
+        """Whether some thread aborts the kernel (``trap``) whatever the launch is, so that nothing of it ever counts."""
+        cfg, values = self.cfg, self.values
+        aborting = sum(1 << b for b in cfg.order if cfg.aborts(b))
+        came: dict[int, int] = {}
+        work = [(0, T.full(values.threads))] if aborting else []
+        while work:
+            block, threads = work.pop()
+            threads &= ~came.get(block, 0)
+            if not threads or block < 0:
+                continue
+            came[block] = came.get(block, 0) | threads
+            left = staying = threads
+            edges = cfg.successors[block]
+            for edge in edges:
+                p = self.edge_value(edge)
+                sure = threads if len(edges) == 1 and p is None else 0
+                if p is not None and edge.case < 0:
+                    sure = threads & ~values.may(p, not edge.value)
+                work.append((edge.target, sure))
+                left &= ~sure
+                staying &= 0 if p is None else ~values.may(p, edge.value)
+            if staying and cfg.aborts(block):
+                return True
+            if left and block not in cfg.ipdom and cfg.following[block] & aborting:
+                return True  # no way leads to an end
+            work.append((cfg.ipdom.get(block, -1), left))
+        return False
+
     def barred(self, edge: Edge, sites: AbstractSet[int]) -> AbstractSet[int]:
         """Those of *sites* whose threads, having executed them, can never take *edge*."""
         asked, barred = self._barred.setdefault(edge, (set(), set()))

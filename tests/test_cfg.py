@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import networkx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import built, function, kernel, label, model, module, register
@@ -72,6 +73,15 @@ def test_a_branch_to_itself() -> None:
     assert cfg.loops == {0: frozenset((0,))}
     assert cfg.in_cycle == {0}
     assert 0 not in cfg.ipdom
+
+
+@pytest.mark.parametrize("opcode", ["trap", "brkpt"])
+def test_what_aborts_is_no_way_past_a_block(opcode: str) -> None:
+    """Without a debugger brkpt aborts the kernel as trap does: in SASS they are one instruction."""
+    cfg = graph(f"@%p1 bra OK;\n{opcode};\nOK: mov.u32 %r1, 0;\n@%p2 bra END;\nbra OK;\nEND: ret;")
+    assert [cfg.aborts(b) for b in cfg.order].count(True) == 1
+    assert cfg.ipdom[0] == cfg.index[2]
+    assert {e.source for e in cfg.controllers(cfg.index[2])} == {cfg.index[2]}
 
 
 def test_the_innermost_loop_around_blocks() -> None:
@@ -148,7 +158,7 @@ def test_dominators_and_loops_are_those_of_networkx(body: str) -> None:
         assert all(cfg.dominates(header, b) for b in loop)
         assert networkx.is_strongly_connected(g.subgraph(loop))
     # Post-dominators: removing them cuts every way to an end.
-    ends = {b for b in reachable if b in cfg.exits or not g.out_degree(b)}
+    ends = {b for b in reachable if b in cfg.exits or not (g.out_degree(b) or cfg.aborts(b))}
     r = networkx.DiGraph(g.reverse())
     r.add_node(-1)
     r.add_edges_from((-1, e) for e in ends)
@@ -174,7 +184,7 @@ def _reached(g: networkx.DiGraph[int], start: int, without: int) -> set[int]:
 def test_what_controls_a_block_decides_whether_it_runs(body: str) -> None:
     """A branch controls a block when one way out of it must pass the block, and another can miss it, directly or not."""
     cfg = graph(body)
-    ends = {b for b in cfg.order if b in cfg.exits or not cfg.successors[b]}
+    ends = {b for b in cfg.order if b in cfg.exits or not (cfg.successors[b] or cfg.aborts(b))}
     for b in cfg.order:
         controllers = {(e.source, e.target) for e in cfg.controllers(b)}
         for edge in (e for s in cfg.order for e in cfg.successors[s]):
@@ -187,6 +197,12 @@ def test_what_controls_a_block_decides_whether_it_runs(body: str) -> None:
                 and _can_end_without(cfg, edge.target, -2, ends)
             ):
                 assert (edge.source, edge.target) in controllers, (edge, b)
+            if (
+                edge.source in cfg.ipdom
+                and b not in cfg.ipdom
+                and not _can_end_without(cfg, edge.target, -2, ends)
+            ):
+                assert (edge.source, edge.target) in controllers or not cfg.following[edge.target] >> b & 1
 
 
 def _can_end_without(cfg: CFG, start: int, avoid: int, ends: set[int]) -> bool:

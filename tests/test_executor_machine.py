@@ -331,6 +331,7 @@ WAIT:
         ("mov.u64 %rd0, 64;\nld.u32 %r1, [%rd0];", "in no state space"),
         ("atom.global.add.u32 %r1, [%rd63+2], 1;", "misaligned address"),
         ("trap;", "trap at instruction 6"),
+        ("brkpt;", "brkpt at instruction 6"),
         ("bar.sync %r199;", "there is no barrier 1[67]"),
         ("mapa.shared::cluster.u32 %r1, %r0, 1;", "no CTA 1"),
     ],

@@ -347,6 +347,27 @@ def test_nobody_comes_where_branches_contradict_each_other(second: str, comes: b
     assert bool(m.views.at(label(m.function, "four")).threads) is comes
 
 
+LANE_ZERO = "mov.u32 %r0, %tid.x;\nsetp.ne.u32 %p0, %r0, 0;"
+
+
+@pytest.mark.parametrize(
+    ("body", "always"),
+    [
+        (f"{LANE_ZERO}\n@%p0 bra on;\ntrap;\non:", True),
+        (f"{LANE_ZERO}\n@!%p0 brkpt;", True),
+        (f"{LANE_ZERO}\n@%p0 bra on;\nround: @%p9 bra round;\ntrap;\non:", True),
+        (f"{LANE_ZERO}\n@%p0 bra on;\n@%p9 bra on;\ntrap;\non:", False),
+        (f"{LANE_ZERO}\n@%p0 bra on;\n@%p9 exit;\ntrap;\non:", False),
+        (f"{LANE_ZERO}\n@%p9 trap;", False),
+        ("T: .branchtargets one, two;\nbrx.idx %r9, T;\none: trap;\ntwo:", False),
+        ("setp.ge.u32 %p0, %r0, 0;\n@%p0 bra on;\ntrap;\non:", False),
+    ],
+)
+def test_a_thread_that_aborts_the_kernel_whatever_the_launch_is(body: str, always: bool) -> None:
+    """cuBLASMp's kernels are built for targets that lack their instructions, and stop at once."""
+    assert model(f"{body}\nret;").views.aborted is always
+
+
 @pytest.mark.parametrize(("least", "comes"), [(1, False), (0, True)])
 def test_what_a_branch_in_a_loop_says_of_what_stays_contradicts_others(least: int, comes: bool) -> None:
     """CUTLASS's FMHA asks whether neither rounds nor tiles are left: never in a loop for the tiles that there are."""

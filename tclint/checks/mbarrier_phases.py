@@ -124,9 +124,6 @@ def _unlike(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
     )
 
 
-_BREAKS = "brkpt may stand for who arrives: CUTLASS puts it where the target has no instruction to do it with"
-
-
 def _miscounted(
     model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier
 ) -> tuple[str, Hit] | None:
@@ -141,8 +138,6 @@ def _miscounted(
     )
     # Without .reqntid there may be fewer threads than are counted here, or more.
     confidence = None if model.function.threads else Confidence.MEDIUM
-    if not bounds.most and any(use.opcode == "brkpt" for use in model.function.uses):
-        confidence = Confidence.LOW
     if bounds.most is not None and not bounds.usual(stage.count) and stage.count > bounds.least:
         wait = _first_wait(model, mbarriers, ring, stage)
         return None if wait is None else _too_few(stage, stage.count, bounds, wait, steps, confidence)
@@ -190,7 +185,6 @@ def _too_few(
         fixes=_counted(stage, bounds),
         about=frozenset(stage.inits),
         confidence=confidence,
-        doubt=_BREAKS if confidence is Confidence.LOW else "",
         severity=Severity.WARNING if bounds.most is not None and count <= bounds.most else None,
     )
 

@@ -83,12 +83,12 @@ def _leave(d: Decoder, i: Instruction) -> Op:
     return lambda w: w.machine.leave(w.split, w.mask)
 
 
-@executes("trap")
+@executes("trap", "brkpt")
 def _trap(d: Decoder, i: Instruction) -> Op:
     place = d.code.place(d.site)
 
     def op(w: Warp) -> None:
-        raise Fault(f"trap at {place}")
+        raise Fault(f"{i.opcode} at {place}")
 
     return op
 
@@ -118,7 +118,7 @@ def _printed(d: Decoder, i: Instruction) -> Op:
 
 
 @executes(
-    "nanosleep", "pmevent", "pmevent.mask", "brkpt", "prefetch", "prefetch.tensormap", "prefetchu",
+    "nanosleep", "pmevent", "pmevent.mask", "prefetch", "prefetch.tensormap", "prefetchu",
     "applypriority", "discard", "cp.async.bulk.prefetch", "cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch.tensor.im2col",
 )  # fmt: skip
 def _nothing(d: Decoder, i: Instruction) -> Op:
