@@ -304,6 +304,7 @@ def test_what_ranges_decide_is_true(
 
 PAIRS: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "or": ("or.b32", lambda a, b: a | b),
+    "and": ("and.b32", lambda a, b: a & b),
     "add": ("add.s32", lambda a, b: a + b),
     "sub": ("sub.s32", lambda a, b: a - b),
     "max": ("max.s32", max),
@@ -393,6 +394,33 @@ ROUNDS_OF_FOUR = """
 )
 def test_ranges_of_what_is_computed(known: dict[str, bool], asked: str, answer: bool | None) -> None:
     m = of(ROUNDS_OF_FOUR)
+    facts = Facts()
+    for name, truth in known.items():
+        facts = m.values.assume(value(m, name), truth, facts)
+    assert m.values.decide(value(m, asked), facts) is answer
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "answer"),
+    [
+        ({"%p1": True, "%p2": False}, "%p3", False),  # two rounds: there is a second tile
+        ({"%p1": True, "%p2": True}, "%p3", True),
+        ({"%p2": True}, "%p3", None),  # no tile at all, maybe
+        ({"%p1": True}, "%p3", None),
+    ],
+)
+def test_what_an_odd_number_of_rounds_says(known: dict[str, bool], asked: str, answer: bool | None) -> None:
+    """cuBLASLt has a loop of two rounds at a time, and another round before it for an odd number of them."""
+    m = of("""
+        mov.u32 %r1, %ctaid.x;
+        add.s32 %r2, %r1, 1;
+        min.s32 %r3, %r2, 2;
+        max.s32 %r4, %r3, 1;
+        and.b32 %r5, %r4, 1;
+        setp.ge.s32 %p1, %r1, 0;
+        setp.eq.s32 %p2, %r5, 1;
+        setp.lt.s32 %p3, %r1, 1;
+    """)
     facts = Facts()
     for name, truth in known.items():
         facts = m.values.assume(value(m, name), truth, facts)

@@ -26,6 +26,8 @@ _DEPTH = 6
 _CHOOSING = (("op", "max"), ("op", "min"))
 _CHOICES = 2
 """Maxima and minima in one sum, for each of which there are two sums more to look at."""
+_FEW = 8
+"""Numbers that are still worth a look at what one of them alone would mean."""
 _STEP = 1 << 20
 """A loop changes its numbers by so much at most, unless they are meant to wrap."""
 _WITHIN = 3
@@ -78,7 +80,27 @@ class Ranges:
             one, two = _unsigned(one, width), _unsigned(two, width)
         if one[1] < two[0]:
             return True
-        return False if one[0] >= two[1] else None
+        return False if one[0] >= two[1] else self._excluded(p, known)
+
+    def _excluded(self, p: int, known: Bases) -> bool | None:
+        """What *p* must be, as otherwise the low bits of a number were not those that they are known to be.
+
+        A loop of two rounds at a time has another one before it for the odd round.
+        """
+        said = self._comparison(p)
+        bits = [b for b in known if self.values.node(b)[:2] == ("op", "mask")] if said else []
+        if not said or not bits:
+            return None
+        bases = self.bases(said[0][2])
+        bits = [b for b in bits if not bases.isdisjoint(self._parts(b)) and self._few(b)]
+        for truth in (True, False) if bits else ():
+            there = self.learn(p, truth, known)
+            for value in bits:
+                least, most = known[value]
+                low, high = self._of(value, {b: r for b, r in there.items() if b != value}, 0)
+                if high < least or most < low:
+                    return not truth
+        return None
 
     def _over(self, p: int, known: Bases) -> bool | None:
         """Whether a loop that ends when *p* holds is at its end, as what it counts is there at least; None: who knows."""
@@ -90,6 +112,11 @@ class Ranges:
         low, high = self._of(left, known, 0)
         limit: int = self.values.nodes[right][1]
         return True if (rising and low >= limit) or (rising is False and high <= limit) else None
+
+    def _few(self, bits: int) -> bool:
+        """Whether what *bits* are of has few values, so that one more fact can leave a single one."""
+        low, high = self._of(self.values.node(bits)[2], {}, 0)
+        return high - low <= _FEW
 
     def known(self, facts: Facts) -> Bases:
         """The ranges that *facts* say."""
@@ -112,7 +139,7 @@ class Ranges:
         elif relation == "eq" and (rising := self._until(fact, left)) is not None:
             bounds = (-_FAR, limit - 1) if rising else (limit + 1, _FAR)
         elif relation == "eq":  # it says something of a number at the end of its range
-            low, high = self._of(left, known, 0) if self._limited(left) else _ANY
+            low, high = self._ends_of(left, known)
             if limit not in (low, high):
                 return known
             bounds = (low + (low == limit), high - (high == limit))
@@ -210,9 +237,13 @@ class Ranges:
             found = self._made_of[value] = frozenset(roots if bounded else ())
         return found
 
-    def _limited(self, value: int) -> bool:
-        """Whether *value* is a maximum or minimum, but for a constant."""
-        return self.values.node(self._base(value)[0])[:2] in _CHOOSING
+    def _ends_of(self, value: int, known: Bases) -> Range:
+        """The range of a maximum or minimum, but for a constant, or of bits of what has few values."""
+        base = self._base(value)[0]
+        kind = self.values.node(base)[:2]
+        if kind == ("op", "mask") and self._few(base):
+            return self._of(value, {}, 0)
+        return self._of(value, known, 0) if kind in _CHOOSING else _ANY
 
     def _collect(self, value: int, roots: set[int], depth: int) -> bool:
         """Adds to *roots*; whether there is a bounded operation."""

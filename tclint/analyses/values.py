@@ -267,6 +267,7 @@ class Values:
         self._masks: dict[int, int | None] = {}
         self._differences: dict[int, tuple[Node, bool] | None] = {}
         self._ranges = Ranges(self)
+        self._facts: dict[frozenset[tuple[int, bool]], Facts] = {}
         self._levels: dict[int, Level] = {}
         self._bits: dict[int, Bits] = {}
         self._intervals: dict[int, Interval | None] = {}
@@ -1765,6 +1766,10 @@ class Values:
         if ending is None or ending.isdisjoint(facts):
             return facts
         return Facts((p, v) for p, v in facts.items() if p not in ending)
+
+    def once(self, facts: Facts) -> Facts:
+        """The same facts, and with them all that has been concluded from them."""
+        return self._facts.setdefault(facts.pairs(), facts)
 
     def lasting(self, facts: Facts) -> Facts:
         """The facts that hold for the whole life of a thread."""

@@ -311,6 +311,7 @@ def find_paths(
         marks: tuple[int, ...],
     ) -> None:
         nonlocal spent
+        facts = values.once(facts)
         known = facts.pairs()
         before = seen.setdefault((block, at, state), [])
         # A state that knows less and has more threads goes wherever this one could.
