@@ -130,6 +130,33 @@ def test_rounds_that_lead_out_of_a_row(bound: str, confidence: Confidence) -> No
 
 
 @pytest.mark.parametrize(
+    ("between", "row", "low"),
+    [("bar.warp.sync -1;", "%r9", True), ("", "%r9", False), ("bar.warp.sync -1;", "0", False)],
+)
+def test_lanes_that_wait_for_each_other_in_rows_of_their_own(between: str, row: str, low: bool) -> None:
+    """Four lanes of cuBLAS have a row of four numbers, and so never more than four to work on, which the launch says."""
+    ((rule, confidence, _),) = found(f"""
+        shr.u32 %r8, %r0, 2;
+        shl.b32 %r8, %r8, 4;
+        mov.u32 %r7, tile;
+        add.u32 %r7, %r7, %r8;
+        shl.b32 %r8, {row}, 2;
+        add.u32 %r8, %r7, %r8;
+        st.shared.u32 [%r8+16], %r0;
+        {between}
+        mov.u32 %r4, {row};
+    round:
+        shl.b32 %r8, %r4, 2;
+        add.u32 %r8, %r7, %r8;
+        ld.shared.u32 %r6, [%r8];
+        add.u32 %r4, %r4, -4;
+        setp.gt.s32 %p4, %r4, 3;
+        @%p4 bra round;
+    """)
+    assert (rule, confidence is Confidence.LOW) == ("SM001", low)
+
+
+@pytest.mark.parametrize(
     ("begin", "end", "wrong"),
     [
         # Round 0 has no barrier before it (DALI), or the last one none behind it (cuTENSOR), and the loop ends there.

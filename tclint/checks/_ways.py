@@ -8,7 +8,7 @@ from tclint.cfg import CFG, Edge
 from tclint.dataflow.paths import Path
 from tclint.model import KernelModel
 
-__all__ = ["OUT_OF_ARRAY", "leaves_its_round", "left_out", "runs_on"]
+__all__ = ["OUT_OF_ARRAY", "leaves_its_round", "left_out", "placed", "runs_on"]
 
 OUT_OF_ARRAY = "so many rounds of a loop may lead out of the array, and nothing shows that there are as many"
 """What there is to say where :func:`runs_on` holds."""
@@ -62,6 +62,17 @@ def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
     source = path.edges[leaving].source
     let = any(edge.source in loop and edge.source != source for edge in cfg.controllers(block))
     return let and not cfg.dominates(block, source)
+
+
+def placed(model: KernelModel, first: int, second: int) -> bool:
+    """Whether a number that the text does not say is in the address of one of two accesses, and not of the other one."""
+    values = model.values
+    one, two = (
+        {term for access in model.shared.accesses(site) for term, _ in values.linear(access.address)[0]}
+        for site in (first, second)
+    )
+    given = _GIVEN - {"special"}
+    return any(values.node(v)[0] in given for term in one ^ two for v in values.made_of(term))
 
 
 def runs_on(model: KernelModel, path: Path, *sites: int) -> bool:

@@ -18,7 +18,7 @@ from tclint.analyses.values import Level
 from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
-from tclint.checks._ways import OUT_OF_ARRAY, left_out, runs_on
+from tclint.checks._ways import OUT_OF_ARRAY, left_out, placed, runs_on
 from tclint.dataflow import Path
 from tclint.finding import Confidence
 from tclint.ir.nodes import Memory, Operand, Vector
@@ -46,6 +46,11 @@ def _doubt(model: KernelModel, meeting: Meeting, ends: frozenset[int]) -> str:
     if left_out(model, meeting.path, ends) is not None:
         return "on other ways between the two, warps meet"
     first, second = meeting.operation.site, meeting.use.site
+    passed = meeting.path.sites(model.cfg, first)
+    if any(model.instruction(i).opcode == "bar.warp.sync" for i in passed) and placed(model, first, second):
+        return (
+            "lanes of a warp wait for each other between the two, and may each have their part of the memory"
+        )
     return OUT_OF_ARRAY if runs_on(model, meeting.path, first, second) else ""
 
 
