@@ -152,6 +152,12 @@ class KernelModel:
         """The first two words of an opcode: ``tcgen05.mma``."""
         return self.instruction(site).name
 
+    def present(self, site: int) -> int:
+        """The threads that may execute *site*, but for lanes of the last warp that a CTA does not have (11.4.2, 11.4.4)."""
+        most = self.function.most_threads
+        threads = self.views.at(site).threads
+        return threads if most is None else threads & T.full(most)
+
     def who(self, threads: int) -> str:
         """*threads* in words: ``warps 4-7``."""
         return T.describe(threads, self.values.threads)

@@ -234,6 +234,12 @@ def test_the_same_copy_by_several_threads(copy: str, several: bool) -> None:
     assert len(by_rule(lint(text(copy)), "BK006")) == several
 
 
+@pytest.mark.parametrize(("directives", "several"), [(".maxntid 1, 1, 1", False), (".reqntid 2", True)])
+def test_a_copy_by_all_threads_that_there_are(directives: str, several: bool) -> None:
+    """ThunderKittens gathers tiles by CTAs of one thread."""
+    assert len(by_rule(lint(text(LOAD.format("tile"), directives=directives)), "BK006")) == several
+
+
 MULTICAST = (
     "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
     "[tile], [%rd1], 64, [full], %h0;"

@@ -75,6 +75,30 @@ def test_what_follows_a_wait(after: str, message: str) -> None:
         assert "back to the wait" in hit.help
 
 
+@pytest.mark.parametrize(("counted", "confidence"), [("%r7", Confidence.LOW), ("%r8", Confidence.HIGH)])
+def test_a_thread_that_looks_after_several_mbarriers(counted: str, confidence: Confidence) -> None:
+    """A loader of ThunderKittens asks whether there is something to do, and goes on until it has done all."""
+    (hit,) = found(
+        f"""{MAKE}\n{TELL}
+        mov.u32 %r7, 0;
+        mov.u32 %r8, 0;
+    round:
+        {ASK.replace("try_wait", "test_wait")}
+        @!%p1 bra none;
+        ld.shared.u32 %r3, [tile];
+        st.global.u32 [%rd0], %r3;
+        add.u32 %r7, %r7, 1;
+    none:
+        add.u32 %r8, %r8, 1;
+        setp.lt.u32 %p2, {counted}, 9;
+        @%p2 bra round;
+        {TELL}
+        {READ}""",
+        "MB001",
+    )
+    assert hit.confidence is confidence
+
+
 def test_a_test_does_not_block() -> None:
     ask = ASK.replace("try_wait", "test_wait")
     (hit,) = found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{ask}\n{READ}", "MB001")

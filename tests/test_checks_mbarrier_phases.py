@@ -95,6 +95,14 @@ def test_how_many_threads_there_are_is_said_at_launch() -> None:
     assert finding.confidence is Confidence.MEDIUM
 
 
+@pytest.mark.parametrize(
+    ("count", "directives", "right"),
+    [(1, ".maxntid 1, 1, 1", True), (48, ".reqntid 48", True), (64, ".reqntid 48", False)],
+)
+def test_a_warp_that_a_cta_has_in_part(count: int, directives: str, right: bool) -> None:
+    assert bool(told(phase(count, ARRIVE), directives=directives)) is not right
+
+
 def test_a_kernel_that_breaks_off_where_threads_would_arrive() -> None:
     """The kernels of cuBLASMp whose target has no tcgen05 print an error in its place, and stop."""
     (finding,) = by_rule(report(phase(1, "@%p0 brkpt;")), "MB006")

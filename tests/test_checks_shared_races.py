@@ -326,7 +326,7 @@ ROLES = """
 ready:
     bar.sync 0;
     @!%p1 bra consume;
-    st.shared.u32 [%r3], %r0;
+    {write}
     {sync}
     {arrive}
     bra finish;
@@ -339,6 +339,7 @@ finish:
 """
 TOLD = "mbarrier.arrive.shared.b64 _, [tile+4096];"
 HEARD = "heard: mbarrier.try_wait.parity.shared.b64 %p6, [tile+4096], 0;\n@!%p6 bra heard;"
+ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [tile+4], 32;"
 ELECTED = "elect.sync %r7|%p5, -1;\n@%p5 mbarrier.arrive.shared.b64 _, [full];"
 
 
@@ -350,6 +351,7 @@ ELECTED = "elect.sync %r7|%p5, -1;\n@%p5 mbarrier.arrive.shared.b64 _, [full];"
         ({"sync": "fence.proxy.async;"}, ["MB014"]),
         ({"sync": "bar.warp.sync -1;"}, []),
         ({"sync": "barrier.sync 2, 32;"}, []),
+        ({"write": ALLOC}, []),  # the warp as one: the lane that arrives has written it as well
         ({"arrive": "mbarrier.arrive.shared.b64 _, [full];", "count": "32"}, []),
         ({"offset": "0"}, []),  # what the elected lane has written itself
         ({"offset": "1024"}, []),
@@ -361,5 +363,13 @@ ELECTED = "elect.sync %r7|%p5, -1;\n@%p5 mbarrier.arrive.shared.b64 _, [full];"
     ],
 )
 def test_one_lane_arrives_for_its_warp(change: dict[str, str], expected: list[str]) -> None:
-    given = {"count": "1", "sync": "", "arrive": ELECTED, "between": "", "offset": "4", **change}
+    given = {
+        "write": WRITE,
+        "count": "1",
+        "sync": "",
+        "arrive": ELECTED,
+        "between": "",
+        "offset": "4",
+        **change,
+    }
     assert [rule for rule, _, _ in found(ROLES.format(**given))] == expected

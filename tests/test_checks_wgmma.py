@@ -160,6 +160,7 @@ ALIASED = (
 )
 ADDING = ISSUE.replace("%p0", "1")
 WIDE = OTHER.replace("m64n8k16", "m64n16k16").replace("{%f4", "{%f0, %f1, %f2, %f3, %f4")
+COPIED = "mov.f32 %f8, %f0;\n" + ISSUE.replace("%f0, %f1", "%f8, %f1")
 SWAPPED = ISSUE.replace("%f0, %f1", "%f1, %f0")
 HALVES = ISSUE.replace("m64n8k16.f32", "m64n16k16.f16").replace("%f0, %f1, %f2, %f3", "%r0, %r1, %r2, %r3")
 ZERO = "\n".join(f"mov.f32 %f{i}, 0f00000000;" for i in range(4))
@@ -180,6 +181,8 @@ OPERANDS = {
     "one shape after another, committed": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{WIDE} // want WG008\n{COMMIT}\n{wait()}",
     "one shape after another, fenced": f"{FENCE}\n{ISSUE}\n{FENCE}\n{WIDE}\n{COMMIT}\n{wait()}",
     "one shape after another, waited for": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{wait()}\n{WIDE}\n{COMMIT}\n{wait()}",
+    "copies of some accumulators": f"{FENCE}\n{ISSUE}\n{COPIED}\n{COMMIT}\n{wait()}",
+    "copies in another order": f"{FENCE}\n{ISSUE}\n{COPIED.replace('%f8, %f1', '%f1, %f8')} // want WG008\n{COMMIT}\n{wait()}",
     "another order": f"{FENCE}\n{ISSUE}\n{SWAPPED} // want WG008\n{COMMIT}\n{wait()}",
     "a result as A": f"{FENCE}\n{HALVES}\n{COMMIT}\n{FENCE}\n{FRAGMENT} // want WG008\n{COMMIT}\n{wait()}",
     "a fragment as D": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\n{FENCE}\n{HALVES} // want WG008\n{COMMIT}\n{wait()}",

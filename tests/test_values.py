@@ -756,6 +756,25 @@ def test_a_cyclic_stage_has_a_modulus(test: str, probe: str) -> None:
     assert m.values.interval(phi) == (0, 4)
 
 
+def test_two_rounds_of_a_ring_in_one() -> None:
+    """nvcc takes the remainder by a multiplication where a loop of ThunderKittens goes round twice at a time."""
+    m = of("""
+        mov.u32 %r1, 0;
+    loop:
+        add.s32 %r2, %r1, 1;
+        mul.hi.u32 %r3, %r2, -858993459;
+        shr.u32 %r3, %r3, 2;
+        mul.lo.s32 %r3, %r3, 5;
+        sub.s32 %r4, %r2, %r3;
+        add.s32 %r5, %r4, 1;
+        setp.eq.b32 %p1, %r5, 5;
+        selp.b32 %r1, 0, %r5, %p1;
+        @%p9 bra loop;
+    """)
+    assert m.values.interval(value(m, "%r1", "loop")) == (0, 4)
+    assert m.values.interval(value(m, "%r4")) == (0, 4)
+
+
 def test_a_stage_that_another_counter_resets_has_no_modulus() -> None:
     m = of(RING.format(start=0, test="setp.eq.s32 %p1, %r8, 10; selp.b32 %r1, 0, %r2, %p1;"))
     phi = value(m, "%r1", "loop")

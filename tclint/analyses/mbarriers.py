@@ -619,7 +619,7 @@ class Mbarriers:
         """The threads that execute *site* for the object when it is executed at all, and those that may."""
         model = self.model
         values = model.values
-        many = self.named(site)[object_] & model.views.at(site).threads
+        many = self.named(site)[object_] & model.present(site)
         alike = _scope(many)
         address = model.value(site, "mbarrier")
         moves = () if address is None else values.linear(address)[0]

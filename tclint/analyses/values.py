@@ -2061,9 +2061,12 @@ class Values:
         if number is None or (test[1] == "eq") is truth:
             return None
         (tested, shift), (terms, offset) = self.linear(test[2]), self.linear(arm)
-        if len(terms) != 1 or len(tested) != 1 or terms[0][0] != tested[0][0] or tested[0][1] != 1:
+        if not tested or tested[0][1] != 1:
             return None
-        return terms[0][0], test[1], number - shift, terms[0][1], offset
+        factor = terms[0][1] if terms else 0
+        if terms != tuple((t, f * factor) for t, f in tested):
+            return None
+        return self.total(tested, 0), test[1], number - shift, factor, offset
 
     def _phi_interval(self, value: int) -> Interval | None:
         """Bounds of what a loop carries: what its constants and tests suggest, if no way round it leads out of that."""
@@ -2099,12 +2102,14 @@ class Values:
                 if not inner or len(phis) > _CARRIED:
                     return set(), set()
             elif node[0] == "select":
-                inner = node[2:4]
-                for truth in (True, False):
+                for truth, arm in ((True, node[2]), (False, node[3])):
                     tested = self._bounded(node, truth)
+                    if tested is None or len(self.linear(tested[0])[0]) == 1:
+                        inner += (arm,)
                     if tested is not None and tested[3] == 1:
                         _, relation, limit, _, offset = tested
-                        numbers.add(limit if relation == "eq" else limit - 1 + offset)
+                        up = offset > 0 or relation == "lt"
+                        numbers.add(limit + offset - (up or -1 if offset else 0))
             elif node[0] == "sum":
                 inner = tuple(t for t, _ in node[1]) if len(node[1]) == 1 else ()
                 rest = self.remainder(node[1]) if len(node[1]) > 1 else None

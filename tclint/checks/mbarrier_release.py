@@ -57,8 +57,13 @@ class _Release:
         self.memory = model.made(SharedByWarps)
         every = [(i, a) for i in sorted(model.shared.sites) for a in model.shared.accesses(i)]
         reached = [(i, a) for i, a in every if model.cfg.block_of[i] in model.cfg.rank]
+        allocated = model.sites(
+            "tmem-alloc"
+        )  # by the warp as one: it is a write of the lane that arrives as well
         self.plain = [
-            a for i, a in reached if not a.later and plain(model, i) and self.memory.executed.certainly(i)
+            a
+            for i, a in reached
+            if not a.later and plain(model, i) and i not in allocated and self.memory.executed.certainly(i)
         ]
         self.accesses = {
             writes: [(a, model.views.at(i).threads) for i, a in reached if a.writes is writes]

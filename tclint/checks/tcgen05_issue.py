@@ -69,7 +69,7 @@ def _several(model: KernelModel, site: int) -> int:
     """
     if not model.function.entry:
         return 0  # the callers may leave one thread
-    threads, values = model.views.at(site).threads, model.values
+    threads, values = model.present(site), model.values
     if T.at_most_one_lane(threads):
         return 0
     sure = all(values.mask(p) is not None or values.level(p) <= Level.WARP for p in _deciding(model, site))

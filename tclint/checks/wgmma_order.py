@@ -75,6 +75,16 @@ def _conflict(first: _Layout, second: _Layout) -> _Conflict | None:
     return _Conflict(shared, what, "add wgmma.fence.sync.aligned between the two", True)
 
 
+def _copied(model: KernelModel, site: int, first: _Layout, second: _Layout) -> bool:
+    """Whether the second one takes the accumulators of the first as they are, some of them as copies.
+
+    ptxas takes a ``mov`` there for another name of the register.
+    """
+    pairs = zip(first.accumulator, second.accumulator, strict=True) if first.shape == second.shape else ()
+    each = [model.values.before(a, site) == model.values.before(b, site) for a, b in pairs]
+    return bool(each) and all(each)
+
+
 @check("WG008", needs="wgmma")
 def shape_change_without_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Registers that pass from one wgmma to another outside the one case that is ordered by itself."""
@@ -93,7 +103,7 @@ def shape_change_without_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 known[pair] = _conflict(layouts[earlier], layout)
             conflict = known[pair]
             path = conflict and _unordered(model, groups, results, earlier, site, conflict.fenced)
-            if not conflict or not path:
+            if not conflict or not path or _copied(model, site, layouts[earlier], layout):
                 continue
             known[pair] = None  # once is enough
             name = model.function.registers[min(conflict.registers)].name
