@@ -40,7 +40,13 @@ def test_lanes_that_cannot_come(body: str, says: str) -> None:
     ("body", "directives", "says"),
     [
         ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", ".reqntid 128", "high: lanes 5-31 of warps 0-3"),
-        ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", "", "medium: lanes 5-31 of warps 0-31"),
+        ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", "", "low: lanes 5-31 of warps 0-31"),
+        (
+            "bar.warp.sync -1; shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;",
+            "",
+            "medium: lanes 5-31 of warps 0-31",
+        ),
+        ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", ".maxntid 1024", "medium: lanes 5-31 of warps 0-31"),
         ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", ".reqntid 5", ""),
         ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", ".maxntid 5", ""),
         (

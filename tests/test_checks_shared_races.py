@@ -373,3 +373,31 @@ def test_one_lane_arrives_for_its_warp(change: dict[str, str], expected: list[st
         **change,
     }
     assert [rule for rule, _, _ in found(ROLES.format(**given))] == expected
+
+
+@pytest.mark.parametrize(("meeting", "expected"), [("bar.sync 1, 128;", []), ("", ["MB014"])])
+def test_lanes_that_a_barrier_orders_before_the_wait(meeting: str, expected: list[str]) -> None:
+    """FlashMLA arrives for a copy between what its threads write and the barrier that is for that."""
+    body = f"""
+        @!%p0 bra ready;
+        mbarrier.init.shared.b64 [full], 1;
+    ready:
+        bar.sync 0;
+        mov.u32 %r8, 0;
+    batch:
+        @!%p1 bra written;
+        {WRITE}
+    written:
+        @%p0 mbarrier.arrive.shared.b64 _, [full];
+        {meeting}
+    round:
+        mbarrier.try_wait.parity.shared.b64 %p4, [full], %r8;
+        @!%p4 bra round;
+        ld.shared.u32 %r6, [tile+4];
+        st.global.u32 [%rd1], %r6;
+        bar.sync 0;
+        add.u32 %r8, %r8, 1;
+        setp.lt.u32 %p4, %r8, 2;
+        @%p4 bra batch;
+    """
+    assert sorted({rule for rule, _, _ in found(body)}) == expected

@@ -214,12 +214,34 @@ class _Release:
         for wait, use in uses:
             waiting = self._waiting(arrival, wait)
             there = self.model.views.at(use.site).threads & waiting
-            if self._same(access, use, others, there) and self._follows(wait, waiting, use.site):
+            if (
+                self._same(access, use, others, there)
+                and self._follows(wait, waiting, use.site)
+                and not self._parted(access.site, use.site, others | there)
+            ):
                 if told is None:
                     told = self._told(arrival, access.site, others, ends)
                 if not told or self._follows(wait, waiting, use.site, told):
                     return wait, use
         return None
+
+    def _parted(self, access: int, use: int, threads: int) -> bool:
+        """Whether all *threads* come by the *access*, then to a barrier, and then to the *use*, in each round of a loop."""
+        model = self.model
+        cfg, block = model.cfg, model.cfg.block_of[access]
+
+        def between(b: int) -> bool:
+            own = cfg.dominates(block, cfg.block_of[b])
+            first = access if own else cfg.blocks[cfg.idom[block]].end - 1  # where it is decided who does it
+            return not (
+                threads & ~model.views.at(b).threads
+                or model.reaches(access, use, (b,))
+                or model.reaches(-1, b, (first,))
+                or model.reaches(b, b, (first,))
+            )
+
+        barriers = (*model.sites("barrier-sync"), *model.sites("barrier-wait"))
+        return any(between(b) for b in barriers if model.instruction(b).opcode != "bar.warp.sync")
 
     def _follows(self, wait: int, waiting: int, use: int, told: frozenset[Ring] = frozenset()) -> bool:
         """Whether a way leads from a wait to a use that no barrier bars, and no wait for an mbarrier of *told*.
