@@ -254,10 +254,26 @@ def idle(more: str, less: str) -> str:
     @%p1 bra loop;"""
 
 
+def head(inside: str) -> str:
+    """A loop of Mojo's, which asks before each round whether there is one."""
+    return f"""
+    {COPY}
+    {COMMIT}
+    mov.u32 %r5, 0;
+    round: setp.ge.u32 %p1, %r5, %r9;
+    @%p1 bra on;
+    {inside}
+    add.u32 %r5, %r5, 1;
+    bra round;
+    on: {READ}"""
+
+
 CASES = {
     "groups of nothing": padded("pads"),
     "waited for in a CTA that has something to do": idle("%ctaid.x", "%r9").format(""),
     "waited for in a CTA that is given something to do": idle("%r9", "%ctaid.x").format(" // want CA003"),
+    "a loop that asks at its head": head(wait()),
+    "a loop that asks at its head, and does not wait": head("") + " // want CA001",
     "groups of nothing that lack": padded() + " // want CA001",
     "waited": f"{COPY}\n{COMMIT}\n{wait()}\n{READ}",
     "not waited": f"{COPY}\n{COMMIT}\n{READ} // want CA001",

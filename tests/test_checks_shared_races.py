@@ -129,6 +129,13 @@ def test_rounds_that_lead_out_of_a_row(bound: str, confidence: Confidence) -> No
     assert (rule, said) == ("SM001", confidence)
 
 
+@pytest.mark.parametrize(("use", "low"), [("mov.u32 %r6, 1;", True), ("", False)])
+def test_what_is_read_for_a_round_that_does_not_come(use: str, low: bool) -> None:
+    """Mojo's products read the fragments of the next round in the last one, too."""
+    ((rule, confidence, _),) = found(f"{READ}\n{WRITE}\n{use}")
+    assert (rule, confidence is Confidence.LOW) == ("SM001", low)
+
+
 @pytest.mark.parametrize(
     ("between", "row", "low"),
     [("bar.warp.sync -1;", "%r9", True), ("", "%r9", False), ("bar.warp.sync -1;", "0", False)],

@@ -124,6 +124,30 @@ MULTICAST = changed(
 """Each copy goes to both CTAs of a cluster, so each full barrier gets twice the bytes that it expects."""
 
 
+def test_a_copy_reports_to_the_cta_that_it_fills() -> None:
+    """Mojo's kernels for sm_90a clear the bit of the CTA in each such address; an H200 does not look at it."""
+    run = replay(
+        changed(
+            "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r30], [%in], 2048, [%r29];",
+            "    and.b32 %r32, %r29, 0xfeffffff;\n"
+            "    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r30], [%in], 2048, [%r32];",
+        ).replace(".reqntid 160", ".reqntid 160\n.reqnctapercluster 2")
+    )
+    assert run.run is None
+    assert run.runs
+    assert not any(run.wrong for run in run.runs)
+
+
+def test_the_threads_that_get_farthest_are_told_of() -> None:
+    """Without .reqntid, CTAs of several sizes are tried; what is told is to be about those that the kernel is made for."""
+    code = changed(GIVE, "")
+    known, tried = (replay(c).run for c in (code, code.replace(".reqntid 160\n", "")))
+    assert known is not None
+    assert tried is not None
+    assert tried.entered == known.entered
+    assert {s.site for s in tried.stuck} == {s.site for s in known.stuck}
+
+
 def test_clusters_need_their_size() -> None:
     asked = replay(MULTICAST)
     assert asked.run is None

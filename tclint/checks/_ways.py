@@ -8,7 +8,7 @@ from tclint.cfg import CFG, Edge
 from tclint.dataflow.paths import Path
 from tclint.model import KernelModel
 
-__all__ = ["OUT_OF_ARRAY", "leaves_its_round", "left_out", "placed", "runs_on"]
+__all__ = ["OUT_OF_ARRAY", "leaves_its_round", "left_out", "placed", "runs_on", "unused"]
 
 OUT_OF_ARRAY = "so many rounds of a loop may lead out of the array, and nothing shows that there are as many"
 """What there is to say where :func:`runs_on` holds."""
@@ -36,8 +36,13 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
         own = holding.intersection(rest[: rest.index(join)])
         targets = {e.target for e in cfg.successors[edge.source]}
         passed = holding & _between(cfg, targets - {edge.target}, ends)
+        before = path.edges[:at]
         if not own and any(
-            not passed.isdisjoint(loop) for loop in cfg.loops.values() if edge.source not in loop
+            not passed.isdisjoint(loop)
+            for head, loop in cfg.loops.items()
+            # A loop may ask before its first round, or at its head.
+            if edge.source not in loop
+            or (edge.source == head and edge.target not in loop and not _again(loop, head, before))
         ):
             return edge
         if passed and not own and _idle(model, edge):
@@ -45,6 +50,11 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
         if _cases(cfg, holding & _between(cfg, targets, ends), ends) >= (_MANY if own else 2):
             return edge
     return None
+
+
+def _again(loop: frozenset[int], head: int, edges: Iterable[Edge]) -> bool:
+    """Whether *edges* come back to the *head* of a *loop*."""
+    return any(edge.target == head and edge.source in loop for edge in edges)
 
 
 def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
@@ -62,6 +72,15 @@ def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
     source = path.edges[leaving].source
     let = any(edge.source in loop and edge.source != source for edge in cfg.controllers(block))
     return let and not cfg.dominates(block, source)
+
+
+def unused(model: KernelModel, path: Path, read: int, end: int) -> bool:
+    """Whether nothing on *path*, nor behind its *end*, uses what the instruction *read* gives."""
+    passed = path.passed(model.cfg, read)
+    given = [(r, i) for r in model.instruction(read).writes for i in model.readers.get(r, ())]
+    return bool(given) and not any(
+        i in passed or model.reaches(end, i, model.values.defs[r]) for r, i in given
+    )
 
 
 def placed(model: KernelModel, first: int, second: int) -> bool:

@@ -18,7 +18,7 @@ from tclint.analyses.values import Level
 from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
-from tclint.checks._ways import OUT_OF_ARRAY, left_out, placed, runs_on
+from tclint.checks._ways import OUT_OF_ARRAY, left_out, placed, runs_on, unused
 from tclint.dataflow import Path
 from tclint.finding import Confidence
 from tclint.ir.nodes import Memory, Operand, Vector
@@ -46,6 +46,8 @@ def _doubt(model: KernelModel, meeting: Meeting, ends: frozenset[int]) -> str:
     if left_out(model, meeting.path, ends) is not None:
         return "on other ways between the two, warps meet"
     first, second = meeting.operation.site, meeting.use.site
+    if not meeting.operation.writes and unused(model, meeting.path, first, second):
+        return "what is read is not used on this way"
     passed = meeting.path.sites(model.cfg, first)
     if any(model.instruction(i).opcode == "bar.warp.sync" for i in passed) and placed(model, first, second):
         return (

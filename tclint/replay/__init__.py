@@ -219,7 +219,10 @@ class Replay:
                     return None
                 continue
             for numbers, run in standing.items():
-                found.setdefault(numbers, run)
+                # The threads that the kernel is made for get farthest.
+                found[numbers] = max(
+                    found.get(numbers, run), run, key=lambda run: len(run.entered & program.telling)
+                )
         return next((run for run in found.values() if run.races), next(iter(found.values()), None))
 
     def _open(self, program: Program, entered: AbstractSet[int]) -> frozenset[_Try]:

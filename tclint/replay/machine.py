@@ -686,7 +686,8 @@ class Machine(Groups):
     def _copy(self, group: Group, step: Step, places: Sequence[int], response: int | None = None) -> None:
         """A copy into shared memory, of one CTA or of several, that reports to the mbarrier at the same offset there.
 
-        With ``.cta_group::2``, it reports to the CTA of each pair that has the parity of the mbarrier's (9.7.9.27.1.2).
+        Whichever CTA the address of the mbarrier names: an H200 does not look at that. With ``.cta_group::2``, it reports
+        to the CTA of each pair that has the parity of the mbarrier's (9.7.9.27.1.2).
         """
         address, destination = self._role(group, step, "mbarrier"), self._role(group, step, "destination")
         size, ctas = self._size(group, step), self._role(group, step, "mask", _ALL)
@@ -699,7 +700,8 @@ class Machine(Groups):
         self.times[issuer] = time + 1
         for (at, to, many, mask), threads in self._each(group, step, places, *operands).items():
             bytes_ = many if many >= 0 else None
-            for rank in self._ranks(mask) if several else (at >> 24,):
+            home = at if pairs or to < 0 else to
+            for rank in self._ranks(mask) if several else (home >> 24,):
                 actor: Actor = ("copy", step.site, rank, to & _OFFSET)
                 reports = rank & ~1 | at >> 24 & 1 if several and pairs else rank
                 mbarrier = self._mbarrier(step, at & _OFFSET | reports << 24)
