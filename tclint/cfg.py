@@ -184,15 +184,26 @@ class CFG:
 
         What aborts the kernel is no end: where one thread does, none goes on.
         """
-        # The reverse graph from one artificial end, which also closes loops without exit.
-        preds: dict[int, list[int]] = {b: [e.target for e in self.successors[b]] for b in self.order}
-        ends = [b for b in self.order if b in self.exits or not (preds[b] or self.aborts(b))]
-        reverse: dict[int, list[int]] = {-1: list(ends)}
-        for b in self.order:
-            reverse[b] = [e.source for e in self.predecessors[b] if e.source in self.rank]
+        return self._post_dominators(
+            self.order,
+            [b for b in self.order if b in self.exits or not (self.successors[b] or self.aborts(b))],
+        )
+
+    @cached_property
+    def _ipdom_of_aborts(self) -> dict[int, int]:
+        """The same of the blocks from which no end is reached, but one that aborts the kernel, as if that were one."""
+        blocks = [b for b in self.order if b not in self.ipdom]
+        return self._post_dominators(blocks, [b for b in blocks if self.aborts(b)])
+
+    def _post_dominators(self, blocks: list[int], ends: list[int]) -> dict[int, int]:
+        """Immediate post-dominators over *blocks*, of which *ends* lead to one artificial end, -1."""
+        inside = set(blocks)
+        reverse: dict[int, list[int]] = {-1: ends}
+        for b in blocks:
+            reverse[b] = [e.source for e in self.predecessors[b] if e.source in inside]
         seen = {-1}
         post: list[int] = []
-        stack: list[tuple[int, Iterator[int]]] = [(-1, iter(reverse[-1]))]
+        stack: list[tuple[int, Iterator[int]]] = [(-1, iter(ends))]
         while stack:
             node, rest = stack[-1]
             for nxt in rest:
@@ -208,7 +219,7 @@ class CFG:
         end_set = set(ends)
 
         def before(b: int) -> list[int]:
-            found = [s for s in preds.get(b, ()) if s in rank]
+            found = [e.target for e in self.successors[b] if e.target in rank] if b >= 0 else []
             if b in end_set:
                 found.append(-1)
             return found
@@ -329,24 +340,22 @@ class CFG:
     def _dependence(self) -> dict[int, list[Edge]]:
         """Block -> edges on which it is directly control dependent (Ferrante, Ottenstein and Warren).
 
-        What only leads to a block that aborts the kernel depends on each edge from which it can be reached.
+        Of the blocks that only lead to one that aborts the kernel it is asked apart: no end is reached from there.
         """
-        ipdom = self.ipdom
+        parents = self.ipdom
+        if len(parents) <= len(self.order):  # with -1 there is one more where every block reaches an end
+            parents = self._ipdom_of_aborts | parents
         found: dict[int, list[Edge]] = {}
         for b in self.order:
             edges = self.successors[b]
             if len(edges) + (b in self.exits) < 2:
                 continue
-            stop = ipdom.get(b)
+            stop = parents.get(b)
             for edge in edges:
                 node = edge.target
-                while node != stop and node != -1 and node in ipdom:
+                while node != stop and node != -1 and node in parents:
                     found.setdefault(node, []).append(edge)
-                    node = ipdom[node]
-                doomed = [] if edge.target in ipdom else [edge.target]
-                for node in doomed:
-                    found.setdefault(node, []).append(edge)
-                    doomed += {e.target for e in self.successors[node]}.difference(doomed)
+                    node = parents[node]
         return found
 
 

@@ -186,20 +186,22 @@ def test_what_controls_a_block_decides_whether_it_runs(body: str) -> None:
     cfg = graph(body)
     ends = {b for b in cfg.order if b in cfg.exits or not (cfg.successors[b] or cfg.aborts(b))}
     for b in cfg.order:
+        finish = ends if b in cfg.ipdom else ends | {a for a in cfg.order if cfg.aborts(a)}
         controllers = {(e.source, e.target) for e in cfg.controllers(b)}
         for edge in (e for s in cfg.order for e in cfg.successors[s]):
             others = [e.target for e in cfg.successors[edge.source] if e != edge]
             leaves = edge.source in cfg.exits
             if (
-                _must(cfg, edge.target, b, ends)
+                _must(cfg, edge.target, b, finish)
                 and edge.source != b
-                and (leaves or any(_can_end_without(cfg, o, b, ends) for o in others))
-                and _can_end_without(cfg, edge.target, -2, ends)
+                and (leaves or any(_can_end_without(cfg, o, b, finish) for o in others))
+                and _can_end_without(cfg, edge.target, -2, finish)
             ):
                 assert (edge.source, edge.target) in controllers, (edge, b)
             if (
                 edge.source in cfg.ipdom
                 and b not in cfg.ipdom
+                and _can_end_without(cfg, b, -2, finish)
                 and not _can_end_without(cfg, edge.target, -2, ends)
             ):
                 assert (edge.source, edge.target) in controllers or not cfg.following[edge.target] >> b & 1

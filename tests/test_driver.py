@@ -256,6 +256,11 @@ SHAPES: dict[str, Callable[[int], str]] = {
         chain("L{n}: add.s32 %r1, %r1, 1;\nsetp.lt.s32 %p1, %r1, 9;\n@%p1 bra L{n};", n)
         + "\nbar.sync 0;\nret;"
     ),
+    "ways in an endless loop": lambda n: kernel(
+        "again:\nld.shared.u32 %r1, [%r2];\nsetp.eq.s32 %p1, %r1, 0;\n"
+        + chain("@%p1 bra L{n};\n@%p2 bra stop;\nL{n}: mov.u32 %r3, {n};", n)
+        + "\nbar.sync 0;\nbra again;\nstop: trap;"
+    ),
     "a chain of sums": lambda n: kernel(
         "mov.u32 %r1, %tid.x;\n"
         + chain("xor.b32 %r1, %r1, %r2;\nadd.s32 %r2, %r2, %r1;", n)
