@@ -161,8 +161,12 @@ ALIASED = (
 ADDING = ISSUE.replace("%p0", "1")
 WIDE = OTHER.replace("m64n8k16", "m64n16k16").replace("{%f4", "{%f0, %f1, %f2, %f3, %f4")
 COPIED = "mov.f32 %f8, %f0;\n" + ISSUE.replace("%f0, %f1", "%f8, %f1")
+COPIES = "".join(f"mov.b32 %r{n + 4}, %r{n};\n" for n in range(4))
 SWAPPED = ISSUE.replace("%f0, %f1", "%f1, %f0")
 HALVES = ISSUE.replace("m64n8k16.f32", "m64n16k16.f16").replace("%f0, %f1, %f2, %f3", "%r0, %r1, %r2, %r3")
+FRAGMENTS = HALVES.replace(
+    "{%r0, %r1, %r2, %r3}, %rd0", "{%r4, %r5, %r6, %r7}, {%r0, %r1, %r2, %r3}"
+).replace(", 0, 0;", ", 0;")
 ZERO = "\n".join(f"mov.f32 %f{i}, 0f00000000;" for i in range(4))
 
 OPERANDS = {
@@ -185,6 +189,7 @@ OPERANDS = {
     "copies in another order": f"{FENCE}\n{ISSUE}\n{COPIED.replace('%f8, %f1', '%f1, %f8')} // want WG008\n{COMMIT}\n{wait()}",
     "another order": f"{FENCE}\n{ISSUE}\n{SWAPPED} // want WG008\n{COMMIT}\n{wait()}",
     "a result as A": f"{FENCE}\n{HALVES}\n{COMMIT}\n{FENCE}\n{FRAGMENT} // want WG008\n{COMMIT}\n{wait()}",
+    "a result as A, that copies of it are added to": f"{FENCE}\n{HALVES}\n{COPIES}{FRAGMENTS} // want WG008\n{COMMIT}\n{wait()}",
     "a fragment as D": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\n{FENCE}\n{HALVES} // want WG008\n{COMMIT}\n{wait()}",
     "a fragment as D, waited for": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\n{wait()}\n{FENCE}\n{HALVES}\n{COMMIT}\n{wait()}",
     "in the next round of a loop": f"""

@@ -80,9 +80,8 @@ def _copied(model: KernelModel, site: int, first: _Layout, second: _Layout) -> b
 
     ptxas takes a ``mov`` there for another name of the register.
     """
-    pairs = zip(first.accumulator, second.accumulator, strict=True) if first.shape == second.shape else ()
-    each = [model.values.before(a, site) == model.values.before(b, site) for a, b in pairs]
-    return bool(each) and all(each)
+    held = [[model.values.before(r, site) for r in layout.accumulator] for layout in (first, second)]
+    return first.shape == second.shape and held[0] == held[1]
 
 
 @check("WG008", needs="wgmma")
@@ -102,8 +101,10 @@ def shape_change_without_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if pair not in known:
                 known[pair] = _conflict(layouts[earlier], layout)
             conflict = known[pair]
-            path = conflict and _unordered(model, groups, results, earlier, site, conflict.fenced)
-            if not conflict or not path or _copied(model, site, layouts[earlier], layout):
+            if not conflict or (conflict.fenced and _copied(model, site, layouts[earlier], layout)):
+                continue
+            path = _unordered(model, groups, results, earlier, site, conflict.fenced)
+            if not path:
                 continue
             known[pair] = None  # once is enough
             name = model.function.registers[min(conflict.registers)].name
