@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +25,19 @@ def same(body: str, a: str, b: str) -> bool:
     """Whether two registers get the same value number."""
     m = of(body)
     return value(m, a) == value(m, b)
+
+
+def decided(m: KernelModel, known: Mapping[str, bool], asked: str) -> bool | None:
+    """What the predicates whose truth is known say of another."""
+    facts = Facts()
+    for name, truth in known.items():
+        facts = m.values.assume(value(m, name), truth, facts)
+    return m.values.decide(value(m, asked), facts)
+
+
+def next_one(m: KernelModel, truths: Sequence[bool]) -> bool | None:
+    """What %p1, %p2, ... of these truths say of the predicate after them."""
+    return decided(m, {f"%p{n}": truth for n, truth in enumerate(truths, 1)}, f"%p{len(truths) + 1}")
 
 
 def known(body: str, name: str) -> int | None:
@@ -238,14 +251,11 @@ def test_what_comparisons_decide_of_each_other_is_true(
         name, _, sign = relation.partition(".")
         lines.append(f"setp.{name}.{sign or 'b'}32 %p{n}, %r1, {bound};")
     m = of("\n".join(lines))
-    facts = Facts()
-    for n, (_, truth) in enumerate(assumed, 1):
-        facts = m.values.assume(value(m, f"%p{n}"), truth, facts)
-    decided = m.values.decide(value(m, f"%p{len(assumed) + 1}"), facts)
+    answer = next_one(m, [truth for _, truth in assumed])
     possible = [x for x in POINTS if all(holds(r, x, b) is truth for (r, b), truth in assumed)]
     answers = {holds(asked[0], x, asked[1]) for x in possible}
-    if decided is not None:
-        assert answers <= {decided}
+    if answer is not None:
+        assert answers <= {answer}
 
 
 STEPS: dict[str, tuple[str, Callable[[int, int], int]]] = {
@@ -293,13 +303,10 @@ def test_what_ranges_decide_is_true(
         name, _, sign = relation.partition(".")
         lines.append(f"setp.{name}.{sign or 'b'}32 %p{n}, %r{min(index, len(chain)) + 1}, {bound};")
     m = of("\n".join(lines))
-    facts = Facts()
-    for n, (_, truth) in enumerate(assumed, 1):
-        facts = m.values.assume(value(m, f"%p{n}"), truth, facts)
-    decided = m.values.decide(value(m, f"%p{len(assumed) + 1}"), facts)
+    answer = next_one(m, [truth for _, truth in assumed])
     possible = [k for k in range(-40, 41) if all(holds_for(t, k) is truth for t, truth in assumed)]
-    if decided is not None:
-        assert {holds_for(asked, k) for k in possible} <= {decided}
+    if answer is not None:
+        assert {holds_for(asked, k) for k in possible} <= {answer}
 
 
 PAIRS: dict[str, tuple[str, Callable[[int, int], int]]] = {
@@ -349,14 +356,11 @@ def test_what_ranges_decide_of_two_numbers_is_true(
         name, _, sign = relation.partition(".")
         lines.append(f"setp.{name}.{sign or 'b'}32 %p{n}, %r{one % every + 1}, %r{two % every + 1};")
     m = of("\n".join(lines))
-    facts = Facts()
-    for n, (_, truth) in enumerate(assumed, 1):
-        facts = m.values.assume(value(m, f"%p{n}"), truth, facts)
-    decided = m.values.decide(value(m, f"%p{len(assumed) + 1}"), facts)
+    answer = next_one(m, [truth for _, truth in assumed])
     possible = [n for k in range(-5, 6) for j in range(-5, 6) if (n := made(k, j))]
     left = [n for n in possible if all(holds_for(t, n) is truth for t, truth in assumed)]
-    if decided is not None:
-        assert {holds_for(asked, n) for n in left} <= {decided}
+    if answer is not None:
+        assert {holds_for(asked, n) for n in left} <= {answer}
 
 
 ROUNDS_OF_FOUR = """
@@ -394,10 +398,7 @@ ROUNDS_OF_FOUR = """
 )
 def test_ranges_of_what_is_computed(known: dict[str, bool], asked: str, answer: bool | None) -> None:
     m = of(ROUNDS_OF_FOUR)
-    facts = Facts()
-    for name, truth in known.items():
-        facts = m.values.assume(value(m, name), truth, facts)
-    assert m.values.decide(value(m, asked), facts) is answer
+    assert decided(m, known, asked) is answer
 
 
 @pytest.mark.parametrize(
@@ -421,10 +422,7 @@ def test_what_an_odd_number_of_rounds_says(known: dict[str, bool], asked: str, a
         setp.eq.s32 %p2, %r5, 1;
         setp.lt.s32 %p3, %r1, 1;
     """)
-    facts = Facts()
-    for name, truth in known.items():
-        facts = m.values.assume(value(m, name), truth, facts)
-    assert m.values.decide(value(m, asked), facts) is answer
+    assert decided(m, known, asked) is answer
 
 
 @pytest.mark.parametrize(
@@ -453,10 +451,7 @@ def test_ranges_of_the_least_of_several_sums(known: dict[str, bool], asked: str,
         setp.eq.s32 %p4, %r7, 1;
         setp.gt.s32 %p5, %r1, 9;
     """)
-    facts = Facts()
-    for name, truth in known.items():
-        facts = m.values.assume(value(m, name), truth, facts)
-    assert m.values.decide(value(m, asked), facts) is answer
+    assert decided(m, known, asked) is answer
 
 
 @pytest.mark.parametrize(
@@ -504,18 +499,15 @@ def test_what_differences_decide_of_each_other_is_true(
         return bool(ORDERS[relation](ours, theirs))
 
     m = of("\n".join(lines))
-    facts = Facts()
-    for n, (_, truth) in enumerate(assumed, 1):
-        facts = m.values.assume(value(m, f"%p{n}"), truth, facts)
-    decided = m.values.decide(value(m, f"%p{len(assumed) + 1}"), facts)
+    answer = next_one(m, [truth for _, truth in assumed])
     pairs = [(x, 0) for x in range(-20, 21)]
     answers = {
         holds_for(asked, x, y) for x, y in pairs if all(holds_for(t, x, y) is truth for t, truth in assumed)
     }
     if len(answers) == 1:
-        assert {decided} == answers
+        assert {answer} == answers
     elif answers:
-        assert decided is None
+        assert answer is None
 
 
 # ---------------------------------------------------------------- elected lanes
@@ -773,6 +765,21 @@ def test_two_rounds_of_a_ring_in_one() -> None:
     """)
     assert m.values.interval(value(m, "%r1", "loop")) == (0, 4)
     assert m.values.interval(value(m, "%r4")) == (0, 4)
+
+
+def test_a_ring_that_starts_again_before_a_limit() -> None:
+    m = of("""
+        mov.u32 %r1, 0;
+    loop:
+        mul.hi.u32 %r3, %r1, -858993459;
+        shr.u32 %r3, %r3, 2;
+        mul.lo.s32 %r3, %r3, 5;
+        sub.s32 %r4, %r1, %r3;
+        setp.lt.s32 %p1, %r4, 3;
+        selp.b32 %r1, %r4, 0, %p1;
+        @%p9 bra loop;
+    """)
+    assert m.values.interval(value(m, "%r1", "loop")) == (0, 2)
 
 
 def test_a_stage_that_another_counter_resets_has_no_modulus() -> None:

@@ -2108,8 +2108,9 @@ class Values:
                         inner += (arm,)
                     if tested is not None and tested[3] == 1:
                         _, relation, limit, _, offset = tested
-                        up = offset > 0 or relation == "lt"
-                        numbers.add(limit + offset - (up or -1 if offset else 0))
+                        # The last number on the side of the limit from which it is reached.
+                        side = -1 if relation == "lt" else (offset < 0) - (offset > 0)
+                        numbers.add(limit + offset + side)
             elif node[0] == "sum":
                 inner = tuple(t for t, _ in node[1]) if len(node[1]) == 1 else ()
                 rest = self.remainder(node[1]) if len(node[1]) > 1 else None
