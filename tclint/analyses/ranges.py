@@ -87,15 +87,13 @@ class Ranges:
 
         A loop of two rounds at a time has another one before it for the odd round.
         """
-        said = self._comparison(p)
-        bits = [b for b in known if self.values.node(b)[:2] == ("op", "mask")] if said else []
-        if not said or not bits:
-            return None
-        bases = self.bases(said[0][2])
-        bits = [b for b in bits if not bases.isdisjoint(self._parts(b)) and self._few(b)]
-        for truth in (True, False) if bits else ():
+        masks = [b for b in known if self.values.node(b)[:2] == ("op", "mask")]
+        said = self._comparison(p) if masks else None
+        bases = self.bases(said[0][2]) if said else frozenset()
+        near = [b for b in masks if not bases.isdisjoint(self._parts(b)) and self._few(b)]
+        for truth in (True, False) if near else ():
             there = self.learn(p, truth, known)
-            for value in bits:
+            for value in near:
                 least, most = known[value]
                 low, high = self._of(value, {b: r for b, r in there.items() if b != value}, 0)
                 if high < least or most < low:
@@ -300,21 +298,9 @@ class Ranges:
             for term, factor in node[1]:
                 ends = [end * factor for end in self._of(term, known, depth + 1)]
                 low, high = low + min(ends), high + max(ends)
-            low, high = max(low, -_FAR), min(high, _FAR)
-            base, shift, negative = self._base(value)
-            for greatest, *ways in self._chosen(base, known, depth + 2):
-                one, two = (self._of(way, known, depth + 2) for way in ways)
-                choose = max if greatest else min
-                least, most = choose(one[0], two[0]), choose(one[1], two[1])
-                least, most = (-most, -least) if negative else (least, most)
-                low, high = _both((low, high), (least + shift, most + shift))
-            return low, high
-        if node[0] == "op" and node[1] in ("max", "min"):
-            one, two = (self._of(x, known, depth + 1) for x in node[3:5])
-            if node[2][1] == "s" or (one[0] >= 0 and two[0] >= 0):
-                choose = max if node[1] == "max" else min
-                return choose(one[0], two[0]), choose(one[1], two[1])
-            return _ANY
+            return self._narrowed(value, (max(low, -_FAR), min(high, _FAR)), known, depth + 2)
+        if node[:2] in _CHOOSING:
+            return self._narrowed(value, _ANY, known, depth + 1)
         if node[0] == "op" and node[1] == "mask":
             low, high = self._of(node[2], known, depth + 1)
             mask = node[3]
@@ -335,16 +321,27 @@ class Ranges:
             found = _both(found, (low, _FAR) if step > 0 else (-_FAR, high))
         return found
 
+    def _narrowed(self, value: int, found: Range, known: Bases, depth: int) -> Range:
+        """*found* with what the maxima and minima in *value*, or that it is, say of it."""
+        base, shift, negative = self._base(value)
+        for greatest, *ways in self._chosen(base, known, depth):
+            one, two = (self._of(way, known, depth) for way in ways)
+            choose = max if greatest else min
+            least, most = choose(one[0], two[0]), choose(one[1], two[1])
+            least, most = (-most, -least) if negative else (least, most)
+            found = _both(found, (least + shift, most + shift))
+        return found
+
     def _counter(self, value: int) -> tuple[int, int] | None:
         """What a number of a loop begins with, and by how much each round changes it; None: it is none that does so."""
         if value not in self._counters:
             found: tuple[int, int] | None = None
-            if self.values.node(value)[0] == "phi":
-                ends = {a: self.values.linear(a) for a in self.values.arguments(value)}
-                steps = {by for terms, by in ends.values() if terms == ((value, 1),)} - {0}
-                starts = [a for a, (terms, _) in ends.items() if terms != ((value, 1),)]
-                if len(steps) == len(starts) == 1 and abs(min(steps)) <= _STEP:
-                    found = starts[0], min(steps)
+            steps = self.values.steps(value)
+            if len(steps) == 1 and abs(min(steps)) <= _STEP:
+                starts = [
+                    a for a in self.values.arguments(value) if self.values.linear(a)[0] != ((value, 1),)
+                ]
+                found = (starts[0], min(steps)) if len(starts) == 1 else None
             self._counters[value] = found
         return self._counters[value]
 

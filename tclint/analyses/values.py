@@ -1886,6 +1886,11 @@ class Values:
                 start = argument
         return (start, stride, modulus) if start is not None and stride is not None else None
 
+    def steps(self, value: int) -> set[int]:
+        """The numbers that rounds of a loop add to *value*, without 0; none where no loop carries it."""
+        ends = map(self.linear, self.arguments(value) if self.node(value)[0] == "phi" else ())
+        return {by for terms, by in ends if by and terms == ((value, 1),)}
+
     def quotient(self, value: int) -> tuple[int, int] | None:
         """``(x, n)`` when *value* is x divided by the constant n, rounded down, of an unsigned x of 32 bits.
 

@@ -12,7 +12,9 @@ __all__ = ["OUT_OF_ARRAY", "leaves_its_round", "left_out", "placed", "runs_on", 
 
 OUT_OF_ARRAY = "so many rounds of a loop may lead out of the array, and nothing shows that there are as many"
 """What there is to say where :func:`runs_on` holds."""
-_GIVEN = frozenset(("parameter", "load", "unknown", "special"))
+_DATA = frozenset(("parameter", "load", "unknown"))
+"""What neither the text nor the number of a thread says the value of."""
+_GIVEN = _DATA | {"special"}
 """What the text does not say the value of."""
 _MANY = 4
 """So many cases, the present one among them, make a switch."""
@@ -36,13 +38,12 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
         own = holding.intersection(rest[: rest.index(join)])
         targets = {e.target for e in cfg.successors[edge.source]}
         passed = holding & _between(cfg, targets - {edge.target}, ends)
-        before = path.edges[:at]
         if not own and any(
             not passed.isdisjoint(loop)
             for head, loop in cfg.loops.items()
             # A loop may ask before its first round, or at its head.
             if edge.source not in loop
-            or (edge.source == head and edge.target not in loop and not _again(loop, head, before))
+            or (edge.source == head and edge.target not in loop and not _again(loop, head, path.edges[:at]))
         ):
             return edge
         if passed and not own and _idle(model, edge):
@@ -86,12 +87,8 @@ def unused(model: KernelModel, path: Path, read: int, end: int) -> bool:
 def placed(model: KernelModel, first: int, second: int) -> bool:
     """Whether a number that the text does not say is in the address of one of two accesses, and not of the other one."""
     values = model.values
-    one, two = (
-        {term for access in model.shared.accesses(site) for term, _ in values.linear(access.address)[0]}
-        for site in (first, second)
-    )
-    given = _GIVEN - {"special"}
-    return any(values.node(v)[0] in given for term in one ^ two for v in values.made_of(term))
+    apart = _terms(model, first) ^ _terms(model, second)
+    return any(values.node(v)[0] in _DATA for term in apart for v in values.made_of(term))
 
 
 def runs_on(model: KernelModel, path: Path, *sites: int) -> bool:
@@ -101,19 +98,15 @@ def runs_on(model: KernelModel, path: Path, *sites: int) -> bool:
     """
     cfg, values = model.cfg, model.values
     heads = {e.target for e in path.edges if e.source in cfg.loops.get(e.target, ())}
-    accesses = (access for site in sites for access in model.shared.accesses(site))
-    terms = {term for access in accesses for term, _ in values.linear(access.address)[0]}
-    return any(
-        values.node(term)[1] in heads
-        and any(
-            values.linear(a) == (((term, 1),), by)
-            for a in values.arguments(term)
-            if (by := values.linear(a)[1])
-        )
-        and not _counted(model, values.node(term)[1])
-        for term in terms
-        if values.node(term)[0] == "phi"
-    )
+    terms = set[int]().union(*(_terms(model, site) for site in sites))
+    rising = {values.node(term)[1] for term in terms if values.steps(term)}
+    return any(not _counted(model, head) for head in heads & rising)
+
+
+def _terms(model: KernelModel, site: int) -> set[int]:
+    """What is added up to the addresses in shared memory that *site* accesses."""
+    linear = model.values.linear
+    return {term for access in model.shared.accesses(site) for term, _ in linear(access.address)[0]}
 
 
 def _counted(model: KernelModel, head: int) -> bool:
