@@ -6,14 +6,13 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from time import perf_counter
 
 from tclint.causes import without_consequences
 from tclint.checks import Hit, kernel_checks, module_checks
 from tclint.config import Config
 from tclint.dataflow.engine import LimitExceeded
-from tclint.finding import Confidence, FileReport, Finding, Fingerprints, Problem, SourceLocation, Span, Step
+from tclint.finding import FileReport, Finding, Fingerprints, Problem, SourceLocation, Span, Step
 from tclint.fixes import resolve
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Location, Module
@@ -173,7 +172,7 @@ def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], N
         tick("check " + names[0])
     if hits and model.views.aborted:
         doubt = "some thread aborts the kernel whatever the launch is"
-        hits = [(rule, replace(hit, confidence=Confidence.LOW, doubt=doubt)) for rule, hit in hits]
+        hits = [(rule, hit.doubted(doubt)) for rule, hit in hits]
     model.release()
     return tuple(hits), tuple(limits)
 

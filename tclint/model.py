@@ -105,7 +105,7 @@ class KernelModel:
     def takers(self, site: int) -> Iterator[tuple[int, bool]]:
         """What takes the numbers that *site* makes, or others that are made of them: branches, accesses to memory, events.
 
-        And whether its guard is made of them.  Registers count wherever they are read, so it may be one too many.
+        And whether its guard is made of them. Registers count wherever they are read, so it may be one too many.
         """
         made = set(self.instruction(site).writes)
         work = list(made)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 
@@ -63,6 +63,10 @@ class Hit:
     """Seen in a replay (:mod:`tclint.replay`), where any other fault of the same kind may be the cause."""
     before_it: bool = False
     """What is lacking is lacking before ``site``: what comes before that does not follow."""
+
+    def doubted(self, why: str) -> Hit:
+        """The same with low confidence, because of *why*; itself if there is nothing to say against it."""
+        return replace(self, confidence=Confidence.LOW, doubt=why) if why else self
 
 
 KernelCheck = Callable[[KernelModel], Iterable[tuple[str, Hit]]]

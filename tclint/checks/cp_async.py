@@ -108,9 +108,8 @@ def _hit(
         count=len(alike),
         help=remedy,
         fixes=flight.fixes,
-        confidence=Confidence.LOW if doubt else model.confidence(meeting.path, copy),
-        doubt=doubt,
-    )
+        confidence=model.confidence(meeting.path, copy),
+    ).doubted(doubt)
 
 
 def _doubt(model: KernelModel, rule: str, meeting: Meeting) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from tclint.analyses.values import Facts
@@ -12,7 +12,6 @@ from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import Place, alike, at_home, differ, places
 from tclint.dataflow import EXIT, Path, find_paths
-from tclint.finding import Confidence
 from tclint.fixes import Repair, inverted
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -95,13 +94,13 @@ class _Waits:
         if branches and not self._reached(site, answer, use):
             return None  # what is done meanwhile, and not what the wait is for
         taken = [last for e in path.edges if (last := self.model.cfg.blocks[e.source].end - 1) in branches]
-        hit = self._hit(site, use, taken)
-        if self._counts(site, path, taken):
-            doubt = "the loop around it counts what has been waited for, and may not end before"
-            return replace(hit, confidence=Confidence.LOW, doubt=doubt)
-        return hit
+        counted = self._loop_counts(site, path, taken)
+        doubt = (
+            "the loop around it counts what has been waited for, and may not end before" if counted else ""
+        )
+        return self._hit(site, use, taken).doubted(doubt)
 
-    def _counts(self, site: int, path: Path, taken: list[int]) -> bool:
+    def _loop_counts(self, site: int, path: Path, taken: list[int]) -> bool:
         """Whether *path* leaves a loop around *site* by a number that is another one where the result is true.
 
         A thread that looks after several mbarriers in turn does what there is to do, and counts it.

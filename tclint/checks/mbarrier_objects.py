@@ -18,7 +18,7 @@ from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import SIZE, Place, at_home, differ, places
 from tclint.checks._repairs import barrier_between
 from tclint.checks.mbarrier_phases import first_parity
-from tclint.finding import Confidence, Severity
+from tclint.finding import Severity
 from tclint.fixes import Repair, after
 from tclint.model import KernelModel
 from tclint.views import View
@@ -127,13 +127,9 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
                 message=f"{model.name(sites[0])} uses {name}, which is never initialised: {why}",
                 steps=tuple(Mark(i, "another one is initialised here") for i in sorted(known.inits)[:1]),
                 help="initialise it once before it is used, and have a barrier between the two",
-                confidence=Confidence.LOW if what is None else None,
-                doubt=""
-                if what is not None
-                else "a kernel without any may be an extract of one that has them",
                 count=len(sites),
                 about=frozenset(sites),
-            ),
+            ).doubted("a kernel without any may be an extract of one that has them" if what is None else ""),
         )
 
 

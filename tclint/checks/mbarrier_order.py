@@ -8,7 +8,6 @@ from tclint.analyses import warps
 from tclint.analyses.shared_memory import Access
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import Place, at_home, places
-from tclint.finding import Confidence
 from tclint.fixes import Repair, without_word
 from tclint.ir.nodes import Memory
 from tclint.model import KernelModel
@@ -92,10 +91,8 @@ def _too_narrow(site: int, count: int, store: int | None) -> Hit:
         if store is not None
         else "",
         count=count,
-        confidence=None if store is not None else Confidence.LOW,
-        doubt="" if store is not None else "nothing shows that the arrival hands data over to the other CTA",
         about=frozenset((site,)),
-    )
+    ).doubted("nothing shows that the arrival hands data over to the other CTA" if store is None else "")
 
 
 # ---------------------------------------------------------------- MB013

@@ -57,9 +57,8 @@ class _Release:
         self.memory = model.made(SharedByWarps)
         every = [(i, a) for i in sorted(model.shared.sites) for a in model.shared.accesses(i)]
         reached = [(i, a) for i, a in every if model.cfg.block_of[i] in model.cfg.rank]
-        allocated = model.sites(
-            "tmem-alloc"
-        )  # by the warp as one: it is a write of the lane that arrives as well
+        # A warp allocates as one: its write is one of the lane that arrives as well.
+        allocated = model.sites("tmem-alloc")
         self.plain = [
             a
             for i, a in reached
@@ -69,8 +68,9 @@ class _Release:
             writes: [(a, model.views.at(i).threads) for i, a in reached if a.writes is writes]
             for writes in (False, True)
         }
-        barriers = model.sites("barrier-sync")
-        self.lanes = frozenset((*barriers, *model.sites("barrier-wait"), *calls(model)))
+        barriers = (*model.sites("barrier-sync"), *model.sites("barrier-wait"))
+        self.barriers = [b for b in barriers if model.instruction(b).opcode != "bar.warp.sync"]
+        self.lanes = frozenset((*barriers, *calls(model)))
         """Where the lanes of a warp wait for each other."""
         self.warps = frozenset(
             (
@@ -240,8 +240,7 @@ class _Release:
                 or model.reaches(b, b, (first,))
             )
 
-        barriers = (*model.sites("barrier-sync"), *model.sites("barrier-wait"))
-        return any(between(b) for b in barriers if model.instruction(b).opcode != "bar.warp.sync")
+        return any(map(between, self.barriers))
 
     def _follows(self, wait: int, waiting: int, use: int, told: frozenset[Ring] = frozenset()) -> bool:
         """Whether a way leads from a wait to a use that no barrier bars, and no wait for an mbarrier of *told*.

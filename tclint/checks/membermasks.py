@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import reduce
 from operator import or_
 
@@ -48,12 +47,9 @@ def membermasks(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     named = reduce(or_, (mask for alike in sites.values() for _, mask in alike if mask is not None), 0)
     few = function.most_threads is None and not named & (named + 1)
     for (left_out, mask), where in excluded.items():
-        hit = _excluded(model, where, mask, left_out)
-        if few and not _lanes_of(left_out) & named:
-            hit = replace(
-                hit, confidence=Confidence.LOW, doubt="no mask names these lanes, and a CTA may not have them"
-            )
-        yield "CV006", hit
+        absent = few and not _lanes_of(left_out) & named
+        doubt = "no mask names these lanes, and a CTA may not have them" if absent else ""
+        yield "CV006", _excluded(model, where, mask, left_out).doubted(doubt)
     for (arriving, mask), where in awaited.items():
         yield "CV005", _awaited(model, lanes, where, mask, arriving)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from tclint.analyses import threads as T
 from tclint.analyses.meetings import Meeting, Meetings, Route
@@ -35,10 +36,10 @@ def reused_without_barrier(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         told.setdefault(model.cfg.block_of[meeting.use.site], []).append(meeting)
     for alike in told.values():
         ends = model.solved(WritesSince)[0].ends
-        doubts = [_doubt(model, meeting, ends) for meeting in alike]
-        at = doubts.index("") if "" in doubts else 0
-        uses = {meeting.use.site for meeting in alike}
-        yield "SM001", _hit(model, alike[at], len(uses), doubts[at])
+        doubts = ((meeting, _doubt(model, meeting, ends)) for meeting in alike)
+        first = next(doubts)
+        meeting, doubt = next((each for each in chain((first,), doubts) if not each[1]), first)
+        yield "SM001", _hit(model, meeting, len({m.use.site for m in alike}), doubt)
 
 
 def _doubt(model: KernelModel, meeting: Meeting, ends: frozenset[int]) -> str:
@@ -171,6 +172,5 @@ def _hit(model: KernelModel, meeting: Meeting, count: int, doubt: str) -> Hit:
         count=count,
         help="put a barrier of both warps (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
-        confidence=Confidence.LOW if doubt else None if model.function.threads else Confidence.MEDIUM,
-        doubt=doubt,
-    )
+        confidence=None if model.function.threads else Confidence.MEDIUM,
+    ).doubted(doubt)

@@ -108,10 +108,9 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 fixes=waited_in_block(model, candidate.what, {s for s, _ in paths})
                 if candidate.what != "op"  # which mbarrier is to tell of an operation is not known
                 else (),
-                confidence=Confidence.LOW if doubt else model.confidence(path, site),
+                confidence=model.confidence(path, site),
                 about=tmem.untold(paths),
-                doubt=doubt,
-            ),
+            ).doubted(doubt),
         )
 
 

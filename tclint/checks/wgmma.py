@@ -209,13 +209,12 @@ def _finding(
         count=count,
         help=remedy,
         fixes=flight.fixes,
-        confidence=Confidence.LOW if doubt else model.confidence(path, site),
-        doubt=doubt,
+        confidence=model.confidence(path, site),
         about=frozenset(
             (*alike, flight.wait) if flight.wait is not None else alike if age >= 0 else uncommitted
         ),
         before_it=unwaited,
-    )
+    ).doubted(doubt)
 
 
 def _copied(model: KernelModel) -> str:
@@ -407,9 +406,8 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     help="add wgmma.fence.sync.aligned between the two",
                     fixes=_fenced(model, i),
                     severity=Severity.INFO if ignored else None,
-                    confidence=Confidence.LOW if doubt or not model.function.entry else None,
-                    doubt=doubt,
-                ),
+                    confidence=None if model.function.entry else Confidence.LOW,
+                ).doubted(doubt),
             )
 
 
