@@ -428,6 +428,43 @@ def test_what_an_odd_number_of_rounds_says(known: dict[str, bool], asked: str, a
 @pytest.mark.parametrize(
     ("known", "asked", "answer"),
     [
+        ({"%p1": True}, "%p2", True),  # the 16th round
+        ({"%p1": False}, "%p2", False),
+        ({"%p3": True}, "%p2", False),  # one before it
+        ({"%p3": True}, "%p4", True),
+        ({"%p4": False}, "%p3", False),
+        ({"%p1": True}, "%p5", None),  # changed in some rounds only
+        ({"%p1": True}, "%p6", None),  # begins with any number
+    ],
+)
+def test_what_a_loop_counts_in_step(known: dict[str, bool], asked: str, answer: bool | None) -> None:
+    """A loop of cuStateVec ends by one counter, and leaves out the last barrier by another."""
+    m = of("""
+        mov.u32 %r1, -16;
+        mov.u32 %r2, 1920;
+        mov.u32 %r3, 0;
+        mov.u32 %r4, 5;
+        mov.u32 %r5, %ctaid.x;
+    loop:
+        add.s32 %r1, %r1, 1;
+        setp.eq.s32 %p1, %r1, 0;
+        setp.lt.s32 %p3, %r1, 0;
+        add.s32 %r2, %r2, -128;
+        setp.lt.s32 %p2, %r2, 0;
+        add.s32 %r4, %r4, 3;
+        setp.lt.s32 %p4, %r4, 51;
+        @%p9 add.s32 %r3, %r3, 1;
+        setp.lt.s32 %p5, %r3, 16;
+        add.s32 %r5, %r5, 1;
+        setp.lt.s32 %p6, %r5, 16;
+        @!%p1 bra loop;
+    """)
+    assert decided(m, known, asked) is answer
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "answer"),
+    [
         ({"%p2": True}, "%p1", True),  # as many rounds as there are stages, then
         ({"%p1": False}, "%p2", False),  # less tiles than stages: groups with nothing in them follow
         ({"%p1": True}, "%p2", True),

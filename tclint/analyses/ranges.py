@@ -7,7 +7,7 @@ compiler's loop of four rounds at a time and the loop for the rest belong togeth
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from tclint.analyses.values import Facts, Node, Values
@@ -36,6 +36,32 @@ _BOUNDED = ("max", "min", "mask", "shr")
 """Operations whose result says less than their operand."""
 
 
+class _Counter(NamedTuple):
+    """A number that rounds of a loop change by the same."""
+
+    start: int
+    """What it begins with."""
+    step: int
+    turns: tuple[bool, ...]
+    """For each way to the head of the loop, whether it changes the number."""
+
+    @property
+    def steady(self) -> bool:
+        """Whether each round changes it."""
+        return self.turns.count(False) == 1
+
+    def rounds(self, found: Range, start: Range) -> Range:
+        """After how many rounds it is in the range *found*."""
+        low, high = found[0] - start[1], found[1] - start[0]
+        least, most = (low, high) if self.step > 0 else (-high, -low)
+        return max(0, -(-least // abs(self.step))), most // abs(self.step)
+
+    def after(self, rounds: Range, start: Range) -> Range:
+        """Where it is after so many rounds."""
+        low, high = sorted(self.step * n for n in rounds)
+        return max(start[0] + low, -_FAR), min(start[1] + high, _FAR)
+
+
 def _both(a: Range, b: Range) -> Range:
     """Where both hold; what contradicts itself says nothing."""
     low, high = max(a[0], b[0]), min(a[1], b[1])
@@ -57,7 +83,7 @@ class Ranges:
         self._made_of: dict[int, frozenset[int]] = {}
         self._bases: dict[int, tuple[int, int, bool]] = {}
         self._choices: dict[int, tuple[tuple[int, bool, int, int], ...]] = {}
-        self._counters: dict[int, tuple[int, int] | None] = {}
+        self._counters: dict[int, _Counter | None] = {}
         self._lasts: dict[int, frozenset[int]] = {}
         self._said: dict[int, tuple[Node, bool] | None] = {}
         self._alone: dict[int, Range] = {}
@@ -71,6 +97,7 @@ class Ranges:
         known = self.known(facts)
         if not any(self._concerns(known, side) or self._counting(side) for side in (left, right)):
             return None
+        known = self._in_step(known, left, right)
         one, two = self._of(left, known, 0), self._of(right, known, 0)
         if relation == "eq":
             if one[1] < two[0] or two[1] < one[0]:
@@ -316,9 +343,8 @@ class Ranges:
         found = values.interval(value) or _ANY
         counter = self._counter(value)
         if counter is not None:
-            start, step = counter
-            low, high = self._of(start, known, depth + 1)
-            found = _both(found, (low, _FAR) if step > 0 else (-_FAR, high))
+            low, high = self._of(counter.start, known, depth + 1)
+            found = _both(found, (low, _FAR) if counter.step > 0 else (-_FAR, high))
         return found
 
     def _narrowed(self, value: int, found: Range, known: Bases, depth: int) -> Range:
@@ -332,18 +358,33 @@ class Ranges:
             found = _both(found, (least + shift, most + shift))
         return found
 
-    def _counter(self, value: int) -> tuple[int, int] | None:
-        """What a number of a loop begins with, and by how much each round changes it; None: it is none that does so."""
+    def _counter(self, value: int) -> _Counter | None:
+        """How a loop counts *value*; None: it does not."""
         if value not in self._counters:
-            found: tuple[int, int] | None = None
-            steps = self.values.steps(value)
+            found: _Counter | None = None
+            values = self.values
+            steps = values.steps(value)
             if len(steps) == 1 and abs(min(steps)) <= _STEP:
-                starts = [
-                    a for a in self.values.arguments(value) if self.values.linear(a)[0] != ((value, 1),)
-                ]
-                found = (starts[0], min(steps)) if len(starts) == 1 else None
+                arguments = values.arguments(value)
+                ends = [values.linear(a) for a in arguments]
+                starts = [a for a, (terms, _) in zip(arguments, ends, strict=True) if terms != ((value, 1),)]
+                turns = tuple(by in steps and terms == ((value, 1),) for terms, by in ends)
+                found = _Counter(starts[0], min(steps), turns) if len(starts) == 1 else None
             self._counters[value] = found
         return self._counters[value]
+
+    def _in_step(self, known: Bases, *sides: int) -> Bases:
+        """*known* with the ranges of numbers in *sides* that a loop changes in the same rounds as one that it has."""
+        node = self.values.node
+        found = known
+        for value in {term for side in sides for term, _ in self.values.linear(side)[0]}.difference(known):
+            counter = self._counter(value)
+            for other in known if counter is not None and counter.steady else ():
+                mate = self._counter(other) if node(other)[:2] == node(value)[:2] else None
+                if counter is not None and mate is not None and mate.turns == counter.turns:
+                    rounds = mate.rounds(known[other], self._of(mate.start, known, 0))
+                    found = found | {value: counter.after(rounds, self._of(counter.start, known, 0))}
+        return found
 
     def _until(self, fact: int, value: int) -> bool | None:
         """Whether a loop counts up until *fact* holds of *value*, one by one, or down (false); None: it does neither.
@@ -351,7 +392,7 @@ class Ranges:
         Such a loop begins before the end of its count: otherwise it would go on until the number wraps.
         """
         values = self.values
-        counted = [(t, f, c[1]) for t, f in values.linear(value)[0] if (c := self._counter(t)) is not None]
+        counted = [(t, f, c.step) for t, f in values.linear(value)[0] if (c := self._counter(t)) is not None]
         if len(counted) != 1:
             return None
         ((counter, factor, step),) = counted
