@@ -132,3 +132,32 @@ def test_nothing_is_loaded_and_nobody_waits(same: bool, count: int) -> None:
 def test_a_function_may_wait() -> None:
     text = f"{START}\n{LOAD}\ncall waits;\n{READ}\nst.global.u32 [%rd0], %r3;\nret;"
     assert not by_rule(lint(module(".extern .func waits;", kernel(text), header=HEADER)), "BK001")
+
+
+@pytest.mark.parametrize(("fewest", "wrong"), [(1, False), (4, False), (0, True)])
+def test_no_copy_where_no_wait(fewest: int, wrong: bool) -> None:
+    """A product of CUTLASS multiplies without a wait where there is no tile, and so no copy in either of two loops."""
+    copy = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 512, [full];"
+    body = f"""
+        setp.lt.s32 %p3, %r9, 1;
+        or.pred %p4, %p0, %p3;
+        @%p4 bra first;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 512;
+        {copy}
+    first:
+        setp.lt.s32 %p5, %r9, {fewest};
+        or.pred %p6, %p0, %p5;
+        @%p6 bra second;
+        mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [full], 512;
+        {copy}
+    second:
+        @%p3 bra on;
+        {wait("w")}
+    on:
+        {READ}
+        st.global.u32 [%rd0], %r3;
+        ret;
+    """
+    report = lint(module(kernel(START + body), header=HEADER))
+    assert report.status == "analysed", report.problems
+    assert len(by_rule(report, "BK001")) == wrong

@@ -218,8 +218,10 @@ class Order:
         """What holds in the whole CTA, and stays, whenever one of *sites* is executed: a loop has a round to run."""
         values = self.model.values
         each = [self.model.views.at(i).lasting(values) for i in sites]
-        common = set(each[0].items()).intersection(*(f.items() for f in each)) if each else set()
-        return Facts((p, truth) for p, truth in sorted(common) if values.level(p) is Level.CTA)
+        said = {fact for facts in each for fact in facts.items() if values.level(fact[0]) is Level.CTA}
+        return Facts(
+            (p, truth) for p, truth in sorted(said) if all(values.decide(p, f) is truth for f in each)
+        )
 
     def unheard(
         self,
