@@ -25,6 +25,7 @@ ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [full];"
 COPY = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 512, [full];"
 CHOICE = "setp.eq.u32 %p3, %r9, 7;"
 WAIT = "wait: mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;\n@!%p1 bra wait;"
+THEN = WAIT.replace("wait:", "then:").replace("bra wait", "bra then")
 
 
 def made(count: int | str, at: str = "full") -> str:
@@ -306,6 +307,9 @@ def test_what_others_expect_for_a_copy_is_not_compared() -> None:
         ([expect(8320), tile(0), tile(4096, 2)], "8320 bytes, and 8192"),
         # One copy may bring more than another.
         ([expect(8192), tile(0), tile(6144, 2)], ""),
+        # In another phase the stage is filled by one copy.
+        ([expect(8192), tile(0), tile(4096, 2), THEN, expect(8192), tile(0)], ""),
+        ([expect(8192), tile(0), tile(4096, 2), THEN, expect(8320), tile(0)], "8320 bytes, and 8192"),
         # Where the copy goes is not known.
         (["mul.lo.u32 %r6, %r9, 16;", expect(8208), tile(0).replace("[tile+0]", "[%r6]")], ""),
         # Two threads may bring it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -112,11 +112,12 @@ def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:
     return None
 
 
-def room(model: KernelModel, ring: Ring) -> dict[int, int]:
-    """How many bytes each load of the ring may bring at most: as many as fit between it and what lies behind.
+def room(model: KernelModel, ring: Ring, together: Collection[int]) -> dict[int, int]:
+    """How many bytes each of the loads *together* in a phase may bring at most: as many as fit before what lies behind.
 
-    That is where a load for the same ring begins, in any stage, an mbarrier, or the end of the variable. Nothing is
-    known of a ring unless it is known of all loads where each stage is.
+    That is where another one of them begins, or any load of another stage, an mbarrier, or the end of the variable. What
+    fills the same stage in other phases may divide it otherwise. Nothing is known of a ring unless it is known of all its
+    loads where each stage is.
     """
     mbarriers, extents = model.made(Mbarriers), model.made(Extents)
     lows: dict[int, Extent] = {}
@@ -128,10 +129,10 @@ def room(model: KernelModel, ring: Ring) -> dict[int, int]:
         apart = extent.high - extent.low - access.size
         if apart and (not extent.stride or apart != extent.stride * (len(ring.stages) - 1)):
             return {}
-        lows[access.site] = extent
-        starts.setdefault(extent.base, set()).update(
-            range(extent.low, extent.low + apart + 1, extent.stride or 1)
-        )
+        places = range(extent.low, extent.low + apart + 1, extent.stride or 1)
+        starts.setdefault(extent.base, set()).update(places if access.site in together else places[1:])
+        if access.site in together:
+            lows[access.site] = extent
     for base, offset in mbarriers.objects:
         if base in starts:
             starts[base].add(offset)

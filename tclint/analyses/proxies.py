@@ -293,7 +293,8 @@ class Overwritten:
             return None
         size = model.known(site, "bytes")
         if size is None and place.stride:  # the stages of a ring
-            rooms = [room(model, ring).get(site) for ring in model.made(Mbarriers).rings_at(site)]
+            mbarriers = model.made(Mbarriers)
+            rooms = [room(model, r, mbarriers.copies(r)).get(site) for r in mbarriers.rings_at(site)]
             size = min((s for s in (self._most, *rooms) if s), default=None)
         size = size or self._most
         return place._replace(high=place.high - load.size + size) if size else None

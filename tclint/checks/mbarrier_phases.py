@@ -413,11 +413,13 @@ Rest = Mapping[Ring, list[Delivery] | None]
 def _oversized(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
     """Places that expect more bytes than tensor copies can bring without running into what lies behind."""
     for ring, parts in rings.items():
-        most = room(model, ring) if parts else {}
-        for part in (most and parts) or ():
+        for part in parts or ():
             total = _sum(model, part.expects)
             expected = None if total is None else model.values.known(total)
-            if expected is None or part.threads.bit_count() != 1 or not all(i in most for i in part.copies):
+            if expected is None or part.threads.bit_count() != 1:
+                continue
+            most = room(model, ring, part.copies)
+            if not all(i in most for i in part.copies):
                 continue
             fits = sum(model.known(i, "bytes") or most[i] for i in part.copies)
             if expected > fits:
