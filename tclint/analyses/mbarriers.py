@@ -232,7 +232,7 @@ class Mbarriers:
         while True:
             node = values.node(value)
             if node[:2] == ("op", "mapa"):
-                value, remote = node[3], remote or values.node(node[4]) != ("special", "%cluster_ctarank")
+                value, remote = node[3], True
             elif node[:2] == ("op", "mask") and node[3] | _ALIGNED == _LEADER:
                 value, remote = node[2], True
             else:

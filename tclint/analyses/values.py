@@ -777,6 +777,8 @@ class Values:
             return self.logic(root, a[0], a[1])
         if root == "setp":
             return self._compared(modifiers, type_name, a)
+        if root == "mapa" and len(a) == 2 and self.node(a[1]) == ("special", "%cluster_ctarank"):
+            return a[0]  # mapped to where it is
         if root == "selp" and len(a) == 3:
             return self.select(a[2], a[0], a[1])
         numbers = [self.known(x) for x in a]

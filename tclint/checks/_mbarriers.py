@@ -34,8 +34,7 @@ def at_home(model: KernelModel, address: int) -> tuple[int, bool]:
     for term, factor in terms:
         node = values.node(term)
         if node[:2] == ("op", "mapa") and factor == 1:
-            own = values.node(node[4]) == ("special", "%cluster_ctarank")
-            term, mapped = at_home(model, node[3])[0], not own
+            term, mapped = at_home(model, node[3])[0], True
         elif node[:2] == ("op", "mask") and node[3] in _OWN and factor == 1:
             term, mapped = at_home(model, node[2])[0], True
         home = values.add(home, values.times(term, factor))
