@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support import HEADER, by_rule, kernel, lint, module
 
+from tclint.finding import Confidence
+
 HOPPER = HEADER.replace("sm_100a", "sm_90a")
 
 
@@ -112,6 +114,15 @@ def test_the_direction(body: str, directives: str, says: str) -> None:
     assert not found or says in found[0].message
 
 
+def test_the_count_at_launch_is_less_certain_without_a_bound() -> None:
+    body = f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;"
+    (sure,) = by_rule(lint(text(body, ".maxntid 384 .minnctapersm 1")), "CV008")
+    (doubtful,) = by_rule(lint(text(body, ".maxntid 384")), "CV008")
+    assert sure.confidence is Confidence.MEDIUM
+    assert doubtful.confidence is Confidence.LOW
+    assert doubtful.message == sure.message
+
+
 def test_a_path_shows_both() -> None:
     code = text("dec 40;\nbar.sync 0;\ndec 96;", ".maxnreg 168")
     (finding,) = by_rule(lint(code), "CV008")
@@ -119,7 +130,9 @@ def test_a_path_shows_both() -> None:
     assert finding.help == "use setmaxnreg.inc, or another count"
 
 
-ROLES = "mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p0, %r0, 128;\n@%p0 bra low;\ninc {};\nret;\nlow:\ndec {};\nret;"
+DOWN_OR_UP = (
+    "mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p0, %r0, 128;\n@%p0 bra low;\ninc {};\nret;\nlow:\ndec {};\nret;"
+)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +147,7 @@ ROLES = "mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p0, %r0, 128;\n@%p0 bra low;\ninc {}
     ],
 )
 def test_the_pool_of_the_cta(inc: int, dec: int, directives: str, found: list[str]) -> None:
-    hits = by_rule(lint(text(ROLES.format(inc, dec), directives)), "CV012")
+    hits = by_rule(lint(text(DOWN_OR_UP.format(inc, dec), directives)), "CV012")
     assert [f.confidence.label for f in hits] == found
 
 

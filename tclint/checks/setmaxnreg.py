@@ -14,6 +14,11 @@ from tclint.fixes import Repair, without_word
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
+_UNHEARD = (
+    "ptxas ignores setmaxnreg here unless the kernel needs all registers that its threads leave to each"
+)
+"""What there is to say where no directive bounds the registers at launch."""
+
 
 @check("CV007", needs="setmaxnreg")
 def no_entry_count(model: KernelModel) -> Iterator[tuple[str, Hit]]:
@@ -107,7 +112,7 @@ def _wrong_way(model: KernelModel, site: int, origin: int, owned: int) -> Hit:
         fixes=(Repair(f"use setmaxnreg{other}", (without_word(site, instruction, action, other),)),),
         # The count at launch is ptxas's choice; another assembler may choose otherwise.
         confidence=Confidence.MEDIUM if start else None,
-    )
+    ).doubted(_UNHEARD if start and bound(model.function) is None else "")
 
 
 @check("CV012", needs="setmaxnreg")
