@@ -115,7 +115,8 @@ loop:
         f"ld.shared.u32 %r9, [%r8];\nmov.b32 %r1, %r9;\n{FENCE}\n{FRAGMENT}\n{COMMIT}\n{wait()}"
     ),
     "a wait that another one made superfluous": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{ISSUE}\n{COMMIT}\n{wait(1)}\n{wait(1)} // want WG005\n{wait()}",
-    "a wait deeper than anything outstanding": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{wait(2)} // want WG005\n{wait()}",
+    "a wait deeper than anything outstanding, and a deeper one at once": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{wait(2)} // want WG005\n{wait()}",
+    "a wait deeper than anything outstanding": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{wait(2)} // want WG005\nadd.u32 %r8, %r9, 1;\n{wait()}",
     "a wait as deep as needed": f"{FENCE}\n{ISSUE}\n{COMMIT}\n{OTHER}\n{COMMIT}\n{wait(1)}\n{wait()}",
 }  # fmt: skip
 
@@ -138,9 +139,10 @@ def test_registers_are_copied_in_a_debug_build(case: str, rule: str) -> None:
 
 
 def test_a_wait_that_is_superfluous_is_a_note() -> None:
-    """Not too shallow: what it would wait for has been waited for."""
+    """Not too shallow: what it would wait for has been waited for, or is waited for before anything else."""
     for case, severity in (
         ("a wait that another one made superfluous", Severity.INFO),
+        ("a wait deeper than anything outstanding, and a deeper one at once", Severity.INFO),
         ("a wait deeper than anything outstanding", Severity.WARNING),
     ):
         (found,) = by_rule(lint(text(CASES[case])), "WG005")

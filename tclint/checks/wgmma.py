@@ -471,13 +471,15 @@ def wait_depth(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         if depth and most <= depth and state[0] and all(age >= 0 for _, age in state[0]):
             first = min(s for s, age in state[0] if age >= 0)
             again = model.solved(Waited)[1].before(i) <= depth
+            # Nothing relies on it where the next instruction waits for more.
+            idle = again or (i + 1 in waits and WgmmaGroups.depth(model.instruction(i + 1)) < depth)
             why = "an earlier wait has left no more" if again else f"never more than {most} are"
             yield (
                 "WG005",
                 Hit(
                     site=i,
                     message=f"waits until at most {depth} groups are outstanding, but {why}: it completes nothing",
-                    severity=Severity.INFO if again else None,
+                    severity=Severity.INFO if idle else None,
                     steps=(
                         Mark(first, "committed to a group that this wait does not complete"),
                         Mark(i, "completes nothing"),
