@@ -89,6 +89,28 @@ def test_a_thread_arrives_and_waits_by_turns(body: str, says: str) -> None:
     assert not found or found[0].message.startswith(says)
 
 
+@pytest.mark.parametrize(
+    ("events", "sure", "doubtful"),
+    [
+        ("AAWW", [], ["arrives again"]),
+        ("AWAAWW", [], ["arrives again"]),
+        ("AAAWWW", [], ["arrives again", "arrives again"]),
+        ("AAW", ["arrives again"], []),
+        ("AAAWW", ["arrives again", "arrives again"], []),
+        ("AAWWW", ["waits"], ["arrives again"]),
+        ("AWAWW", ["waits"], []),
+    ],
+)
+def test_arrivals_that_are_made_up_for(events: str, sure: list[str], doubtful: list[str]) -> None:
+    """FlashAttention has two arrivals in a row, and two waits; on an H200 that comes out right."""
+    body = "\n".join(ARRIVE if event == "A" else WAIT for event in events)
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for finding in hits("CL001", body, low=True):
+        deed = finding.steps[-1].message.partition(",")[0].partition(" for")[0]
+        found[finding.confidence is Confidence.LOW].append(deed)
+    assert found == {False: sure, True: doubtful}
+
+
 def test_a_helper_may_wait_for_its_caller() -> None:
     helper = ".func half()\n{\nbarrier.cluster.wait;\nret;\n}\n"
     assert not by_rule(lint(module(helper, header=HEADER)), "CL001")
