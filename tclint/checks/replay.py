@@ -10,10 +10,14 @@ from tclint.checks._mbarriers import times
 from tclint.checks.bulk_operands import copy_name
 from tclint.finding import Severity
 from tclint.model import KernelModel
-from tclint.replay import Access, Race, Replay, Stuck
+from tclint.replay import Access, Race, Replay, Run, Stuck
 from tclint.replay.program import relaxes
 from tclint.replay.sync import Barrier, Mbarrier, Passed
 
+_IDLE = (
+    "no launch that was tried has a round to go of some loop that waits: their sizes may go together in none"
+)
+"""What there is to say where :attr:`Replay.idle` holds."""
 _MOST = 4
 """Waits that are told of: of a whole pipeline that stands still, each role has one."""
 
@@ -23,17 +27,20 @@ def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A read, a copy, a wait or an arrival that goes wrong whatever the launch is taken to be."""
     if not whole_program(model) or not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
-    run = model.made(Replay).run
-    if run is None:
-        return
+    replay = model.made(Replay)
+    hit = _seen(model, replay.run) if replay.run is not None else None
+    if hit is not None:
+        yield "MB016", hit.doubted(_IDLE if replay.idle else "")
+
+
+def _seen(model: KernelModel, run: Run) -> Hit | None:
+    """What went wrong in a replay."""
     if run.races:
-        yield "MB016", _raced(model, run.races)
-    elif run.overrun is not None:
-        yield "MB016", _overrun(model, run.overrun)
-    elif (found := _stood(model, run.stuck)) is not None:
-        yield "MB016", found
-    elif run.late:
-        yield "MB016", _late(model, *run.late[0])
+        return _raced(model, run.races)
+    if run.overrun is not None:
+        return _overrun(model, run.overrun)
+    found = _stood(model, run.stuck)
+    return _late(model, *run.late[0]) if found is None and run.late else found
 
 
 def _orders(model: KernelModel) -> str:

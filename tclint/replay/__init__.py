@@ -225,6 +225,22 @@ class Replay:
                 )
         return next((run for run in found.values() if run.races), next(iter(found.values()), None))
 
+    @property
+    def idle(self) -> bool:
+        """Whether no launch that was replayed comes to some loop of the kernel in which threads wait and do more than that.
+
+        Then the numbers may be to blame: sizes that go with each other in no real launch leave nothing to do.
+        """
+        model = self.model
+        block_of = model.cfg.block_of
+        entered = frozenset[int]().union(*(run.entered for run in self.runs))
+        waits = {block_of[i] for i in model.sites("mbarrier-wait")}
+        deeds = {block_of[e.site] for e in model.events if e.kind != "mbarrier-wait"}
+        return any(
+            not (loop.isdisjoint(waits) or loop.isdisjoint(deeds)) and loop.isdisjoint(entered)
+            for loop in model.cfg.loops.values()
+        )
+
     def _open(self, program: Program, entered: AbstractSet[int]) -> frozenset[_Try]:
         """Numbers with which blocks may be come to that were not *entered*.
 
