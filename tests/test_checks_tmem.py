@@ -191,6 +191,13 @@ def test_all_warps_are_one_in_a_cta_of_one(directive: str, found: str | None) ->
     assert [f.confidence.label for f in findings] == ([found] if found else [])
 
 
+@pytest.mark.parametrize(("one_warp", "found"), [(ALLOC, "low"), (ALLOC.replace("@%p1 ", ""), "high")])
+def test_all_warps_may_give_up_what_one_has_given_up(one_warp: str, found: str) -> None:
+    body = lines(one_warp, READ, GIVE_UP.replace("@%p1 ", ""), BAR, FREE)
+    findings = by_rule(lint(module(kernel(f"{SETUP}{body}\nret;"))), "TM007")
+    assert [f.confidence.label for f in findings] == [found]
+
+
 @pytest.mark.parametrize(("callee", "found"), [("elsewhere", "low"), ("vprintf", "high")])
 def test_a_call_out_of_the_module_may_free(callee: str, found: str) -> None:
     body = lines(ALLOC, READ, f"call.uni {callee};")

@@ -13,12 +13,13 @@ from tclint.driver import analyse, check_source
 from tclint.finding import Finding
 from tclint.model import KernelModel
 from tclint.replay import Replay, Run, Stuck
-from tclint.replay.groups import Group, Limits, ManyRounds
+from tclint.replay.groups import Group, Limits, ManyRounds, Registers
 from tclint.replay.lanes import apply, collapse, merge, pick, take
 from tclint.replay.launch import Launch, Numbers
-from tclint.replay.machine import Machine, shuffled
+from tclint.replay.machine import Access, Machine, shuffled
 from tclint.replay.program import Program
-from tclint.replay.sync import Barrier, Flight, Mbarrier, joined
+from tclint.replay.races import races
+from tclint.replay.sync import Barrier, Flight, Mbarrier, Worker, joined
 from tclint.source import Source
 
 RULES = Path(__file__).parent.parent / "rules"
@@ -852,6 +853,27 @@ def test_a_tensor_copy_does_not_reach_what_lies_behind_it() -> None:
     assert [run.whole for run in asked.runs] == [True]
 
 
+@pytest.mark.parametrize(("phase", "told_of"), [(0, [(1, 2)]), (1, [])])
+def test_a_tensor_copy_brings_no_more_than_its_phase_expects(
+    phase: int, told_of: list[tuple[int, int]]
+) -> None:
+    """CUTLASS loads two operands in the first phase of an mbarrier, and one in all others."""
+    mbarrier = Mbarrier(0, 64, 1, 1)
+    for bytes_ in (4096, 2048):
+        mbarrier.expect(bytes_)
+        mbarrier.flights.append(Flight({}, None))
+        mbarrier.arrive(1, {})
+        assert [*mbarrier.land()]
+    group = Group(0, (0,), Registers({}), {})
+    copies = [
+        Access(1, True, 0, at, None, ("copy", 1, 0, at), 1, {}, group, {}, mbarrier, phase, 1)
+        for at in (0, 8192)
+    ]
+    read = Access(2, False, 0, 2048, None, Worker("", 0, (0,)), 1, {}, group, {})
+    found = races([*copies, read], lambda *_: False, lambda _: True)
+    assert [race.key for race in found] == told_of
+
+
 def test_a_copy_of_which_the_launch_says_how_long_it_is() -> None:
     """With another number of bytes it may end before what is stored."""
     code = changed("[%out], [%r30], 2048;", "[%out], [%r24], %r20;", changed(READ, "", STORED))
@@ -1276,8 +1298,6 @@ def test_each_event_that_is_followed_can_be_executed() -> None:
 
 
 def test_only_what_synchronisation_depends_on_is_executed() -> None:
-    from tclint.replay.program import Program
-
     made = model(
         """
     ld.param.u32 %r1, [number];

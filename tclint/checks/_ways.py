@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tclint.analyses.values import Level
 from tclint.cfg import CFG, Edge
 from tclint.dataflow.paths import Path
 from tclint.model import KernelModel
 
-__all__ = ["OUT_OF_ARRAY", "leaves_its_round", "left_out", "placed", "runs_on", "unused"]
+__all__ = ["OUT_OF_ARRAY", "leaves_its_round", "left_out", "placed", "runs_on", "spared", "unused"]
 
 OUT_OF_ARRAY = "so many rounds of a loop may lead out of the array, and nothing shows that there are as many"
 """What there is to say where :func:`runs_on` holds."""
@@ -51,6 +52,29 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
         if _cases(cfg, holding & _between(cfg, targets, ends), ends) >= (_MANY if own else 2):
             return edge
     return None
+
+
+def spared(model: KernelModel, path: Path, sites: Iterable[int]) -> bool:
+    """Whether *path* goes past one of *sites* because of a number that is not in the text, and the same in the whole CTA.
+
+    Where there is nothing to wait for, as there are no tiles, nobody waits.
+    """
+    cfg, values = model.cfg, model.values
+    holding = {cfg.block_of[i] for i in sites}
+    entered = [edge.target for edge in path.edges]
+    for at, edge in enumerate(path.edges):
+        p, join, rest = model.views.edge_value(edge), cfg.ipdom.get(edge.source, -1), entered[at:]
+        if p is None or join not in rest or values.level(p) is not Level.CTA:
+            continue
+        others = {e.target for e in cfg.successors[edge.source]} - {edge.target}
+        own = holding.intersection(rest[: rest.index(join)])
+        if (
+            not own
+            and not holding.isdisjoint(_between(cfg, others, {join, edge.source}))
+            and any(values.node(v)[0] in _DATA for v in values.made_of(p))
+        ):
+            return True
+    return False
 
 
 def _again(loop: frozenset[int], head: int, edges: Iterable[Edge]) -> bool:

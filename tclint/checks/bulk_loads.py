@@ -9,8 +9,12 @@ from tclint.analyses.order import Order
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.warps import whole_program
 from tclint.checks import Hit, Mark, check
+from tclint.checks._ways import spared
 from tclint.checks.mbarrier_phases import first_parity
 from tclint.model import KernelModel
+
+_NOTHING = "a number of the launch decides over the wait, and may decide over the copy"
+"""What there is to say where :func:`spared` holds."""
 
 
 @check("BK001", needs="cp")
@@ -26,14 +30,20 @@ def read_before_complete(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         if idle:
             told.append((order.completed(filled.copies, idle) | written) - idle)
         for read in filled.reads:
-            passed = _unwaited(model, filled, read, told)
-            if passed is not None:
-                yield "BK001", _hit(model, filled, read, passed if passed in idle else None)
+            found = _unwaited(model, filled, read, told)
+            if found is not None:
+                passed, doubt = found
+                yield "BK001", _hit(model, filled, read, passed if passed in idle else None).doubted(doubt)
                 break
 
 
-def _unwaited(model: KernelModel, filled: Filled, read: Access, told: list[frozenset[int]]) -> int | None:
-    """The first wait for the mbarrier on a way to the read that hears of nothing, or -1; None when all ways are right."""
+def _unwaited(
+    model: KernelModel, filled: Filled, read: Access, told: list[frozenset[int]]
+) -> tuple[int, str] | None:
+    """The first wait for the mbarrier on a way to the read that hears of nothing, or -1; None when all ways are right.
+
+    And what speaks against it.
+    """
     order, into = model.made(Order), model.made(BulkRings).feeding(filled, read)
     given = order.certain(into)
     # What follows a copy on its own way must wait for it, unless that fills another stage meanwhile.
@@ -42,7 +52,8 @@ def _unwaited(model: KernelModel, filled: Filled, read: Access, told: list[froze
         for heard in told:
             path = order.unheard(read.site, heard, start, given=given)
             if path is not None:
-                return next((i for i in path.sites(model.cfg, start) if i in filled.waits), -1)
+                passed = next((i for i in path.sites(model.cfg, start) if i in filled.waits), -1)
+                return passed, _NOTHING if start < 0 and spared(model, path, filled.waits) else ""
     return None
 
 

@@ -17,6 +17,9 @@ from tclint.model import KernelModel
 
 _MANAGEMENT = ("tmem-alloc", "tmem-dealloc", "tmem-relinquish")
 
+_GIVEN_UP = "the CTA has given up its right to allocate when the first warp does, and nothing else is shared"
+"""What there is to say of ``tcgen05.relinquish_alloc_permit`` alone."""
+
 
 @check("TM007", needs="tcgen05")
 def not_one_warp(model: KernelModel) -> Iterator[tuple[str, Hit]]:
@@ -36,6 +39,7 @@ def not_one_warp(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     directives = model.function.directives
     sure = bool(model.function.threads)
     spread = any(_own_word(model, i) for i, _ in found)
+    given_up = all(model.instruction(i).event == "tmem-relinquish" for i, _ in found)
     confidence = None if sure else Confidence.MEDIUM if ".maxntid" in directives else Confidence.LOW
     yield (
         "TM007",
@@ -46,7 +50,7 @@ def not_one_warp(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             count=len(found),
             help="let one warp execute it, by a test of the warp index around it",
             confidence=Confidence.LOW if spread else confidence,
-        ),
+        ).doubted(_GIVEN_UP if given_up else ""),
     )
 
 

@@ -62,6 +62,8 @@ class Access(NamedTuple):
     """Where these last waited for each mbarrier, by address, the latest last."""
     mbarrier: Mbarrier | None = None
     """Where a copy reports."""
+    phase: int = 0
+    """The phase of that when it was issued."""
     box: object = None
     """Copies that have this in common bring equally many bytes: it is of one tensor map."""
     lanes: int = -1
@@ -378,11 +380,9 @@ class Machine(Groups):
         """Takes down that *actor* reads or writes at a *place*: a CTA, and how far into its memory."""
         cta, offset = place
         if cta in self.alive:
-            heard, waited = group.clock, group.waited
-            access = Access(
-                site, writes, cta, offset, size, actor, number, heard, group, waited, mbarrier, box, lanes
-            )
-            self.accesses.append(access)
+            phase = mbarrier.phase if mbarrier is not None else 0
+            made = site, writes, cta, offset, size, actor, number
+            self.accesses.append(Access(*made, group.clock, group, group.waited, mbarrier, phase, box, lanes))
 
     # ------------------------------------------------------------ lanes
 

@@ -186,7 +186,8 @@ def _sizes(accesses: Iterable[Access]) -> dict[int, int]:
             at = bisect_right(own, copy.offset)
             size = own[at] - copy.offset if at < len(own) else None
             if size is not None and copy.mbarrier is not None:
-                size = min(size, copy.mbarrier.most)
+                expected = copy.mbarrier.expected
+                size = min(size, expected[copy.phase] or max(expected))
         if size is not None:
             found[copy.box] = min(size, found.get(copy.box, size))
     return {copy.site: found.get(copy.box, _LEAST) for copy in copies}

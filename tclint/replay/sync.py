@@ -78,8 +78,8 @@ class Mbarrier:
     phase: int = 0
     bytes: int = 0
     """Expected in this phase, and not yet brought."""
-    most: int = 0
-    """The most bytes that a phase expected at once."""
+    expected: list[int] = field(default_factory=lambda: [0])
+    """All bytes that each phase so far has expected."""
     open: bool = False
     """Copies of unknown size have reported: they brought what was expected."""
     flights: list[Flight] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Mbarrier:
 
     def expect(self, bytes_: int) -> None:
         self.bytes += bytes_
-        self.most = max(self.most, self.bytes)
+        self.expected[-1] += bytes_
 
     def arrive(self, times: int, clock: Clock) -> None:
         self.pending -= times
@@ -125,6 +125,7 @@ class Mbarrier:
         """Begins the next phase when nothing is left to wait for."""
         if self.pending == 0 and (self.bytes == 0 or self.open) and not (self.bytes and self.flights):
             self.phase += 1
+            self.expected.append(0)
             self.pending, self.bytes, self.open = self.count, 0, False
             heard = self.gathering
             self.overtaken += [
