@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support import by_rule, kernel, lint, module
 
-from tclint.finding import Finding, Severity
+from tclint.finding import Confidence, Finding, Severity
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 START = """
@@ -160,4 +160,5 @@ def test_no_copy_where_no_wait(fewest: int, wrong: bool) -> None:
     """
     report = lint(module(kernel(START + body), header=HEADER))
     assert report.status == "analysed", report.problems
-    assert len(by_rule(report, "BK001")) == wrong
+    # Where only one of the copies asks what the wait asks, that may be meant otherwise.
+    assert [f.confidence for f in by_rule(report, "BK001")] == [Confidence.LOW] * wrong
