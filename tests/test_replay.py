@@ -10,7 +10,7 @@ from support import kernel, model
 
 from tclint.checks.replay import _short, replayed
 from tclint.driver import analyse, check_source
-from tclint.finding import Finding
+from tclint.finding import Confidence, Finding
 from tclint.model import KernelModel
 from tclint.replay import Replay, Run, Stuck
 from tclint.replay.groups import Group, Limits, ManyRounds, Registers
@@ -422,6 +422,41 @@ def test_rounds_that_no_launch_decides() -> None:
     assert asked.short
     fewer = changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 64;")
     assert what(replay(drained(129, fewer)).run) == {"stuck"}
+
+
+LEAVES = "    ld.param.u32 %r32, [tiles];\n    setp.ge.u32 %p5, %r20, %r32;\n    @%p5 bra rest;\n"
+"""A loop behind it has rounds to go where one number of the launch is less than another."""
+REREAD = "    mad.lo.u32 %r30, %r0, 16, %r24;\n    ld.shared.u32 %r3, [%r30];\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "rest", "said"),
+    [("load:\n", "", "waits for ever"), ("use:\n", REREAD, "reads shared memory")],
+)
+def test_numbers_that_leave_nothing_to_do(before: str, rest: str, said: str) -> None:
+    """FlashAttention's backward pass has no tile where both lengths and the number of blocks are the same."""
+    code = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 tiles)")
+    code = changed("    mad.wide.u32 %out", f"rest:\n{rest}    mad.wide.u32 %out", code)
+    (hit,) = [hit for _, hit in replayed(replay(changed(before, LEAVES + before, code)).model)]
+    assert said in hit.message
+    assert hit.confidence is Confidence.LOW
+    (hit,) = [hit for _, hit in replayed(replay(changed(WAIT, "", code)).model)]
+    assert hit.confidence is None
+
+
+def test_what_comes_behind_a_wait_for_ever_is_not_to_blame() -> None:
+    """The consumers never give a stage free, so the loader does not come to what it does behind its loop."""
+    behind = "    @%p5 bra load;\n" + STEP.replace("use:", "more:").replace(
+        WAIT, MORE.replace("more:", "late:").replace("bra more", "bra late")
+    )
+    code = changed(
+        "    @%p5 bra load;\n",
+        behind + "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra more;\n",
+        changed(GIVE, ""),
+    )
+    (hit,) = [hit for _, hit in replayed(replay(code).model)]
+    assert "waits for ever" in hit.message
+    assert hit.confidence is None
 
 
 def test_a_kernel_that_waits_for_nothing() -> None:

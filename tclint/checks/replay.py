@@ -17,7 +17,7 @@ from tclint.replay.sync import Barrier, Mbarrier, Passed
 _IDLE = (
     "no launch that was tried has a round to go of some loop that waits: their sizes may go together in none"
 )
-"""What there is to say where :attr:`Replay.idle` holds."""
+"""What there is to say where :meth:`Replay.idle` holds."""
 _MOST = 4
 """Waits that are told of: of a whole pipeline that stands still, each role has one."""
 
@@ -28,9 +28,10 @@ def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not whole_program(model) or not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
     replay = model.made(Replay)
-    hit = _seen(model, replay.run) if replay.run is not None else None
-    if hit is not None:
-        yield "MB016", hit.doubted(_IDLE if replay.idle else "")
+    run = replay.run
+    hit = _seen(model, run) if run is not None else None
+    if run is not None and hit is not None:
+        yield "MB016", hit.doubted(_IDLE if replay.idle(run) else "")
 
 
 def _seen(model: KernelModel, run: Run) -> Hit | None:

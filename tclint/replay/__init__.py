@@ -25,6 +25,7 @@ from itertools import chain
 from math import prod
 from typing import NamedTuple
 
+from tclint.analyses.mbarriers import Mbarriers
 from tclint.ir.nodes import MOST_THREADS
 from tclint.model import KernelModel
 from tclint.replay.groups import Limits, ManyRounds, OutOfSteps, Stuck, Unmade, Unresolved
@@ -225,20 +226,39 @@ class Replay:
                 )
         return next((run for run in found.values() if run.races), next(iter(found.values()), None))
 
-    @property
-    def idle(self) -> bool:
-        """Whether no launch that was replayed comes to some loop of the kernel in which threads wait and do more than that.
+    def idle(self, run: Run) -> bool:
+        """Whether no launch that was replayed comes to a loop of the kernel that may be what *run* lacks.
 
-        Then the numbers may be to blame: sizes that go with each other in no real launch leave nothing to do.
+        Then the numbers may be to blame: sizes that go with each other in no real launch leave nothing to do. It is a loop in
+        which threads wait, on the way to where it goes wrong, or in which there is what others stand and wait for.
         """
         model = self.model
         block_of = model.cfg.block_of
         entered = frozenset[int]().union(*(run.entered for run in self.runs))
         waits = {block_of[i] for i in model.sites("mbarrier-wait")}
-        deeds = {block_of[e.site] for e in model.events if e.kind != "mbarrier-wait"}
-        return any(
-            not (loop.isdisjoint(waits) or loop.isdisjoint(deeds)) and loop.isdisjoint(entered)
-            for loop in model.cfg.loops.values()
+        deeds = [e.site for e in model.events if e.kind != "mbarrier-wait"]
+        for head, loop in model.cfg.loops.items():
+            done = [i for i in deeds if block_of[i] in loop]
+            if done and not loop.isdisjoint(waits) and loop.isdisjoint(entered):
+                start = model.cfg.blocks[head].start
+                if any(model.reaches(start, race.second.site) for race in run.races):
+                    return True
+                stuck = () if run.races else run.stuck
+                # What comes behind a wait for ever is not come to for that reason.
+                if any(self._helps(s, i) for s in stuck for i in done) and model.reaches(
+                    -1, start, [s.site for s in stuck]
+                ):
+                    return True
+        return False
+
+    def _helps(self, stuck: Stuck, site: int) -> bool:
+        """Whether those that are *stuck* may wait for what is done at *site*."""
+        instruction, mbarriers = self.model.instruction(site), self.model.made(Mbarriers)
+        if not isinstance(stuck.what, Mbarrier):
+            return instruction.event in ("barrier-sync", "barrier-arrive")
+        rings, others = mbarriers.rings_at(stuck.site), mbarriers.rings_at(site)
+        return instruction.role("mbarrier") is not None and not (
+            rings and others and rings.isdisjoint(others)
         )
 
     def _open(self, program: Program, entered: AbstractSet[int]) -> frozenset[_Try]:
