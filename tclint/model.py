@@ -331,7 +331,9 @@ class KernelModel:
         return False
 
     def release(self) -> None:
-        """Drop the solved analyses, which know this model: without them it goes as soon as nobody holds it."""
+        """Drop what knows this model, or its values: without that they go as soon as nobody holds them."""
+        if "values" in self.__dict__:
+            self.values.release()
         self._solved.clear()
         self._made.clear()
         self._firsts.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections.abc import Callable
@@ -292,6 +293,22 @@ def test_work_is_linear_in_the_input(shape: str) -> None:
     lint(module(make(10)))
     small, large = (work(module(make(n))) for n in (150, 300))
     assert large < 2.5 * small + 2000, (small, large)
+
+
+@pytest.mark.parametrize("name", ["nvcc-tcgen05_gemm.sm_103a", "triton-matmul-bf16-128x128x64-w4s3.sm_100"])
+def test_hardly_anything_is_left_to_the_collector(name: str) -> None:
+    """It rests while a source is checked: what knows itself stays in memory, and is searched for again and again."""
+    source = Source.read(Path(__file__).parent.parent / "fixtures" / "kernels" / f"{name}.ptx")
+    check_source(source)  # imports leave something too
+    gc.collect()
+    gc.disable()
+    try:
+        report = check_source(source)
+        left = gc.collect()
+    finally:
+        gc.enable()
+    assert report.status == "analysed"
+    assert left < 500
 
 
 # ---------------------------------------------------------------- the command line

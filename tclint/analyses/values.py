@@ -19,7 +19,7 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import gcd
 from typing import Any
 
@@ -266,7 +266,6 @@ class Values:
         self._brought: dict[tuple[int, bool], int] = {}
         self._masks: dict[int, int | None] = {}
         self._differences: dict[int, tuple[Node, bool] | None] = {}
-        self._ranges = Ranges(self)
         self._facts: dict[frozenset[tuple[int, bool]], Facts] = {}
         self._levels: dict[int, Level] = {}
         self._bits: dict[int, Bits] = {}
@@ -362,6 +361,14 @@ class Values:
             found = self._ids[parts] = len(self.nodes)
             self.nodes.append(parts)
         return found
+
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return Ranges(self)
+
+    def release(self) -> None:
+        """Drop what knows these values: without that they go as soon as nobody holds them."""
+        self.__dict__.pop("_ranges", None)
 
     def find(self, value: int) -> int:
         """*value*, or what it turned out to equal."""

@@ -223,20 +223,25 @@ class Groups:
 
     def run(self) -> list[Stuck]:
         """Executes until all threads have ended; those that wait for ever are told."""
-        while self.groups:
-            self.model.pause()
-            progress = False
-            for group in list(self.groups):
-                if group.waits is not None:
-                    if not group.waits():
-                        continue
-                    group.waits = group.stuck = None
-                self._run(group)
-                progress = True
-            if progress or self._land() or self._part():
-                continue
+        try:
+            while self.groups and self._step():
+                self.model.pause()
             return [g.stuck for g in self.groups if g.stuck is not None]
-        return []
+        finally:
+            for group in self.groups:
+                group.waits = None  # it knows all the others
+
+    def _step(self) -> bool:
+        """Executes each group that can go on, until it waits, parks or ends; whether there was one."""
+        progress = False
+        for group in list(self.groups):
+            if group.waits is not None:
+                if not group.waits():
+                    continue
+                group.waits = group.stuck = None
+            self._run(group)
+            progress = True
+        return progress or self._land() or self._part()
 
     def _land(self) -> bool:
         """Nobody can go on: what is under way completes; whether anything was."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE
@@ -85,25 +86,11 @@ class Access(NamedTuple):
         return self.cta, self.lanes
 
 
-class _Handlers(dict[str, Callable[..., Any]]):
-    """What executes steps of a kind."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-
-    def __missing__(self, what: str) -> Callable[..., Any]:
-        name = "_" + what if what in _DATA else "_on_" + what.replace("-", "_")
-        handler: Callable[..., Any] = getattr(self._machine, name)
-        self[what] = handler
-        return handler
-
-
 class Machine(Groups):
     """A cluster of CTAs that execute one kernel."""
 
     def __init__(self, program: Program, launch: Launch, limits: Limits) -> None:
         super().__init__(program, launch, limits)
-        self._handlers = _Handlers(self)
         self.accesses: list[Access] = []
         self._mbarriers: dict[int, Mbarrier] = {}
         self.passed: dict[tuple[int, int], int] = {}
@@ -179,9 +166,9 @@ class Machine(Groups):
             where = self._guard(group, instruction)
             if where == 0:
                 return True
-        handler = self._handlers[step.what]
+        handler = _handler(step.what)
         if step.what in _DATA:
-            handler(group, step, where)
+            handler(self, group, step, where)
             return True
         if where is None or (isinstance(where, tuple) and None in where):
             raise Unresolved(step.site, "whether it is executed depends on what is not known")
@@ -190,7 +177,7 @@ class Machine(Groups):
             places = [i for i, w in enumerate(spread(where, len(group.threads))) if w]
         if step.what != "mbarrier-wait":
             group.asked = ()
-        return handler(group, step, places, where) is not False
+        return handler(self, group, step, places, where) is not False
 
     def _guard(self, group: Group, instruction: Instruction) -> Lanes:
         """Which threads execute an instruction that has a guard."""
@@ -800,6 +787,15 @@ class Machine(Groups):
             start = self._columns.get(group.cta, 0)
             self._put(address, start, 4)
             self._columns[group.cta] = start + (columns if isinstance(columns, int) else 0)
+
+
+@cache
+def _handler(what: str) -> Callable[..., Any]:
+    """What executes steps of a kind: a method of :class:`Machine`, not bound, so that no machine knows itself."""
+    handler: Callable[..., Any] = getattr(
+        Machine, "_" + what if what in _DATA else "_on_" + what.replace("-", "_")
+    )
+    return handler
 
 
 def _outermost(address: Lanes, where: Lanes) -> set[int]:
