@@ -88,6 +88,33 @@ def test_remainder_by_a_reciprocal() -> None:
     assert [stage.offset for stage in ring.stages] == [0, 8, 16]
 
 
+def test_the_next_stage_of_an_array_is_none_of_its_own() -> None:
+    """TileLang asks for two stages in each round; nvcc takes the remainder by 6 of numbers of 16 bits."""
+    asked = "{0}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7{1}], 0;\n    @!%p2 bra {0};\n"
+    used = f"""
+    mov.u32 %r2, 0;
+L:
+    mul.lo.u32 %r4, %r2, %r1; and.b32 %r4, %r4, 255; shl.b32 %r4, %r4, 3; mov.u32 %r6, full; add.s32 %r7, %r6, %r4;
+    {asked.format("W1", "")}{asked.format("W2", "+8")}
+    add.u32 %r2, %r2, 2; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L;
+"""
+    assert [m.offset for m in ring_of(inits("full", 4, 1) + used)[1].stages] == [0, 8, 16, 24]
+    other = inits("full", 4, 1).replace("[full+8], 1;", "[full+8], 2;")
+    assert next(len(r.stages) for r in Mbarriers(model(other + used)).rings) == 1
+
+
+@pytest.mark.parametrize(("which", "offset"), [("xor.b32 %r4, %r4, 24;", 16), ("or.b32 %r4, %r4, 16;", 16)])
+def test_a_stage_by_bits_that_are_known(which: str, offset: int) -> None:
+    """nvcc folds where an array begins into the number of its stage."""
+    used = f"""
+    and.b32 %r4, %r1, 1; shl.b32 %r4, %r4, 3; {which} mov.u32 %r6, full; add.s32 %r7, %r6, %r4;
+    mbarrier.arrive.shared::cta.b64 _, [%r7];
+"""
+    found = Mbarriers(model(inits("full", 4, 1) + used))
+    (site,) = found.sites["mbarrier-arrive"]
+    assert sorted(m.offset for m in found.named(site)) == [offset, offset + 8]
+
+
 @pytest.mark.parametrize("odd", [0, 8, 16])
 def test_one_stage_of_another_count(odd: int) -> None:
     """Nobody would wait for it were it not of the ring; not so a barrier of its own beside it."""

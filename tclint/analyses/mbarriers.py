@@ -12,7 +12,7 @@ known.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import gcd
@@ -390,14 +390,27 @@ class Mbarriers:
 
     @cached_property
     def _starts(self) -> set[tuple[int, int]]:
-        """Where the arrays begin that addresses name."""
-        found = set()
+        """Where the arrays begin that addresses name.
+
+        One stage behind where another one begins, and of the same count, is the next stage of that: what an index is added
+        to has two at least.
+        """
+        found: dict[tuple[int, int], int] = {}
         for event, sites in self.sites.items():
             for site in sites if event != "mbarrier-init" else ():
                 for address in self.addresses(site):
                     if address.stages != 1:
-                        found.add((address.base, address.start))
-        return found
+                        stride = 0 if address.stages is not None else address.stride
+                        found[address.base, address.start] = stride
+        return {
+            place for place, stride in found.items() if not stride or not self._next(found, place, stride)
+        }
+
+    def _next(self, starts: Container[tuple[int, int]], place: tuple[int, int], stride: int) -> bool:
+        """Whether the object at *place* is one like another that is one of *starts*, and a *stride* before it."""
+        before = place[0], place[1] - stride
+        one, two = self.objects.get(before), self.objects.get(place)
+        return before in starts and one is not None and two is not None and one.counts == two.counts
 
     @cached_property
     def rings(self) -> list[Ring]:

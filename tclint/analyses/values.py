@@ -2025,6 +2025,10 @@ class Values:
                 return None
             by = min(by & 0xFFFFFFFF, 64)
             return inner[0] >> by, inner[1] >> by
+        if kind == "op" and node[1] in ("or", "xor"):
+            zeros, ones = self.known_bits(value)
+            most = ~zeros & _EVERY
+            return (ones, most) if most < 1 << 31 else None
         if kind == "broadcast":
             return self.interval(node[1], depth + 1)
         if kind == "select":

@@ -241,15 +241,29 @@ class Replay:
             done = [i for i in deeds if block_of[i] in loop]
             if done and not loop.isdisjoint(waits) and loop.isdisjoint(entered):
                 start = model.cfg.blocks[head].start
-                if any(model.reaches(start, race.second.site) for race in run.races):
-                    return True
-                stuck = () if run.races else run.stuck
-                # What comes behind a wait for ever is not come to for that reason.
-                if any(self._helps(s, i) for s in stuck for i in done) and model.reaches(
-                    -1, start, [s.site for s in stuck]
-                ):
+                if self._lacks(run.stuck, start, done) if not run.races else self._before(run.races, start):
                     return True
         return False
+
+    def _before(self, races: list[Race], start: int) -> bool:
+        """Whether a loop that begins at *start* lies before where threads race."""
+        return any(self.model.reaches(start, race.second.site) for race in races)
+
+    def _lacks(self, stuck: list[Stuck], start: int, done: list[int]) -> bool:
+        """Whether what is *done* in a loop that begins at *start* may be what those that are *stuck* wait for.
+
+        And others, or they before, go by it: who waits for ever does not come to what is behind for that reason.
+        """
+        model = self.model
+        threads = model.views.at(start).threads
+        for s in stuck:
+            if not model.reaches(start, s.site):
+                threads &= ~sum(1 << thread for thread in s.threads)
+        return (
+            threads != 0
+            and model.reaches(-1, start, [s.site for s in stuck])
+            and any(self._helps(s, i) for s in stuck for i in done)
+        )
 
     def _helps(self, stuck: Stuck, site: int) -> bool:
         """Whether those that are *stuck* may wait for what is done at *site*."""
