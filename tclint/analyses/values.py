@@ -2026,9 +2026,11 @@ class Values:
             by = min(by & 0xFFFFFFFF, 64)
             return inner[0] >> by, inner[1] >> by
         if kind == "op" and node[1] in ("or", "xor"):
+            terms = [t for part in node[3:] for t, _ in self.linear(part)[0]]
             zeros, ones = self.known_bits(value)
-            most = ~zeros & _EVERY
-            return (ones, most) if most < 1 << 31 else None
+            # What a loop carries has more of such bounds than it has values.
+            exact = ~zeros & _EVERY < 1 << 31 and all(self.node(t)[:2] == ("op", "mask") for t in terms)
+            return (ones, ~zeros & _EVERY) if exact else None
         if kind == "broadcast":
             return self.interval(node[1], depth + 1)
         if kind == "select":
