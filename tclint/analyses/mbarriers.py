@@ -402,15 +402,19 @@ class Mbarriers:
                     if address.stages != 1:
                         stride = 0 if address.stages is not None else address.stride
                         found[address.base, address.start] = stride
-        return {
-            place for place, stride in found.items() if not stride or not self._next(found, place, stride)
-        }
+        return {place for place, stride in found.items() if not self._next(found, place, stride)}
 
     def _next(self, starts: Container[tuple[int, int]], place: tuple[int, int], stride: int) -> bool:
         """Whether the object at *place* is one like another that is one of *starts*, and a *stride* before it."""
         before = place[0], place[1] - stride
         one, two = self.objects.get(before), self.objects.get(place)
-        return before in starts and one is not None and two is not None and one.counts == two.counts
+        return (
+            stride != 0
+            and before in starts
+            and one is not None
+            and two is not None
+            and one.counts == two.counts
+        )
 
     @cached_property
     def rings(self) -> list[Ring]:

@@ -379,9 +379,11 @@ class Ranges:
         found = known
         for value in {term for side in sides for term, _ in self.values.linear(side)[0]}.difference(known):
             counter = self._counter(value)
-            for other in known if counter is not None and counter.steady else ():
+            if counter is None or not counter.steady:
+                continue
+            for other in known:
                 mate = self._counter(other) if node(other)[:2] == node(value)[:2] else None
-                if counter is not None and mate is not None and mate.turns == counter.turns:
+                if mate is not None and mate.turns == counter.turns:
                     rounds = mate.rounds(known[other], self._of(mate.start, known, 0))
                     found = found | {value: counter.after(rounds, self._of(counter.start, known, 0))}
         return found

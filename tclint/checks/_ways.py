@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from tclint.analyses.values import Level
 from tclint.cfg import CFG, Edge
@@ -21,6 +22,36 @@ _MANY = 4
 """So many cases, the present one among them, make a switch."""
 
 
+class _Fork(NamedTuple):
+    """Where a path takes one of several ways that meet again on it."""
+
+    at: int
+    """The number of the edge that is taken."""
+    edge: Edge
+    own: set[int]
+    """Blocks asked about that the path passes before the ways meet."""
+    passed: set[int]
+    """Those that it would have passed on other ways."""
+    cases: int
+    """How many of both are cases of which one goes on past the others."""
+
+
+def _forks(cfg: CFG, path: Path, sites: Iterable[int]) -> Iterator[_Fork]:
+    """The forks of *path*, with the blocks of *sites* on the ways."""
+    holding = {cfg.block_of[i] for i in sites}.intersection(cfg.rank)
+    entered = [edge.target for edge in path.edges]
+    for at, edge in enumerate(path.edges):
+        join, rest = cfg.ipdom.get(edge.source, -1), entered[at:]
+        if join in rest:
+            ends = {join, edge.source}
+            others = {e.target for e in cfg.successors[edge.source]} - {edge.target}
+            passed = holding & _between(cfg, others, ends)
+            either = passed | (holding & _between(cfg, [edge.target], ends))
+            yield _Fork(
+                at, edge, holding.intersection(rest[: rest.index(join)]), passed, _cases(cfg, either, ends)
+            )
+
+
 def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | None:
     """The edge by which *path* goes past a loop with one of *sites*, or past several cases that each have one; None: none.
 
@@ -29,16 +60,7 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
     for nothing.
     """
     cfg = model.cfg
-    holding = {cfg.block_of[i] for i in sites}.intersection(cfg.rank)
-    entered = [edge.target for edge in path.edges]
-    for at, edge in enumerate(path.edges):
-        join, rest = cfg.ipdom.get(edge.source, -1), entered[at:]
-        if join not in rest:
-            continue
-        ends = {join, edge.source}
-        own = holding.intersection(rest[: rest.index(join)])
-        targets = {e.target for e in cfg.successors[edge.source]}
-        passed = holding & _between(cfg, targets - {edge.target}, ends)
+    for at, edge, own, passed, cases in _forks(cfg, path, sites):
         if not own and any(
             not passed.isdisjoint(loop)
             for head, loop in cfg.loops.items()
@@ -47,9 +69,7 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
             or (edge.source == head and edge.target not in loop and not _again(loop, head, path.edges[:at]))
         ):
             return edge
-        if passed and not own and _idle(model, edge):
-            return edge
-        if _cases(cfg, holding & _between(cfg, targets, ends), ends) >= (_MANY if own else 2):
+        if (passed and not own and _idle(model, edge)) or cases >= (_MANY if own else 2):
             return edge
     return None
 
@@ -59,20 +79,12 @@ def spared(model: KernelModel, path: Path, sites: Iterable[int]) -> bool:
 
     Where there is nothing to wait for, as there are no tiles, nobody waits.
     """
-    cfg, values = model.cfg, model.values
-    holding = {cfg.block_of[i] for i in sites}
-    entered = [edge.target for edge in path.edges]
-    for at, edge in enumerate(path.edges):
-        p, join, rest = model.views.edge_value(edge), cfg.ipdom.get(edge.source, -1), entered[at:]
-        if p is None or join not in rest or values.level(p) is not Level.CTA:
+    values = model.values
+    for _, edge, own, passed, _ in _forks(model.cfg, path, sites):
+        p = model.views.edge_value(edge) if passed and not own else None
+        if p is None or values.level(p) is not Level.CTA:
             continue
-        others = {e.target for e in cfg.successors[edge.source]} - {edge.target}
-        own = holding.intersection(rest[: rest.index(join)])
-        if (
-            not own
-            and not holding.isdisjoint(_between(cfg, others, {join, edge.source}))
-            and any(values.node(v)[0] in _DATA for v in values.made_of(p))
-        ):
+        if any(values.node(v)[0] in _DATA for v in values.made_of(p)):
             return True
     return False
 

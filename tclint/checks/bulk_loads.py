@@ -11,6 +11,7 @@ from tclint.analyses.warps import whole_program
 from tclint.checks import Hit, Mark, check
 from tclint.checks._ways import spared
 from tclint.checks.mbarrier_phases import first_parity
+from tclint.dataflow.paths import Path
 from tclint.model import KernelModel
 
 _NOTHING = "a number of the launch decides over the wait, and may decide over the copy"
@@ -32,17 +33,19 @@ def read_before_complete(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         for read in filled.reads:
             found = _unwaited(model, filled, read, told)
             if found is not None:
-                passed, doubt = found
+                start, path = found
+                passed = next((i for i in path.sites(model.cfg, start) if i in filled.waits), -1)
+                doubt = _NOTHING if start < 0 and spared(model, path, filled.waits) else ""
                 yield "BK001", _hit(model, filled, read, passed if passed in idle else None).doubted(doubt)
                 break
 
 
 def _unwaited(
     model: KernelModel, filled: Filled, read: Access, told: list[frozenset[int]]
-) -> tuple[int, str] | None:
-    """The first wait for the mbarrier on a way to the read that hears of nothing, or -1; None when all ways are right.
+) -> tuple[int, Path] | None:
+    """A way to the read that hears of nothing, and where it starts: at a copy, or at the entry (-1).
 
-    And what speaks against it.
+    None when all ways are right.
     """
     order, into = model.made(Order), model.made(BulkRings).feeding(filled, read)
     given = order.certain(into)
@@ -52,8 +55,7 @@ def _unwaited(
         for heard in told:
             path = order.unheard(read.site, heard, start, given=given)
             if path is not None:
-                passed = next((i for i in path.sites(model.cfg, start) if i in filled.waits), -1)
-                return passed, _NOTHING if start < 0 and spared(model, path, filled.waits) else ""
+                return start, path
     return None
 
 
