@@ -1,0 +1,249 @@
+"""What registers hold: one sparse, demand-driven analysis of values.
+
+A value is a number: an index into a hash-consed list of expression nodes, so equal numbers mean equal values. Nothing is
+computed for a register nobody asks about.
+
+Four questions are answered over the same nodes because they need each other: base plus constant (:meth:`Values.linear`),
+the threads for which a predicate holds (:meth:`Values.may`), its truth under assumptions (:meth:`Values.decide`), and
+uniformity (:meth:`Values.level`). Each module is a layer that asks those below it alone:
+
+    expressions  nodes, sums, predicates, simplified as they are made
+    thread_sets  what they are in every thread of a CTA
+    registers    which of them registers hold
+    lifetimes    where they change, and what they become on a path
+    uniformity   who may have them, and whether they are the same in all
+    induction    counters of loops, quotients, remainders
+    bounds       ranges and known bits
+    (here)       what follows from what is assumed, with the help of :mod:`~tclint.analyses.values.ranges`
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from functools import cached_property
+
+from tclint.analyses.values.bounds import Bits, Bounds
+from tclint.analyses.values.expressions import Comparisons, Node
+from tclint.analyses.values.facts import Facts
+from tclint.analyses.values.lifetimes import Along
+from tclint.analyses.values.ranges import Ranges
+from tclint.analyses.values.thread_sets import Level
+from tclint.cfg import CFG
+from tclint.ir.nodes import Function, Variable
+
+__all__ = ["Along", "Bits", "Facts", "Level", "Node", "Values"]
+
+
+class Values(Bounds):
+    """The values of one function. Ask; nothing is computed beforehand but the index of definitions."""
+
+    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
+        super().__init__(function, cfg, variables)
+        self._differences: dict[int, tuple[Node, bool] | None] = {}
+        self._facts: dict[frozenset[tuple[int, bool]], Facts] = {}
+
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return Ranges(self)
+
+    def release(self) -> None:
+        """Drop what knows these values: without that they go as soon as nobody holds them."""
+        self.__dict__.pop("_ranges", None)
+
+    def decide(self, p: int, facts: Facts) -> bool | None:
+        """Whether predicate *p* holds, given what is known of others; None when that does not follow."""
+        p = self.find(p)
+        fact = facts.get(p)
+        if fact is not None:
+            return fact
+        try:
+            return facts.decided[p]
+        except KeyError:
+            facts.decided[p] = result = self._decide(p, facts)
+            return result
+
+    def _decide(self, p: int, facts: Facts) -> bool | None:
+        node = self.nodes[p]
+        kind = node[0]
+        if kind == "const":
+            return bool(node[1])
+        if kind == "not":
+            inner = self.decide(node[1], facts)
+            return None if inner is None else not inner
+        if kind == "logic":
+            left = self.decide(node[2], facts)
+            right = self.decide(node[3], facts)
+            if node[1] == "and":
+                if left is False or right is False:
+                    return False
+                return True if left and right else None
+            if node[1] == "or":
+                if left or right:
+                    return True
+                return False if left is False and right is False else None
+            return None if left is None or right is None else left != right
+        if kind == "compare" and facts:
+            known = self._ordered(node, facts)
+            if known is None and (moved := self.difference(p)) is not None:
+                known = self._ordered(moved[0], facts)
+                if known is None:
+                    known = self._ranges.decide(p, moved[0], facts)
+                known = None if known is None else known is not moved[1]
+            return self._ranges.decide(p, node, facts) if known is None else known
+        if kind == "phi":
+            return self._joined(p, facts)
+        return None
+
+    def _joined(self, phi: int, facts: Facts) -> bool | None:
+        """A predicate is what all that it is joined from are, if they stay what they are."""
+        found: bool | None = None
+        seen = {phi}
+        work = list(self.arguments(phi))
+        while work:
+            value = work.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            truth = facts.get(value)
+            node = self.nodes[value]
+            if truth is None and node[0] == "const":
+                truth = bool(node[1])
+            if truth is None and node[0] == "phi" and (arguments := self.arguments(value)):
+                work += arguments
+                continue
+            if truth is None or found is (not truth) or self.renewed(value):
+                return None
+            found = truth
+        return found
+
+    def _ordered(self, node: Node, facts: Facts) -> bool | None:
+        """Comparisons of one value with several constants decide each other."""
+        if self.known(node[3]) is None:
+            return None
+        if facts.bounds is None:
+            facts.bounds = {}
+            for fact, truth in facts.items():
+                self._bind(fact, truth, facts.bounds)
+        return self._compared_with(node, facts.bounds)
+
+    def _bind(self, fact: int, truth: bool, bounds: Comparisons) -> None:
+        """Adds a fact to *bounds* where it compares with a constant, or what it says of a difference."""
+        node = self.nodes[fact]
+        if node[0] != "compare":
+            return
+        if self.known(node[3]) is not None:
+            bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth))
+        if (moved := self.difference(fact)) is not None:
+            node, negated = moved
+            bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth is not negated))
+
+    def difference(self, p: int) -> tuple[Node, bool] | None:
+        """A comparison as one of a difference with a constant, and whether that is negated; None where it is none already.
+
+        i + 7 < n and i + 8 >= n are about n - i. Only signed numbers: compilers take it that these do not wrap.
+        """
+        if p not in self._differences:
+            self._differences[p] = self._moved(self.nodes[p])
+        return self._differences[p]
+
+    def _moved(self, node: Node) -> tuple[Node, bool] | None:
+        _, relation, a, b, signed, width = node
+        if relation != "lt" or not signed:
+            return None
+        (ours, constant), (theirs, limit) = self._terms(a), self._terms(b)
+        if not theirs and not constant:
+            return None
+        total = dict(ours)
+        for term, factor in theirs:
+            total[term] = total.get(term, 0) - factor
+        terms = tuple(sorted((t, f) for t, f in total.items() if f))
+        limit -= constant
+        if not terms:
+            return None
+        if terms[0][1] < 0:
+            # -d < limit is d > -limit, and so not d < 1 - limit.
+            negative = tuple((t, -f) for t, f in terms)
+            return ("compare", "lt", self.total(negative, 0), self.constant(1 - limit), True, width), True
+        return ("compare", "lt", self.total(terms, 0), self.constant(limit), True, width), False
+
+    def compared(self, p: int) -> frozenset[int]:
+        """The values that a comparison says something of, and by which others decide it."""
+        sides: tuple[int, ...] = self.nodes[p][2:4]
+        if (moved := self.difference(p)) is not None:
+            sides += moved[0][2:3]
+        bases = (self._ranges.bases(side) for side in sides if self.known(side) is None)
+        return frozenset((sides[0], *sides[2:])).union(*bases)
+
+    def assume(self, p: int, truth: bool, facts: Facts) -> Facts:
+        """*facts* with *p* and what follows from it structurally."""
+        if facts.get(self.find(p)) is truth:
+            return facts
+        bounds = None if facts.bounds is None else dict(facts.bounds)
+        ranges = facts.ranges
+        facts = Facts(facts)
+        work = [(self.find(p), truth)]
+        while work:
+            q, value = work.pop()
+            node = self.nodes[q]
+            if node[0] == "not":
+                work.append((self.find(node[1]), not value))
+                continue
+            if node[0] == "const":
+                continue
+            if q in facts:
+                bounds = ranges = None
+            if bounds is not None:
+                self._bind(q, value, bounds)
+            if ranges is not None:
+                ranges = self._ranges.learn(q, value, ranges)
+            facts[q] = value
+            self.renewed(q)  # so that it is known where the fact ends
+            if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
+                work += [(self.find(node[2]), value), (self.find(node[3]), value)]
+            elif node[0] == "compare" and (chosen := self._chosen(node, value)) is not None:
+                work += chosen
+        facts.bounds, facts.ranges = bounds, ranges
+        return facts
+
+    def _chosen(self, node: Node, truth: bool) -> list[tuple[int, bool]] | None:
+        """What follows where a select compares with a constant as one of its arms, also a constant, cannot."""
+        _, relation, left, right, signed, width = node
+        select = self.node(left)
+        if select[0] != "select" or self.known(right) is None:
+            return None
+        for arm, other, condition in ((select[2], select[3], False), (select[3], select[2], True)):
+            if self.known(arm) is not None and self.known(
+                self.compare(relation, arm, right, signed, width)
+            ) == (not truth):
+                rest = self.compare(relation, other, right, signed, width)
+                return [(self.find(select[1]), condition), (self.find(rest), truth)]
+        return None
+
+    def passing(self, facts: Facts, low: int, high: int) -> Facts:
+        """*facts* without those about values that may change from instruction *low* on and before *high*."""
+        sites = self._ending_sites
+        begin = bisect_left(sites, low)
+        if begin == len(sites) or sites[begin] >= high or not facts:
+            return facts
+        stale = {
+            p for i in sites[begin : bisect_left(sites, high)] for p in self._ending["site", i] if p in facts
+        }
+        return Facts((p, v) for p, v in facts.items() if p not in stale) if stale else facts
+
+    def entering(self, facts: Facts, block: int) -> Facts:
+        """*facts* without those about values that may change on entry to *block*."""
+        ending = self._ending.get(("block", block))
+        if ending is None or ending.isdisjoint(facts):
+            return facts
+        return Facts((p, v) for p, v in facts.items() if p not in ending)
+
+    def once(self, facts: Facts) -> Facts:
+        """The same facts, and with them all that has been concluded from them."""
+        return self._facts.setdefault(facts.pairs(), facts)
+
+    def lasting(self, facts: Facts) -> Facts:
+        """The facts that hold for the whole life of a thread."""
+        if facts.lasting is None:
+            facts.lasting = Facts((p, v) for p, v in facts.items() if not self.renewed(p))
+        return facts.lasting

@@ -1,0 +1,32 @@
+"""What is known of predicates at a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tclint.analyses.values.expressions import Comparisons
+from tclint.analyses.values.ranges import Range
+
+__all__ = ["Facts"]
+
+
+class Facts(dict[int, bool]):
+    """Predicate values known to hold or not; immutable once made, so what follows from it is kept with it."""
+
+    __slots__ = ("bounds", "decided", "known", "lasting", "ranges")
+
+    def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
+        super().__init__(known)
+        self.decided: dict[int, bool | None] = {}
+        self.bounds: Comparisons | None = None
+        """The comparisons with constants, by what is compared; None: not collected yet."""
+        self.ranges: dict[int, Range] | None = None
+        """What the comparisons say of sums; None: not collected yet."""
+        self.known: frozenset[tuple[int, bool]] | None = None
+        self.lasting: Facts | None = None
+
+    def pairs(self) -> frozenset[tuple[int, bool]]:
+        """The same as a set, to compare with another one."""
+        if self.known is None:
+            self.known = frozenset(self.items())
+        return self.known

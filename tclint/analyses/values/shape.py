@@ -1,0 +1,77 @@
+"""The shape of the CTA, as far as the text of a kernel tells (PTX ISA 10.1, 10.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tclint.analyses import threads as T
+from tclint.ir.nodes import Function, Instruction, Special
+
+__all__ = ["ACROSS", "Definitions", "is_one_dimensional", "thread_count"]
+
+ACROSS = ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z")
+"""What tells the shape of a CTA from its size."""
+Definitions = Mapping[int, list[int]]
+"""Where each register is written."""
+
+
+def thread_count(function: Function) -> int:
+    """How many threads a CTA has at most, in whole warps."""
+    total = function.most_threads
+    return T.LIMIT if total is None else min(max((total + 31) // 32 * 32, 32), T.LIMIT)
+
+
+def is_one_dimensional(function: Function, defs: Definitions) -> bool:
+    """Whether %tid.x numbers the threads: the launch is one-dimensional, or the kernel never looks further."""
+    shape = function.directives.get(".reqntid")
+    if shape:
+        return all(n == 1 for n in shape[1:])
+    instructions = function.instructions
+    others: dict[str, list[Instruction]] = {}
+    for use in function.uses:
+        if use.match is None or not use.sites or len(instructions[use.sites[0]].operands) != 2:
+            continue
+        for i in use.sites:
+            source = instructions[i].operands[1]
+            if isinstance(source, Special) and source.name in ACROSS:
+                others.setdefault(source.name, []).append(instructions[i])
+    return not others or _only_numbered(function, defs, others)
+
+
+def _only_numbered(function: Function, defs: Definitions, specials: Mapping[str, list[Instruction]]) -> bool:
+    """Whether %tid.y and %tid.z do nothing but number the threads: (z * ntid.y + y) * ntid.x, to which x comes.
+
+    The CTA may have any shape then, and so one dimension.
+    """
+    named = {
+        name: {r for i in found for r in i.writes if len(defs[r]) == 1} for name, found in specials.items()
+    }
+    own = named.get("%tid.y", set()) | named.get("%tid.z", set())
+    if not own or any(
+        len(i.writes) != 1 or not set(i.writes) <= own for n in ACROSS[:2] for i in specials.get(n, ())
+    ):
+        return False
+    rows: set[int] = set()
+    for i in function.instructions:
+        read = set(i.reads)
+        if not read.isdisjoint(own):
+            z, height, y = (
+                {operand for operand in i.operands[1:] if operand in named.get(name, ())}
+                for name in ("%tid.z", "%ntid.y", "%tid.y")
+            )
+            if i.name != "mad.lo" or {*i.operands[1:3]} != z | height or {i.operands[3]} != y:
+                return False
+            if len(defs[i.writes[0]]) != 1:
+                return False
+            rows.update(i.writes)
+    width = {
+        r
+        for r, found in defs.items()
+        for i in map(function.instructions.__getitem__, found)
+        if len(i.operands) == 2 and i.operands[1] == Special("%ntid.x")
+    }
+    return all(
+        i.name in ("mul.lo", "mad.lo") and not width.isdisjoint(i.reads)
+        for i in function.instructions
+        if not rows.isdisjoint(i.reads)
+    )
