@@ -19,6 +19,8 @@ __all__ = ["ordered_by_others"]
 
 _BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
 _NO_EFFECT = ("memory-fence", "proxy-fence", "commit", "tmem-relinquish")
+_PREFETCH = "cp.async.bulk.prefetch"
+"""Copies to the cache alone."""
 _WARP = ("elect", "match", "redux", "shuffle", "vote")
 _SILENT = frozenset(
     "integer logic float half convert compare extended video misc control".split()  # no memory, no synchronisation
@@ -38,6 +40,8 @@ class Touch(NamedTuple):
     root: str | None = None
     offset: int = 0
     size: int | None = None
+    makes: bool = False
+    """Whether it makes an mbarrier of them."""
 
     def meets(self, other: Touch) -> bool:
         """Whether both may be the same bytes, and one of them is written."""
@@ -62,8 +66,11 @@ class _Barriers:
         self.cfg = cfg
         self.instructions = function.instructions
         self.gone: list[int] = []
-        self.first = False
-        """Nothing that threads may tell apart is done before what is gone: it only says that the other CTAs have begun."""
+        self.made: bool | None = None
+        """Whether there is anything before what is gone: mbarriers that are made (true), nothing at all (false), or more.
+
+        With nothing before it, it only says that the other CTAs have begun.
+        """
         self.defined: dict[int, list[Instruction]] = {}
         for i in self.instructions:
             for register in i.writes:
@@ -79,9 +86,10 @@ class _Barriers:
             return False
         if not all(self._in_order(i, gone) for i in gone):
             return False
-        self.first = False
+        self.made = None
         before = list(self._side(min(gone), cluster, back=True))
-        self.first = cluster and not before
+        if cluster and all(t is not None and t.makes for t in before):
+            self.made = bool(before)
         behind = list(self._side(max(gone), cluster, back=False))
         between = range(min(gone) + 1, max(gone))
         if cluster and (
@@ -136,14 +144,23 @@ class _Barriers:
         if i.guard >= 0:
             return False
         if i.event == ("barrier-arrive" if back else "barrier-wait") and i.role("id") is None:
-            return self.first or not any(
+            return self.made is False or not any(
                 at not in self.gone
                 and j.event == "barrier-arrive"
                 and j.match
                 and ".relaxed" in j.match.modifiers
+                and not (self.made and self._publishes(at))
                 for at, j in enumerate(self.instructions)
             )
         return not cluster and self._of_all(site)
+
+    def _publishes(self, arrival: int) -> bool:
+        """Whether mbarriers made before a relaxed arrival are made for whoever waits: a fence in its block says so (9.7.13.4)."""
+        block = self.cfg.blocks[self.cfg.block_of[arrival]]
+        return any(
+            i.guard < 0 and i.opcode.startswith("fence.mbarrier_init")
+            for i in self.instructions[block.start : arrival]
+        )
 
     # ------------------------------------------------------------ what lies on a side
 
@@ -176,12 +193,12 @@ class _Barriers:
             return None
         form = match.form
         if form.event == "mbarrier-init":
-            return [self._touch(i.role("mbarrier"), True, "cta", _OBJECT)]
+            return [self._touch(i.role("mbarrier"), True, "cta", _OBJECT)._replace(makes=True)]
         if form.event == "tmem-dealloc":
             return [Touch(True, "tensor")]
         if form.event == "wait" and not back:
             return []  # to wait for more is no harm
-        if form.event in (*_NO_EFFECT, *_WARP, *_BARRIERS):
+        if form.event in (*_NO_EFFECT, *_WARP, *_BARRIERS) or i.opcode.startswith(_PREFETCH):
             return []
         if form.event and form.event != "tmem-alloc":
             return None

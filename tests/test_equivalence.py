@@ -32,6 +32,8 @@ COPY = "cp.async.ca.shared.global [tile], [%rd1], 4;"
 STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;"
 STORED, READ = "st.shared.u32 [tile], %r1;", "ld.shared.u32 %r1, [tile];"
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
+INIT, MADE = "mbarrier.init.shared.b64 [bar], 1;", "fence.mbarrier_init.release.cluster;"
+USED = "mbarrier.arrive.shared::cluster.b64 _, [%r2];"
 RELAXED = "barrier.cluster.arrive.relaxed; barrier.cluster.wait;"
 LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];"
 
@@ -192,6 +194,13 @@ CASES = [
     ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
      f"barrier.cluster.arrive.relaxed;/*!*/ barrier.cluster.wait; {STORED} {RELAXED} ld.shared::cluster.u32 %r1, [%r2]; {RELAXED} ret;",
      f"{STORED} barrier.cluster.arrive.relaxed;/*!*/ barrier.cluster.wait; {STORED} {RELAXED} ld.shared::cluster.u32 %r1, [%r2]; {RELAXED} ret;"),
+    # mbarriers made before it, which the next one publishes, by a fence or not
+    ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
+     f"{INIT} {RELAXED.replace(';', ';/*!*/', 1)} {MADE} {RELAXED} {USED} {RELAXED} ret;",
+     f"{INIT} {RELAXED.replace(';', ';/*!*/', 1)} {RELAXED} {USED} {RELAXED} ret;"),
+    ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
+     f"{INIT} cp.async.bulk.prefetch.L2.global [%rd1], 16; {MADE} {RELAXED.replace(';', ';/*!*/', 1)} {MADE} {RELAXED} {USED} {MEET} ret;",
+     f"{INIT} {STORED} {MADE} {RELAXED.replace(';', ';/*!*/', 1)} {MADE} {RELAXED} {USED} {MEET} ret;"),
     ("barrier_of_one_warp", "CTA barrier to warp barrier",
      f"{STORED} barrier.sync 1, 32;/*!*/ {READ} ret;",
      f"{STORED} barrier.sync 1, 64;/*!*/ {READ} ret;"),

@@ -339,17 +339,18 @@ def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
     """A use by a thread that no barrier has told of the init."""
     model = known.model
     news = _News(model)
-    groups: dict[tuple[int, frozenset[tuple[int, bool]], frozenset[int]], list[int]] = {}
-    for site in known.inits:
-        view = model.views.at(site)
-        sure = frozenset(view.lasting(model.values).items())
-        groups.setdefault((view.threads, sure, news.after(site)), []).append(site)
-    candidates = {use: _made(known, use) for use in known.uses} if groups else {}
-    for (_, _, ends), made in groups.items():
-        inside = frozenset(made)
-        uses = [use for use, about in candidates.items() if about and about <= inside]
+    makers = {i: (model.views.at(i).threads, tuple(_elected(model, model.views.at(i)))) for i in known.inits}
+    # Where alternatives make the same mbarrier, a thread has to have heard of one of them.
+    groups: dict[tuple[frozenset[int], frozenset[tuple[int, tuple[int, ...]]]], list[int]] = defaultdict(list)
+    for use in known.uses:
+        made = _made(known, use)
+        ends = frozenset().union(*map(news.after, made))
+        groups[ends, frozenset(makers[i] for i in made)].append(use)
+    for (ends, who), uses in groups.items():
+        if len(who) != 1:
+            continue
         near = [use for use in uses if not _elsewhere(model, use)]
-        maker = model.views.at(made[0])
+        maker = model.views.at(min(_made(known, uses[0])))
         # Which lane of a warp another election gives, under another mask, is not known.
         lanes = [use for use in near if not _elected(model, model.views.at(use))]
         everyone = View(T.full(model.values.threads))
@@ -369,16 +370,23 @@ def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
                 continue
             again = Counter(path.sites(model.cfg, -1))
             if all(again[i] < 2 for i in ends):
-                yield "MB002", _early(known, news, made[0], path.end, path.threads)
+                init = min(_made(known, path.end))
+                yield "MB002", _early(known, news, init, path.end, path.threads)
                 break
 
 
 def _made(known: _Objects, use: int) -> frozenset[int]:
-    """The inits that may have made what a use names; where that is not known, all of them."""
+    """The inits that may have made what a use names; where that is not known, all of them.
+
+    Without those in an alternative for the whole CTA, if others remain.
+    """
     named = known.named[use]
-    if named is None:
-        return frozenset(known.inits)
-    return frozenset().union(*(known.makers(place) for place in named))
+    made = (
+        frozenset(known.inits)
+        if named is None
+        else frozenset().union(*(known.makers(place) for place in named))
+    )
+    return frozenset(i for i in made if not warps.exclusive(known.model, i, use)) or made
 
 
 def _elsewhere(model: KernelModel, use: int) -> bool:
