@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tclint.model import KernelModel
 
-__all__ = ["SIZE", "Place", "alike", "at_home", "differ", "places", "times"]
+__all__ = ["SIZE", "Place", "alike", "at_home", "differ", "place_at_first", "places", "times"]
 
 SIZE = 8
 """Bytes of an mbarrier object (9.7.13.15.1)."""
@@ -59,8 +59,19 @@ def _known_places(model: KernelModel) -> dict[tuple[int, bool], frozenset[Place]
 
 def _places(model: KernelModel, site: int, each: bool) -> frozenset[Place] | None:
     address = model.value(site, "mbarrier")
-    if address is None:
+    return None if address is None else _places_of(model, site, address, each)
+
+
+def place_at_first(model: KernelModel, site: int) -> Place | None:
+    """The mbarrier that the instruction at *site* names when it is executed for the first time; None: not known."""
+    address, resolve = model.value(site, "mbarrier"), model.at_first(site)
+    if address is None or resolve is None:
         return None
+    found = _places_of(model, site, resolve(address), False)
+    return min(found) if found is not None and len(found) == 1 else None
+
+
+def _places_of(model: KernelModel, site: int, address: int, each: bool) -> frozenset[Place] | None:
     values, shared = model.values, model.shared
     base, mine, constant = shared.split(at_home(model, address)[0])
     terms, _ = values.linear(base)

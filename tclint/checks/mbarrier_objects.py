@@ -15,7 +15,7 @@ from tclint.analyses import warps
 from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
-from tclint.checks._mbarriers import SIZE, Place, at_home, differ, places
+from tclint.checks._mbarriers import SIZE, Place, at_home, differ, place_at_first, places
 from tclint.checks._repairs import barrier_between
 from tclint.checks.mbarrier_phases import first_parity
 from tclint.finding import Severity
@@ -113,7 +113,9 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
         if not every:
             lacking[None].append(site)
             continue
-        for place in sorted(places(model, site, each=True) or ()):
+        named = places(model, site, each=True)
+        first = place_at_first(model, site) if named is None or len(named) > 1 else None
+        for place in sorted({*(named or ()), *([] if first is None else [first])}):
             if place not in every and all(differ(model, place, other) for other in every):
                 lacking[place].append(site)
                 break

@@ -62,10 +62,10 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     uses = [site for group in _USES for site in model.sites("issue", group)] or allocations
     late = [w for w in model.sites("barrier-wait") if any(model.reaches(i, w) for i in uses)]
-    # A handshake: the warp arrives on an mbarrier of the peer, and one of the two waits.
+    # A handshake: the warp arrives on an mbarrier of the peer, and one of the two waits when nothing uses it any more.
     told = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
-    # Who waits for that when all is done waits where no use follows any more.
-    last = [w for w in model.sites("mbarrier-wait") if told and not any(model.reaches(w, i) for i in uses)]
+    if all(any(model.reaches(wait, i) for i in uses) for wait in model.sites("mbarrier-wait")):
+        told = []
     for free in frees:
         path = way(model, -1, model.views.at(free).threads, (free,), [*late, *told, *calls(model)])
         if path is None:
@@ -84,7 +84,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     ),
                 ),
                 help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",
-                confidence=Confidence.LOW if late or last else None,
+                confidence=Confidence.LOW if late or told else None,
                 about=frozenset((free,)),
             ),
         )
