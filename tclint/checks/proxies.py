@@ -371,6 +371,7 @@ def unfenced_maps(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Tensor maps that the kernel writes, and tensor copies that use them, without the fences between."""
     if not any("tensormap" in use.match.form.roles for use in model.function.uses if use.match is not None):
         return
+    yield from _unpublished_maps(model)
     maps, results = model.solved(TensorMaps)
     told: set[int] = set()
     for use, address in maps.uses if maps.writes else ():
@@ -392,6 +393,41 @@ def unfenced_maps(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if maps.apart(along(address), maps.writes[write]) == 0:
                 told.add(status)
                 yield "PR003", _map_hit(model, write, use, path)
+
+
+def _unpublished_maps(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Tensor maps in shared memory whose last changes no tensormap.cp_fenceproxy copies to where they are used.
+
+    In a kernel without any the map may be copied by other means.
+    """
+    by_name = {use.match.form.name: use.sites for use in model.function.uses if use.match is not None}
+    rank, block_of = model.cfg.rank, model.cfg.block_of
+    copies = [i for i in by_name.get("tensormap.cp_fenceproxy", ()) if block_of[i] in rank]
+    last: dict[int, int] = {}
+    for site in by_name.get("tensormap.replace", ()) if copies else ():
+        address = model.value(site, "tensormap")
+        if ".shared::cta" in _modifiers(model, site) and block_of[site] in rank and address is not None:
+            last[address] = site
+    for site in last.values():
+        if all(model.reaches(i, site) and not model.reaches(site, i) for i in copies):
+            yield (
+                "PR003",
+                Hit(
+                    site=site,
+                    message="changes a tensor map in shared memory, and no tensormap.cp_fenceproxy follows that copies it"
+                    " to global memory: whoever uses that map sees the old one",
+                    steps=(
+                        Mark(copies[-1], "copies the map, before it is changed"),
+                        Mark(site, "changes it", role=model.who(model.views.at(site).threads)),
+                    ),
+                    help="execute tensormap.cp_fenceproxy in the whole warp behind the last change",
+                ),
+            )
+
+
+def _modifiers(model: KernelModel, site: int) -> tuple[str, ...]:
+    match = model.instruction(site).match
+    return match.modifiers if match is not None else ()
 
 
 def _acquired(model: KernelModel, use: int, path: Path) -> tuple[Repair, ...]:
