@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 
 from tclint.analyses import threads as T
+from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.warps import calls, way
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence, Severity
@@ -64,7 +65,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     late = [w for w in model.sites("barrier-wait") if any(model.reaches(i, w) for i in uses)]
     # A handshake: the warp arrives on an mbarrier of the peer, and one of the two waits when nothing uses it any more.
     told = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
-    if all(any(model.reaches(wait, i) for i in uses) for wait in model.sites("mbarrier-wait")):
+    if not any(_heard_last(model, wait, told, uses) for wait in model.sites("mbarrier-wait")):
         told = []
     for free in frees:
         path = way(model, -1, model.views.at(free).threads, (free,), [*late, *told, *calls(model)])
@@ -89,6 +90,16 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             ),
         )
         return
+
+
+def _heard_last(model: KernelModel, wait: int, told: list[int], uses: list[int]) -> bool:
+    """Whether a thread that waits for what is *told* may come to none of *uses* any more."""
+    mbarriers, threads = model.made(Mbarriers), model.views.at(wait).threads
+    rings = mbarriers.rings_at(wait)
+    about = (mbarriers.rings_at(i) for i in told)
+    return any(not (rings and others and rings.isdisjoint(others)) for others in about) and not any(
+        threads & model.views.at(i).threads and model.reaches(wait, i) for i in uses
+    )
 
 
 def _is_remote(model: KernelModel, arrive: int) -> bool:

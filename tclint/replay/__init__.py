@@ -65,6 +65,10 @@ _USUAL = ((128,), (256,), (384,), (512,))
 """Threads of a CTA that are tried first where the kernel does not say."""
 _BUDGET = 5_000
 """Steps of one replay."""
+_PATIENCE = 15_000
+"""Steps more for a kernel that is so large, or that says itself how often its loops go round."""
+_PATIENT = 3
+"""How many launches may take so many, as long as they come to their end."""
 _GLANCE = 1_000
 """Steps after which a replay that only repeats others may show the same."""
 _TRIES = 12
@@ -161,6 +165,7 @@ class Replay:
         """How those went that were replayed to their end, or until something went wrong."""
         self._spent = False
         """There were no steps left, and nothing to make fewer."""
+        self._patient = _PATIENT
         self._rising = False
         self._lowered: list[frozenset[Word]] = []
         """What was made fewer for the launches before, so that their loops end."""
@@ -365,7 +370,8 @@ class Replay:
         way: tuple[object, ...] = ()
         for _ in range(_TRIES):
             launch = self._launch(numbers, shape)
-            machine = Machine(program, launch, Limits(_BUDGET, settled, self._hasty))
+            patience = _PATIENCE if self._patient else 0
+            machine = Machine(program, launch, Limits(_BUDGET, settled, self._hasty, patience))
             try:
                 return self._ran(machine, reached)
             except ManyRounds as error:
@@ -392,6 +398,9 @@ class Replay:
                     self._lowered.append(words)
                     numbers, made = fewer, made + 1
                 self._guessed |= error.excess > 0 or made > 1
+            finally:
+                if machine.limits.steps > _BUDGET:
+                    self._patient = 0 if self._spent else self._patient - 1
         self.reason, self.short = "the replay takes too long", True
         return None
 

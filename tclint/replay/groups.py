@@ -69,6 +69,8 @@ class Limits(NamedTuple):
     """Words of the launch that it is no use to change."""
     hasty: bool = False
     """It gives up as soon as a loop is seen to go round too often."""
+    patience: int = 0
+    """How many steps more it may take where no other numbers would make them fewer."""
 
 
 class Stuck(NamedTuple):
@@ -371,8 +373,11 @@ class Groups:
         words = (self.program.bounds[h] for h in self._rounds if self._average(h) >= often)
         raise ManyRounds(frozenset().union(*words))
 
-    def _give_up(self) -> NoReturn:
-        """There are no steps left: the loops go round too often, or the kernel is too large."""
+    def _give_up(self) -> None:
+        """There are no steps left: the loops go round too often, or the kernel is large and needs more of them.
+
+        Raises ManyRounds in the one case, and OutOfSteps in the other when patience is at its end, too.
+        """
         bounds = self.program.bounds
         open_ = [
             h
@@ -383,7 +388,11 @@ class Groups:
             self._shorten(max(open_, key=self._average))
         if self.program.answered and self.launch.numbers.cancelled:
             raise ManyRounds(frozenset((CANCELLED,)))
-        raise OutOfSteps
+        more = self.limits.patience
+        if not more:
+            raise OutOfSteps
+        self.budget += more
+        self.limits = self.limits._replace(steps=self.limits.steps + more, patience=0)
 
     def _ways(self, group: Group, block: int) -> dict[int, list[int]]:
         """The blocks that threads go to, each with the places of those who do; -1 is the end."""
