@@ -424,6 +424,23 @@ def test_rounds_that_no_launch_decides() -> None:
     assert what(replay(drained(129, fewer)).run) == {"stuck"}
 
 
+def test_a_kernel_of_many_steps_gets_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No launch changes how many there are, and a second one is not tried when the first has not been enough."""
+    code = drained(129, changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 300;"))
+    assert what(replay(code).run) == {"stuck"}
+    launches: list[int] = []
+    run = Machine.run
+
+    def counted(self: Machine) -> list[Stuck]:
+        launches.append(self.limits.patience)
+        return run(self)
+
+    monkeypatch.setattr(Machine, "run", counted)
+    monkeypatch.setattr("tclint.replay._PATIENCE", 100)
+    assert replay(code).run is None
+    assert launches == [100]
+
+
 LEAVES = "    ld.param.u32 %r32, [tiles];\n    setp.ge.u32 %p5, %r20, %r32;\n    @%p5 bra rest;\n"
 """A loop behind it has rounds to go where one number of the launch is less than another."""
 REREAD = "    mad.lo.u32 %r30, %r0, 16, %r24;\n    ld.shared.u32 %r3, [%r30];\n"
