@@ -249,6 +249,10 @@ def pair(between: str) -> str:
 
 
 CLUSTER = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;"
+MADE = (
+    "\n".join(f"@%p1 mbarrier.init.shared::cta.b64 [{name}], 1;" for name in ("done", "slot"))
+    + "\nmov.u32 %r4, done;\nmapa.shared::cluster.u32 %r5, %r4, 1;"
+)
 REMOTE = "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];"
 
 
@@ -258,13 +262,27 @@ REMOTE = "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];"
         (BAR, "medium"),
         (CLUSTER, None),
         (lines(REMOTE, WAIT, BAR), None),
-        (lines(other(REMOTE), BAR), "low"),
+        (lines(REMOTE, BAR), "medium"),
+        (lines(other(REMOTE), BAR), "medium"),
+        (lines(other(REMOTE), WAIT, BAR), "low"),
+        (lines(MADE, other(REMOTE), WAIT, BAR), "low"),
+        (lines(MADE, other(REMOTE), WAIT.replace("[done]", "[slot]"), BAR), "medium"),
         (lines("@%p3 bra on;", CLUSTER, "on: mov.u32 %r1, 0;", BAR), "low"),
     ],
 )
 def test_a_pair_frees_together(between: str, confidence: str | None) -> None:
     findings = by_rule(lint(text(pair(between))), "TM011")
     assert [f.confidence.label for f in findings] == ([confidence] if confidence else [])
+
+
+def test_a_wait_that_only_others_use_tensor_memory_behind() -> None:
+    """The epilogue stands behind the role that frees, and its threads do not come from there."""
+    body = lines(
+        ALLOC, READ, "@!%p1 bra past;", WAIT, FREE,
+        "past: @%p1 bra out;", UNREAD, "mbarrier.arrive.shared::cta.b64 _, [done];", other(REMOTE), "out: mov.u32 %r1, 0;",
+    ).replace("cta_group::1", "cta_group::2")  # fmt: skip
+    (finding,) = by_rule(lint(text(body)), "TM011")
+    assert finding.confidence.label == "low"
 
 
 def test_a_cluster_barrier_before_the_allocation_does_not_count() -> None:
