@@ -198,7 +198,9 @@ def test_all_warps_may_give_up_what_one_has_given_up(one_warp: str, found: str) 
     assert [f.confidence.label for f in findings] == [found]
 
 
-@pytest.mark.parametrize(("callee", "found"), [("elsewhere", "low"), ("vprintf", "high")])
+@pytest.mark.parametrize(
+    ("callee", "found"), [("elsewhere", "low"), ("vprintf", "high"), ("__nv_ptx_builtin_ocg_fmax3", "high")]
+)
 def test_a_call_out_of_the_module_may_free(callee: str, found: str) -> None:
     body = lines(ALLOC, READ, f"call.uni {callee};")
     report = lint(module(f".extern .func {callee} ();\n", kernel(f"{SETUP}{body}\nret;")))

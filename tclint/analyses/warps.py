@@ -11,9 +11,9 @@ from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 from tclint.views import View
 
-SYSTEM_CALLS = frozenset({"__assertfail", "free", "malloc", "vprintf"})
-"""What the CUDA driver provides without a body in any module (PTX interoperability guide, "System calls"). None of them
-touches tensor memory or waits for other threads."""
+SYSTEM_CALLS = frozenset({"__assertfail", "__nv_ptx_builtin_ocg_fmax3", "free", "malloc", "vprintf"})
+"""What the CUDA driver provides without a body in any module (PTX interoperability guide, "System calls"), and a maximum of
+three numbers, of which ptxas makes one instruction. None of them touches tensor memory or waits for other threads."""
 
 
 def whole_program(model: KernelModel) -> bool:
