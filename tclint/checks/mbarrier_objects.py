@@ -36,6 +36,11 @@ class _Objects:
         return {i: places(self.model, i) for i in self.model.sites("mbarrier-init")}
 
     @cached_property
+    def repeated(self) -> bool:
+        """Whether some mbarrier is made at more than one place in the code."""
+        return len(self.inits) > len({place for named in self.inits.values() for place in named or ()})
+
+    @cached_property
     def invals(self) -> dict[int, frozenset[Place] | None]:
         return {i: places(self.model, i) for i in self.model.sites("mbarrier-inval")}
 
@@ -388,6 +393,8 @@ def _made(known: _Objects, use: int) -> frozenset[int]:
         if named is None
         else frozenset().union(*(known.makers(place) for place in named))
     )
+    if not known.repeated:
+        return made
     return frozenset(i for i in made if not warps.exclusive(known.model, i, use)) or made
 
 
