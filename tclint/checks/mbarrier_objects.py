@@ -119,7 +119,7 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
             lacking[None].append(site)
             continue
         named = places(model, site, each=True)
-        first = place_at_first(model, site) if named is None or len(named) > 1 else None
+        first = place_at_first(model, site) if named is None else None
         for place in sorted({*(named or ()), *([] if first is None else [first])}):
             if place not in every and all(differ(model, place, other) for other in every):
                 lacking[place].append(site)
