@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
+from tclint.cfg import CFG
 from tclint.finding import Edit, Span
 from tclint.ir.nodes import (
     Function,
@@ -194,6 +195,11 @@ def _ordered(kernel: Kernel) -> frozenset[int]:
     )
 
 
+def _through_async(kernel: Kernel) -> frozenset[int]:
+    """What a proxy fence may order: operations through the async proxy, and accesses by tensor maps."""
+    return kernel.where(lambda m: m.form.proxy == "async" or "tensormap" in m.form.roles)
+
+
 def _deletes(event: str, group: str | None = None) -> Plant:
     """Take one instruction of that event and group away; the group ``lanes`` is that of barriers of a warp."""
 
@@ -214,7 +220,7 @@ def _deletes(event: str, group: str | None = None) -> Plant:
                     lambda m: bool(m.form.memory) or "tensormap" in m.form.roles
                 )
             elif event == "proxy-fence":
-                about = kernel.where(lambda m: m.form.proxy == "async" or "tensormap" in m.form.roles)
+                about = _through_async(kernel)
             elif event.startswith("mbarrier"):
                 about = kernel.where(lambda m: "mbarrier" in m.form.roles)
             else:
@@ -342,8 +348,8 @@ def _waits_once(keep: bool) -> Plant:
     return plant
 
 
-# The first is what a compiler does to a loop without side effects.
-operator("mbarrier wait loop dropped", "mbarrier", "BK001 TC001 TC012 BK011 WG011 MB016")(
+# The first is what a compiler does to a loop without side effects: a question asked ahead of it may be all that is left.
+operator("mbarrier wait loop dropped", "mbarrier", "BK001 MB001 TC001 TC012 BK011 WG011 MB016")(
     _waits_once(keep=False)
 )
 operator("mbarrier wait asked once", "mbarrier", "MB001 MB016")(_waits_once(keep=True))
@@ -380,17 +386,35 @@ def _ended_at_once(kernel: Kernel) -> Iterator[Fault]:
 
 @operator("barrier behind mbarrier.init deleted", "mbarrier", "MB002 CL001")
 def _unpublished(kernel: Kernel) -> Iterator[Fault]:
-    """Nothing tells the other threads that the mbarriers have been initialised."""
-    inits = kernel.sites("mbarrier-init")
+    """Nothing tells the other threads that the mbarriers have been initialised, on any way to the first wait."""
+    inits, waits = kernel.sites("mbarrier-init"), frozenset(kernel.sites("mbarrier-wait"))
     about = kernel.where(lambda m: "mbarrier" in m.form.roles)
     barriers = kernel.where(
         lambda m: m.form.event in ("barrier-sync", "barrier-wait") and m.form.scope != "lanes"
     )
-    # What comes before may all be done by the thread that initialises.
-    first = min((i for i in kernel.sites("mbarrier-wait") if inits and i > inits[-1]), default=-1)
-    edits = tuple(kernel.blank(i) for i in sorted(barriers) if inits and inits[-1] < i < first)
-    if edits:
+    passed = _until(kernel, inits[-1], waits) if inits else set()
+    # Without a wait behind it, all that comes may be done by the thread that initialises.
+    edits = tuple(kernel.blank(i) for i in sorted(barriers & passed))
+    if edits and not waits.isdisjoint(passed):
         yield Fault(edits, about, kernel.text(inits[-1]))
+
+
+def _until(kernel: Kernel, start: int, ends: frozenset[int]) -> set[int]:
+    """What may be executed behind *start*, up to the first of *ends* on each way, and these as well."""
+    cfg = CFG(kernel.function)
+    found, seen = set[int](), set[int]()
+    work = [(cfg.block_of[start], start + 1)]
+    while work:
+        block, begin = work.pop()
+        for i in range(begin, cfg.blocks[block].end):
+            found.add(i)
+            if i in ends:
+                break
+        else:
+            following = {e.target for e in cfg.successors[block]} - seen
+            seen |= following
+            work += [(target, cfg.blocks[target].start) for target in following]
+    return found
 
 
 @operator("fence behind mbarrier.init deleted", "mbarrier", "MB002")
@@ -522,7 +546,7 @@ def _narrow_fence(kernel: Kernel) -> Iterator[Fault]:
         if ".async" in match.modifiers and match.form.space:
             edit = kernel.rewrite(site, r"(fence\.proxy\.async)(\.[\w:]+)?(?=\s*;)", rf"\1{other}")
             if edit:
-                yield Fault((edit,), frozenset((site,)), f"{kernel.text(site)} -> {other}")
+                yield Fault((edit,), _through_async(kernel) | {site}, f"{kernel.text(site)} -> {other}")
 
 
 @operator("tcgen05.wait::ld moved past the arrival", "tcgen05", "TC002 TC003 TC007 TM006")
