@@ -128,6 +128,7 @@ def _most(counts: Counts) -> Counts:
 def counts() -> dict[str, Counts]:
     """The counts of the start, of reading the whole ISA table, and of every kernel when that is done."""
     start = _lint("start.ptx", START)
+    _apart(start)  # where Python has not compiled the modules yet
     found = {"start": _apart(start), "ISA table": _apart(lambda: table().forms)}
     start()
     [*table(), *all_rules().values()]  # read once for all kernels
