@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tclint.cfg import CFG
-from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol
+from tclint.cfg import CFG, Edge
+from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Special, Symbol
 from tclint.isa.table import Match
 
 __all__ = ["ordered_by_others"]
@@ -27,6 +27,9 @@ _SILENT = frozenset(
 )
 _EXCHANGES = frozenset((".volatile", ".relaxed", ".acquire", ".release", ".acq_rel", ".mmio"))
 _TYPE = re.compile(r"\.[busf]{1,2}(\d+)$")
+_OF_CLUSTER = ("%nctaid", "%nclusterid", "%cluster_nctaid", "%cluster_nctarank", "%ntid", "%clusterid")
+"""Special registers that are the same in all threads of a cluster (10)."""
+_OF_CTA = (*_OF_CLUSTER, "%ctaid", "%cluster_ctaid", "%cluster_ctarank")
 _OBJECT = 8
 """Bytes of an mbarrier object (9.7.13.15.1)."""
 
@@ -66,6 +69,8 @@ class _Barriers:
         self.cfg = cfg
         self.instructions = function.instructions
         self.gone: list[int] = []
+        self.first = False
+        """Whether a barrier of the cluster may be the first that tells that the other CTAs have begun."""
         self.made: bool | None = None
         """Whether there is anything before what is gone: mbarriers that are made (true), nothing at all (false), or more.
 
@@ -86,8 +91,10 @@ class _Barriers:
             return False
         if not all(self._in_order(i, gone) for i in gone):
             return False
-        self.made = None
+        self.made, self.first = None, False
         before = list(self._side(min(gone), cluster, back=True))
+        if cluster and not before and not self.first:
+            return True
         if cluster and all(t is not None and t.makes for t in before):
             self.made = bool(before)
         behind = list(self._side(max(gone), cluster, back=False))
@@ -126,10 +133,48 @@ class _Barriers:
                 if a is not None and b is not None and a != b:
                     continue
             there = self.cfg.block_of[other]
-            if there in self.cfg.rank and not any(
+            if there not in self.cfg.rank or self._alternatives(block, there, cluster=mine is None):
+                continue
+            if not any(
                 self.cfg.dominates(a, b) or self._follows(a, b) for a, b in ((block, there), (there, block))
             ):
                 return False
+        return True
+
+    def _alternatives(self, one: int, other: int, *, cluster: bool) -> bool:
+        """Whether all threads of a CTA, or of a *cluster*, come to the same one of two blocks, if to any."""
+        cfg = self.cfg
+
+        def leads(edge: Edge, block: int) -> bool:
+            return edge.target == block or bool(cfg.following[edge.target] >> block & 1)
+
+        above = cfg.idom[one]
+        while not cfg.dominates(above, other):
+            above = cfg.idom[above]
+        ways = cfg.successors[above]
+        return (
+            not cfg.following[above] >> above & 1
+            and not any(leads(edge, one) and leads(edge, other) for edge in ways)
+            and all(self._alike(edge.predicate, cluster) for edge in ways if edge.predicate >= 0)
+        )
+
+    def _alike(self, register: int, cluster: bool) -> bool:
+        """Whether a register is the same in all threads of a CTA, or of a *cluster*: made of what comes with the launch."""
+        same, work, seen = (_OF_CLUSTER if cluster else _OF_CTA), [register], set[int]()
+        while work:
+            register = work.pop()
+            if register in seen:
+                continue
+            seen.add(register)
+            made = self.defined.get(register, ())
+            if len(made) != 1 or made[0].guard >= 0 or made[0].match is None or made[0].match.problem:
+                return False
+            i, form = made[0], made[0].match.form
+            if not (form.family in _SILENT or i.opcode.startswith(("mov.", "ld.param."))):
+                return False
+            if any(isinstance(o, Special) and not o.name.startswith(same) for o in i.operands[1:]):
+                return False
+            work += i.reads
         return True
 
     def _follows(self, behind: int, block: int) -> bool:
@@ -155,7 +200,13 @@ class _Barriers:
         return not cluster and self._of_all(site)
 
     def _publishes(self, arrival: int) -> bool:
-        """Whether mbarriers made before a relaxed arrival are made for whoever waits: a fence in its block says so (9.7.13.4)."""
+        """Whether mbarriers made before an arrival for all of the cluster are made for whoever waits.
+
+        A fence in its block says so where the arrival itself is relaxed (9.7.13.4).
+        """
+        i = self.instructions[arrival]
+        if i.event != "barrier-arrive" or i.role("id") is not None or i.guard >= 0:
+            return False
         block = self.cfg.blocks[self.cfg.block_of[arrival]]
         return any(
             i.guard < 0 and i.opcode.startswith("fence.mbarrier_init")
@@ -167,23 +218,27 @@ class _Barriers:
     def _side(self, site: int, cluster: bool, *, back: bool) -> Iterator[Touch | None]:
         """What is touched on one side of *site*, as far as no other barrier stands between; None: what is not known."""
         cfg = self.cfg
-        work, seen = [(cfg.block_of[site], site)], set[int]()
+        work, seen = [(cfg.block_of[site], site, False)], set[tuple[int, bool]]()
         while work:
-            block, at = work.pop()
+            block, at, published = work.pop()
             begin, end = cfg.blocks[block].start, cfg.blocks[block].end
             for i in range(at - 1, begin - 1, -1) if back else range(at + 1, end):
                 if self._covers(i, cluster, back):
                     break
                 touched = self._touches(i, back=back)
-                yield from (None,) if touched is None else touched
+                # What a barrier publishes that orders nothing else: the mbarriers made before it.
+                published = published or (back and cluster and self._publishes(i))
+                yield from (None,) if touched is None else (t for t in touched if not (published and t.makes))
             else:
                 following = cfg.sources[block] if back else [e.target for e in cfg.successors[block]]
                 if cluster and not back and not following:
                     yield None  # the others go on while this CTA is over
+                self.first = self.first or (back and block == 0 and not published)
                 for other in following:
-                    if other not in seen:
-                        seen.add(other)
-                        work.append((other, cfg.blocks[other].end if back else cfg.blocks[other].start - 1))
+                    if (other, published) not in seen:
+                        seen.add((other, published))
+                        start = cfg.blocks[other].end if back else cfg.blocks[other].start - 1
+                        work.append((other, start, published))
 
     def _touches(self, site: int, *, back: bool) -> list[Touch] | None:
         """What an instruction reads and writes that other threads may; None: not known, or it tells them something."""

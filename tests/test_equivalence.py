@@ -35,6 +35,10 @@ MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 INIT, MADE = "mbarrier.init.shared.b64 [bar], 1;", "fence.mbarrier_init.release.cluster;"
 USED = "mbarrier.arrive.shared::cluster.b64 _, [%r2];"
 RELAXED = "barrier.cluster.arrive.relaxed; barrier.cluster.wait;"
+TAKEN = (
+    f"setp.eq.u32 %p1, %r1, 2; @%p1 bra L; {RELAXED.replace(';', ';/*!*/', 1)} {RELAXED} ret; L: {MEET} ret;"
+)
+"""Two barriers of a cluster, the first of them idle, or another one."""
 LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];"
 
 
@@ -201,6 +205,14 @@ CASES = [
     ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
      f"{INIT} cp.async.bulk.prefetch.L2.global [%rd1], 16; {MADE} {RELAXED.replace(';', ';/*!*/', 1)} {MADE} {RELAXED} {USED} {MEET} ret;",
      f"{INIT} {STORED} {MADE} {RELAXED.replace(';', ';/*!*/', 1)} {MADE} {RELAXED} {USED} {MEET} ret;"),
+    # nothing but what an earlier one has published, and what it has not
+    ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
+     f"{INIT} {MADE} {RELAXED} {RELAXED.replace(';', ';/*!*/', 1)} {USED} {MEET} ret;",
+     f"{INIT} {RELAXED} {RELAXED.replace(';', ';/*!*/', 1)} {USED} {MEET} ret;"),
+    # alternatives that the launch chooses for all of a cluster, and that each of its CTAs takes
+    ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
+     f"mov.u32 %r1, %cluster_nctaid.x; {TAKEN}",
+     f"mov.u32 %r1, %cluster_ctarank; {TAKEN}"),
     ("barrier_of_one_warp", "CTA barrier to warp barrier",
      f"{STORED} barrier.sync 1, 32;/*!*/ {READ} ret;",
      f"{STORED} barrier.sync 1, 64;/*!*/ {READ} ret;"),
