@@ -8,12 +8,12 @@ underscore are shared by the others.
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 
+from tclint._data import modules
 from tclint.config import Config
 from tclint.finding import Confidence, Severity
 from tclint.fixes import Repair
@@ -104,8 +104,8 @@ def module_check(*rules: str) -> Callable[[ModuleCheck], ModuleCheck]:
 
 @cache
 def _discover() -> None:
-    for module in pkgutil.iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
+    for name in modules(__path__):
+        import_module(f"{__name__}.{name}")
 
 
 def kernel_checks() -> Iterator[tuple[tuple[str, ...], KernelCheck, str]]:

@@ -7,9 +7,10 @@ command that runs is imported, and what costs time is imported inside the functi
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
 
 import click
+
+from tclint._data import modules
 
 CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
 """The exit codes: nothing found; findings; an error of usage or input, whatever else was found; interrupted."""
@@ -17,7 +18,7 @@ CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
 
 def names() -> list[str]:
     """The commands there are, sorted."""
-    return sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+    return modules(__path__)
 
 
 def load(name: str) -> click.Command | None:

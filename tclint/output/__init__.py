@@ -7,10 +7,11 @@ Suppressed findings are left out too, unless the module sets ``SUPPRESSED = True
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
+
+from tclint._data import modules
 
 if TYPE_CHECKING:
     from tclint.finding import FileReport
@@ -25,7 +26,7 @@ class Renderer(Protocol):
 
 def formats() -> list[str]:
     """The names of all formats; a module whose name starts with an underscore is none."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return modules(__path__)
 
 
 def renderer(name: str) -> Renderer:
