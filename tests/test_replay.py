@@ -149,13 +149,39 @@ def test_the_threads_that_get_farthest_are_told_of() -> None:
     assert {s.site for s in tried.stuck} == {s.site for s in known.stuck}
 
 
-def test_clusters_need_their_size() -> None:
+def test_clusters_that_the_kernel_does_not_say() -> None:
+    """Those of another shape than the kernel is made for go wrong anyway: what goes wrong is told where none goes right."""
+    known = replay(MULTICAST.replace(".reqntid 160", ".reqntid 160\n.reqnctapercluster 2")).run
+    assert known is not None
+    assert known.stuck or known.races
+    asked = replay(MULTICAST)
+    assert what(asked.run) == what(known)
+    assert asked.cluster == (2,)
+    ((_, hit),) = replayed(asked.model)
+    assert hit.message.endswith(" (in clusters of 2, if launched so; no other shape goes right)")
+    unbounded = replay(MULTICAST.replace(".reqntid 160\n", ""))
+    assert unbounded.run is None
+    assert unbounded.reason == "the kernel does not say how many CTAs a cluster has"
+
+
+def test_the_clusters_that_a_kernel_is_made_for() -> None:
+    asked = replay(PAIR.replace(".reqnctapercluster 2\n", ""))
+    assert asked.run is None
+    assert asked.cluster == (2,)
+    assert [run.whole for run in asked.runs] == [True]
+
+
+def test_clusters_of_which_one_shape_cannot_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be the one that the kernel is made for."""
+    monkeypatch.setattr("tclint.replay._BUDGET", 100)
     asked = replay(MULTICAST)
     assert asked.run is None
-    assert "cluster" in asked.reason
-    run = replay(MULTICAST.replace(".reqntid 160", ".reqntid 160\n.reqnctapercluster 2")).run
-    assert run is not None
-    assert run.stuck or run.races
+    assert asked.reason == "the replay takes too long"
+    monkeypatch.undo()
+    monkeypatch.setattr("tclint.replay._SEARCH", 1_000)
+    asked = replay(MULTICAST)
+    assert asked.run is None
+    assert asked.reason == "the replay takes too long"
 
 
 PAIR = """.version 8.6

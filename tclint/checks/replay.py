@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tclint.analyses.warps import whole_program
 from tclint.checks import Hit, Mark, check
@@ -30,8 +31,14 @@ def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     replay = model.made(Replay)
     run = replay.run
     hit = _seen(model, run) if run is not None else None
-    if run is not None and hit is not None:
-        yield "MB016", hit.doubted(_IDLE if replay.idle(run) else "")
+    if run is None or hit is None:
+        return
+    if replay.assumed and replay.cluster:
+        shape = "x".join(map(str, replay.cluster))
+        hit = replace(
+            hit, message=f"{hit.message} (in clusters of {shape}, if launched so; no other shape goes right)"
+        )
+    yield "MB016", hit.doubted(_IDLE if replay.idle(run) else "")
 
 
 def _seen(model: KernelModel, run: Run) -> Hit | None:

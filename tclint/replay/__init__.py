@@ -63,12 +63,20 @@ _DECIDE: dict[tuple[str, ...], tuple[_Try, ...]] = {
 """What decides that something is come to with other numbers."""
 _USUAL = ((128,), (256,), (384,), (512,))
 """Threads of a CTA that are tried first where the kernel does not say."""
+_CLUSTERS = (
+    (1,), (2,), (1, 2), (2, 2), (4,), (1, 4), (4, 2), (2, 4), (8,), (1, 8), (3,), (1, 3), (3, 2), (2, 3), (6,), (1, 6),
+    (5,), (1, 5), (7,), (1, 7), (1, 1, 2), (2, 1, 2), (1, 2, 2), (1, 1, 4), (2, 2, 2), (4, 1, 2), (1, 4, 2), (2, 1, 4),
+    (1, 2, 4), (1, 1, 8), (4, 4), (8, 2), (2, 8), (16,), (1, 16),
+)  # fmt: skip
+"""Clusters that are tried where the kernel does not say, the usual ones first: up to 8 CTAs, and 16 where a device allows it."""
 _BUDGET = 5_000
-"""Steps of one replay."""
+"""Steps of one replay of one CTA or two."""
 _PATIENCE = 15_000
 """Steps more for a kernel that is so large, or that says itself how often its loops go round."""
 _PATIENT = 3
 """How many launches may take so many, as long as they come to their end."""
+_SEARCH = 400_000
+"""Steps of all replays together with which clusters of other shapes are tried."""
 _GLANCE = 1_000
 """Steps after which a replay that only repeats others may show the same."""
 _TRIES = 12
@@ -153,14 +161,20 @@ class _Launches:
 class Replay:
     """What happens in the replays of one kernel."""
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: KernelModel, cluster: tuple[int, ...] | None = None) -> None:
         self.model = model
+        self.cluster = cluster or model.function.directives.get(".reqnctapercluster")
+        """The CTAs of a cluster; None: the kernel does not say."""
+        self.assumed = False
+        """It goes wrong with clusters of all shapes, and soonest goes right with that one."""
         self.reason = ""
         """Why there is none, or none that came to an end."""
         self.site = -1
         """The instruction at which it could not go on; -1: about the whole kernel."""
         self.short = False
         """It was cut short: nothing was in its way."""
+        self.steps = 0
+        """How many steps all replays have taken."""
         self.runs: list[Run] = []
         """How those went that were replayed to their end, or until something went wrong."""
         self._spent = False
@@ -173,21 +187,25 @@ class Replay:
         """Loops are foreseen to go round too often; nothing has gone wrong so far with numbers that were guessed so."""
         self._guessed = False
         """The last launch has numbers that nothing but foresight asked for."""
+        self._first: tuple[_Try, tuple[int, ...], Run] | None = None
+        """A launch that was replayed to find out about clusters."""
+
+    @cached_property
+    def program(self) -> Program:
+        return Program(self.model)
 
     @cached_property
     def run(self) -> Run | None:
         """A replay that went wrong, if all do, or two at least and all that come to the same instructions."""
         model = self.model
-        function = model.function
-        if not function.entry or not model.sites("mbarrier-init"):
+        if not model.function.entry or not model.sites("mbarrier-init"):
             return None
-        program = Program(model)
-        if program.clustered and ".reqnctapercluster" not in function.directives:
-            self.reason = "the kernel does not say how many CTAs a cluster has"
-            return None
+        program = self.program
         if not program.counted:
             self.reason = "the launch says how many arrivals there are"
             return None
+        if program.clustered and self.cluster is None:
+            return self._whichever()
         found: dict[_Try, Run] = {}
         for shape, usual in self._shapes():
             launches, more = _Launches(model.cfg.block_of), frozenset(_SIZES)
@@ -230,6 +248,47 @@ class Replay:
                     found.get(numbers, run), run, key=lambda run: len(run.entered & program.telling)
                 )
         return next((run for run in found.values() if run.races), next(iter(found.values()), None))
+
+    def _whichever(self) -> Run | None:
+        """What goes wrong with clusters of all shapes. Ranks, masks and counts in the text fit those that it is made for alone."""
+        known = Replay(self.model, (1,))
+        shape, usual = next(known._shapes(), ((), False))
+        if not usual or not self.model.function.most_threads:
+            self.reason = "the kernel does not say how many CTAs a cluster has"
+            return None
+        wrong: list[tuple[Run, Replay]] = []
+        for cluster in _CLUSTERS:
+            other = Replay(self.model, cluster)
+            other.program, other._lowered = self.program, self._lowered
+            try:
+                run = other._launched(self.program, _SIZES[0], shape)
+            except Unmade:
+                continue  # it names an mbarrier of a CTA that there is not
+            self.steps += other.steps
+            if run is None or not run.wrong:
+                other._first = None if run is None else (_SIZES[0], shape, run)
+                return self._as(other)
+            wrong.append((run, other))
+            if self.steps > _SEARCH:
+                self.reason, self.short = "the replay takes too long", True
+                return None
+        if not wrong:
+            self.reason = "the kernel does not say how many CTAs a cluster has"
+            return None
+        # Where mbarriers of the others count arrivals that never come, nobody gets far.
+        farthest = max(wrong, key=lambda w: (not (w[0].stuck or w[0].overrun), w[1].share(w[0])))
+        self.assumed = True
+        return self._as(farthest[1])
+
+    def share(self, run: Run) -> float:
+        """How many mbarriers of a CTA have completed a phase."""
+        return len(run.used) / prod(self.cluster or (1,))
+
+    def _as(self, other: Replay) -> Run | None:
+        """What *other*, with clusters of one shape, finds."""
+        run, self.cluster = other.run, other.cluster
+        self.reason, self.site, self.short, self.runs = other.reason, other.site, other.short, other.runs
+        return run
 
     def idle(self, run: Run) -> bool:
         """Whether no launch that was replayed comes to a loop of the kernel that may be what *run* lacks.
@@ -329,11 +388,12 @@ class Replay:
         return run if run and run.races else None
 
     def _launch(self, numbers: Numbers, shape: tuple[int, ...]) -> Launch:
-        cluster = self.model.function.directives.get(".reqnctapercluster") or (1,)
-        return Launch(self.model, numbers, shape, cluster)
+        return Launch(self.model, numbers, shape, self.cluster or (1,))
 
     def _launched(self, program: Program, numbers: _Try, shape: tuple[int, ...]) -> Run | None:
         """One replay, with memory in which something is to be done if there is such a one."""
+        if self._first is not None and self._first[:2] == (numbers, shape):
+            return self._first[2]
         run = self._replay(program, *numbers, shape)
         idle = run is not None and not run.wrong and not run.used
         if idle and not self._rising and program.reads_memory:
@@ -366,12 +426,12 @@ class Replay:
         """A replay with *numbers*, or with others with which its loops end."""
         self.short, self._spent, settled = False, False, set[Word]()
         reached: dict[tuple[int, int], int] = {}
-        often, made = 0, 0
+        often, made, budget = 0, 0, _BUDGET * max(1, prod(self.cluster or (1,)) // 2)
         way: tuple[object, ...] = ()
         for _ in range(_TRIES):
             launch = self._launch(numbers, shape)
             patience = _PATIENCE if self._patient else 0
-            machine = Machine(program, launch, Limits(_BUDGET, settled, self._hasty, patience))
+            machine = Machine(program, launch, Limits(budget, settled, self._hasty, patience))
             try:
                 return self._ran(machine, reached)
             except ManyRounds as error:
@@ -399,7 +459,8 @@ class Replay:
                     numbers, made = fewer, made + 1
                 self._guessed |= error.excess > 0 or made > 1
             finally:
-                if machine.limits.steps > _BUDGET:
+                self.steps += machine.limits.steps - max(machine.budget, 0)
+                if machine.limits.steps > budget:
                     self._patient = 0 if self._spent else self._patient - 1
         self.reason, self.short = "the replay takes too long", True
         return None

@@ -688,7 +688,7 @@ class Machine(Groups):
         for (at, to, many, mask), threads in self._each(group, step, places, *operands).items():
             bytes_ = many if many >= 0 else None
             home = at if pairs or to < 0 else to
-            for rank in self._ranks(mask) if several else (home >> 24,):
+            for rank in self._ranks(step, mask) if several else (home >> 24,):
                 actor: Actor = ("copy", step.site, rank, to & _OFFSET)
                 reports = rank & ~1 | at >> 24 & 1 if several and pairs else rank
                 mbarrier = self._mbarrier(step, at & _OFFSET | reports << 24)
@@ -723,8 +723,10 @@ class Machine(Groups):
             return self._role(group, step, "bytes")
         return _bits(match) // 8 * int((match.binding.get("vec") or ".v1")[2:])  # st.async
 
-    def _ranks(self, mask: int) -> list[int]:
+    def _ranks(self, step: Step, mask: int) -> list[int]:
         """The CTAs of the cluster that a mask names."""
+        if mask != _ALL and mask >> self.launch.ctas:
+            raise Unmade(step.site, "it is about a CTA that the cluster does not have")
         return [rank for rank in range(self.launch.ctas) if mask >> rank & 1]
 
     def _on_clc_request(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
@@ -758,7 +760,7 @@ class Machine(Groups):
             clock = joined(self._publish(group), issued)
             address, ctas = self._role(group, step, "mbarrier"), self._role(group, step, "mask", _OWN)
             for (at, mask), threads in self._each(group, step, places, address, ctas).items():
-                for rank in self._ranks(mask) if mask >= 0 else (at >> 24,):
+                for rank in self._ranks(step, mask) if mask >= 0 else (at >> 24,):
                     mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
                     flight = Flight(clock, arrivals=threads, site=step.site, threads=group.threads)
                     mbarrier.flights.append(flight)
