@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import kernel, model
@@ -561,6 +562,64 @@ def test_what_is_left_over_of_a_loop(old: str, new: str, seen: str) -> None:
     """No launch of the usual sizes comes there, and so none says that it goes right."""
     run = replay(in_pairs(changed(old, new, REST))).run
     assert what(run) == {seen} if seen else run is None
+
+
+def persistent(stride: str, shift: int, consumer: str = "") -> str:
+    """The ring for one tile after the other, as many as a parameter says; *consumer* is done by that before each."""
+    code = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 tiles)", TILES)
+    code = changed(".reg .b32 %r<33>;", ".reg .b32 %r<37>;", code)
+    code = changed(
+        "    mov.u32 %r0, %tid.x;\n",
+        "    mov.u32 %r0, %tid.x;\n    mov.u32 %r33, %ctaid.x;\n"
+        f"    mov.u32 %r34, {stride};\n    ld.param.u32 %r35, [tiles];\n    shr.u32 %r35, %r35, {shift};\n",
+        code,
+    )
+    for loop, begin in (("load", ""), ("use", consumer)):
+        code = changed(f"{loop}:\n", f"{loop}tile:\n    mov.u32 %r21, 0;\n{begin}{loop}:\n", code)
+        end = f"    @%p5 bra {loop};\n"
+        code = changed(end, f"{end}    add.u32 %r33, %r33, %r34;\n    setp.lt.u32 %p5, %r33, %r35;\n    @%p5 bra {loop}tile;\n", code)  # fmt: skip
+    return code
+
+
+@pytest.mark.parametrize(
+    ("stride", "shift"), [pytest.param("%nctaid.x", 6, id="grid"), pytest.param("132", 4, id="constant")]
+)
+def test_later_tiles_of_a_persistent_kernel(stride: str, shift: int) -> None:
+    """The launch that is tried first has one tile for each CTA: of those behind it, that says nothing."""
+    right = replay(persistent(stride, shift))
+    assert right.run is None
+    first, *others = right.runs
+    assert len(others) == 1
+    assert others[0].repeated > first.repeated
+    wrong = replay(persistent(stride, shift, "    mov.u32 %r22, 0;\n    mov.u32 %r23, 0;\n"))
+    assert wrong.run is not None
+    assert not wrong.runs[0].wrong
+
+
+def test_later_tiles_where_memory_says_what_there_is_to_do() -> None:
+    """Numbers in memory may go together in no launch, so what goes right in the first round counts for all."""
+    code = persistent("%nctaid.x", 6, "    mov.u32 %r22, 0;\n    mov.u32 %r23, 0;\n")
+    listed = changed("    ld.param.u32 %r35, [tiles];\n", "    ld.global.u32 %r35, [%in];\n", code)
+    assert replay(listed).run is None
+
+
+def test_launches_that_take_too_long_beside_others_that_go_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many others take their place."""
+    code = changed(GIVE, "", TILES)
+    known = replay(code)
+    assert what(known.run) == {"stuck"}
+    asked: list[int] = []
+    launched = Replay._replay
+
+    def short(self: Replay, program: Program, tried: Any, shape: tuple[int, ...]) -> Run | None:
+        asked.append(tried.size)
+        self.short = tried.size == 1280
+        return None if self.short else launched(self, program, tried, shape)
+
+    monkeypatch.setattr(Replay, "_replay", short)
+    assert what(replay(code).run) == {"stuck"}
+    assert asked[0] == 512
+    assert {1280, 832} < set(asked)
 
 
 def test_a_kernel_that_takes_even_numbers_only() -> None:

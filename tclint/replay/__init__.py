@@ -16,8 +16,7 @@ place: what is left over of a loop is executed for some numbers only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +25,7 @@ from math import prod
 from typing import NamedTuple
 
 from tclint.analyses.mbarriers import Mbarriers
+from tclint.cfg import CFG
 from tclint.ir.nodes import MOST_THREADS
 from tclint.model import KernelModel
 from tclint.replay.groups import Limits, ManyRounds, OutOfSteps, Stuck, Unmade, Unresolved
@@ -47,6 +47,11 @@ class _Try(NamedTuple):
     """How many CTAs or clusters there are."""
     cta: int = 0
     """Which one is replayed."""
+    large: frozenset[Word] = frozenset()
+    """Words that are ``_LARGE`` instead: how many tiles there are for a grid of which the text says the size."""
+
+    def numbers(self, rising: bool) -> Numbers:
+        return Numbers(self.size, self.grid, self.cta, rising, others=dict.fromkeys(self.large, _LARGE))
 
 
 _SIZES = (_Try(512, 8), _Try(1280, 24), _Try(1098, 5))
@@ -54,6 +59,10 @@ _ODD = (_Try(832, 13), _Try(1088, 3), _Try(640, 7))
 """Numbers of which halves and quarters are left over, for what the others do not come to."""
 _LAST = tuple(t._replace(cta=t.grid - 1) for t in _SIZES)
 """The last CTA, for what the first does not come to."""
+_TILES = (_Try(1098, 3), _Try(1280, 2))
+"""Few CTAs for much to do, so that each goes round once more."""
+_ALL = (_SIZES[0], *_ODD, *_LAST, *_TILES, *_SIZES[1:])
+_LARGE = 4096
 _DECIDE: dict[tuple[str, ...], tuple[_Try, ...]] = {
     ("op", "mask"): _ODD,
     ("op", "rem"): _ODD,
@@ -70,7 +79,7 @@ _CLUSTERS = (
 )  # fmt: skip
 """Clusters that are tried where the kernel does not say, the usual ones first: up to 8 CTAs, and 16 where a device allows it."""
 _BUDGET = 5_000
-"""Steps of one replay of one CTA or two."""
+"""Steps of one replay."""
 _PATIENCE = 15_000
 """Steps more for a kernel that is so large, or that says itself how often its loops go round."""
 _PATIENT = 3
@@ -81,6 +90,11 @@ _GLANCE = 1_000
 """Steps after which a replay that only repeats others may show the same."""
 _TRIES = 12
 """Launches of which each makes fewer rounds of a loop than the one before."""
+
+
+def _alike(numbers: _Try) -> tuple[_Try, ...]:
+    """Those that are tried for the same reason."""
+    return next((kind for kind in (_SIZES, _ODD, _LAST, _TILES) if numbers in kind), (numbers,))
 
 
 class Run(NamedTuple):
@@ -95,6 +109,8 @@ class Run(NamedTuple):
     """Waits that would be for a phase later, had they been asked a little later."""
     entered: frozenset[int]
     """The blocks that were executed."""
+    repeated: frozenset[int]
+    """The loops, by their headers, that somebody went round again."""
     used: frozenset[int]
     """The addresses of mbarriers of which a phase has completed."""
 
@@ -123,10 +139,15 @@ class Run(NamedTuple):
 class _Launches:
     """How a kernel goes with CTAs of one shape and several numbers."""
 
-    block_of: Sequence[int]
+    cfg: CFG
+    counts: bool
+    """Whether later rounds of a loop are told from the first; where memory says what there is to do, they may go together in none."""
+    asked: set[_Try] = field(default_factory=set)
     wrong: dict[_Try, Run] = field(default_factory=dict)
     entered: set[int] = field(default_factory=set)
     """The blocks in which it went right."""
+    repeated: set[int] = field(default_factory=set)
+    """The loops that went right more than once."""
     used: set[int] = field(default_factory=set)
     """The mbarriers that went right."""
 
@@ -139,8 +160,9 @@ class _Launches:
         if run.wrong:
             self.wrong[numbers] = run
             return False
-        news = not self.entered.issuperset(run.entered)
+        news = not (self.entered.issuperset(run.entered) and self.repeated.issuperset(run.repeated))
         self.entered |= run.entered
+        self.repeated |= run.repeated
         self.used |= run.used
         return news
 
@@ -154,8 +176,12 @@ class _Launches:
         }
 
     def excuses(self, run: Run) -> bool:
-        """Whether launches go right in all blocks in which *run* goes wrong."""
-        return self.entered.issuperset(self.block_of[i] for i in run.sites)
+        """Whether launches go right in all blocks in which *run* goes wrong, and in later rounds if it makes such."""
+        blocks = {self.cfg.block_of[i] for i in run.sites}
+        rounds = {
+            head for head in run.repeated if self.counts and not blocks.isdisjoint(self.cfg.loops[head])
+        }
+        return self.entered.issuperset(blocks) and self.repeated.issuperset(rounds)
 
 
 class Replay:
@@ -179,6 +205,7 @@ class Replay:
         """How those went that were replayed to their end, or until something went wrong."""
         self._spent = False
         """There were no steps left, and nothing to make fewer."""
+        self._budget = _BUDGET
         self._patient = _PATIENT
         self._rising = False
         self._lowered: list[frozenset[Word]] = []
@@ -208,11 +235,12 @@ class Replay:
             return self._whichever()
         found: dict[_Try, Run] = {}
         for shape, usual in self._shapes():
-            launches, more = _Launches(model.cfg.block_of), frozenset(_SIZES)
-            tries = chain(_SIZES[:1], _ODD, _LAST, _SIZES[1:]) if usual else [next(iter(found), _SIZES[0])]
-            for numbers in tries:
-                if usual and numbers not in more:
-                    continue
+            launches, wanted, cut = _Launches(model.cfg, not program.reads_memory), set(_SIZES), False
+            if not usual:
+                wanted = {next(iter(found), _SIZES[0])}
+            while left := wanted - launches.asked:
+                numbers = next((n for n in _ALL if n in left), None) or min(left)
+                launches.asked.add(numbers)
                 try:
                     run = None if usual else self._glance(program, numbers, shape)
                     run = run or self._launched(program, numbers, shape)
@@ -224,18 +252,22 @@ class Replay:
                 if run is None:
                     if found and not usual:
                         break
-                    return None
+                    if not (self.short and usual and launches.wrong):
+                        return None
+                    wanted, cut = wanted.union(_ODD), True
+                    continue
                 self.runs.append(run)
                 news = launches.add(numbers, run)
                 if launches.standing or (found and not run.wrong):
                     continue
-                if run.wrong or not (usual and news and launches.used):
+                if run.wrong or not (usual and launches.used):
                     return None
-                open_ = self._open(program, launches.entered)
-                if not open_:
+                wanted = self._open(program, launches).difference(() if news else _alike(numbers))
+                if wanted <= launches.asked:
                     return None
-                more |= open_
             standing = launches.standing
+            if cut and len(standing) < len(_SIZES):
+                return None
             if launches.entered and len(standing) < 2:
                 # So many threads say nothing of what only more of them come to.
                 found = {numbers: run for numbers, run in found.items() if not launches.excuses(run)}
@@ -260,6 +292,7 @@ class Replay:
         for cluster in _CLUSTERS:
             other = Replay(self.model, cluster)
             other.program, other._lowered = self.program, self._lowered
+            other._budget = _BUDGET * max(1, prod(cluster) // 2)
             try:
                 run = other._launched(self.program, _SIZES[0], shape)
             except Unmade:
@@ -339,12 +372,12 @@ class Replay:
             rings and others and rings.isdisjoint(others)
         )
 
-    def _open(self, program: Program, entered: AbstractSet[int]) -> frozenset[_Try]:
-        """Numbers with which blocks may be come to that were not *entered*.
+    def _open(self, program: Program, launches: _Launches) -> set[_Try]:
+        """Numbers with which blocks may be come to that were not entered, or loops gone round that were left at once.
 
-        It is the rest of a division of what comes with the launch, or which CTA it is, that decides over them.
+        It is the rest of a division of what comes with the launch, or which CTA it is, that decides over the blocks.
         """
-        model = self.model
+        model, entered = self.model, launches.entered
         cfg, values = model.cfg, model.values
         deciding = {
             model.views.edge_value(edge)
@@ -353,13 +386,16 @@ class Replay:
             if edge.source in entered
         }
         found = set[_Try]()
+        once = [h for h in program.waiting if h in entered and h not in launches.repeated]
+        if words := frozenset().union(*(program.bounds[h] for h in once)) if launches.counts else None:
+            found.update(_TILES if GRID in words else [t._replace(large=words) for t in _ODD[:2]])
         for predicate in deciding:
             if predicate is None:
                 continue
             of = [values.node(v)[:2] for v in values.made_of(predicate)]
             if any(node[0] == "parameter" for node in of):
                 found.update(chain.from_iterable(_DECIDE.get(node, ()) for node in of))
-        return frozenset(found)
+        return found
 
     def _shapes(self) -> Iterator[tuple[tuple[int, ...], bool]]:
         """The shapes of a CTA that are tried, and whether with all numbers: whoever may launch it otherwise is asked once."""
@@ -381,7 +417,7 @@ class Replay:
 
     def _glance(self, program: Program, numbers: _Try, shape: tuple[int, ...]) -> Run | None:
         """What goes wrong soon in a replay, as it did with fewer threads or more; None: nothing did."""
-        machine = Machine(program, self._launch(Numbers(*numbers, self._rising), shape), Limits(_GLANCE))
+        machine = Machine(program, self._launch(numbers.numbers(self._rising), shape), Limits(_GLANCE))
         with suppress(ManyRounds, OutOfSteps, Overrun, Unresolved):
             machine.run()
         run = self._seen(machine)
@@ -394,19 +430,19 @@ class Replay:
         """One replay, with memory in which something is to be done if there is such a one."""
         if self._first is not None and self._first[:2] == (numbers, shape):
             return self._first[2]
-        run = self._replay(program, *numbers, shape)
+        run = self._replay(program, numbers, shape)
         idle = run is not None and not run.wrong and not run.used
         if idle and not self._rising and program.reads_memory:
             self._rising = True
-            return self._replay(program, *numbers, shape)
+            return self._replay(program, numbers, shape)
         return run
 
-    def _replay(self, program: Program, size: int, grid: int, cta: int, shape: tuple[int, ...]) -> Run | None:
+    def _replay(self, program: Program, tried: _Try, shape: tuple[int, ...]) -> Run | None:
         """One replay; None when it is cut short before anything goes wrong.
 
         Raises Unmade when threads name an mbarrier that none of them made.
         """
-        numbers = soon = Numbers(size, grid, cta, self._rising)
+        numbers = soon = tried.numbers(self._rising)
         for words in self._lowered if self._hasty else ():
             soon = soon.fewer(words)
         self._guessed = soon != numbers
@@ -426,12 +462,12 @@ class Replay:
         """A replay with *numbers*, or with others with which its loops end."""
         self.short, self._spent, settled = False, False, set[Word]()
         reached: dict[tuple[int, int], int] = {}
-        often, made, budget = 0, 0, _BUDGET * max(1, prod(self.cluster or (1,)) // 2)
+        often, made = 0, 0
         way: tuple[object, ...] = ()
         for _ in range(_TRIES):
             launch = self._launch(numbers, shape)
             patience = _PATIENCE if self._patient else 0
-            machine = Machine(program, launch, Limits(budget, settled, self._hasty, patience))
+            machine = Machine(program, launch, Limits(self._budget, settled, self._hasty, patience))
             try:
                 return self._ran(machine, reached)
             except ManyRounds as error:
@@ -460,7 +496,7 @@ class Replay:
                 self._guessed |= error.excess > 0 or made > 1
             finally:
                 self.steps += machine.limits.steps - max(machine.budget, 0)
-                if machine.limits.steps > budget:
+                if machine.limits.steps > self._budget:
                     self._patient = 0 if self._spent else self._patient - 1
         self.reason, self.short = "the replay takes too long", True
         return None
@@ -501,5 +537,14 @@ class Replay:
     ) -> Run | None:
         """What a replay has shown; None when it was cut short before anything went wrong."""
         found = list(races(machine.accesses, machine.behind, machine.program.steady))
-        run = Run(stuck or [], found, overrun, whole, machine.late, frozenset(machine.entered), machine.used)
+        run = Run(
+            stuck or [],
+            found,
+            overrun,
+            whole,
+            machine.late,
+            frozenset(machine.entered),
+            machine.repeated,
+            machine.used,
+        )
         return run if run.wrong or whole else None

@@ -359,6 +359,11 @@ class Groups:
                 raise ManyRounds(words, excess)
 
     @property
+    def repeated(self) -> frozenset[int]:
+        """The loops that groups went round again, by their headers."""
+        return frozenset(self._rounds)
+
+    @property
     def way(self) -> tuple[object, ...]:
         """How often loops went round: replays in which they do so equally often went the same way."""
         return self.budget, self._rounds, self._entered

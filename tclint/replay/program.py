@@ -354,6 +354,13 @@ class Program:
         }
 
     @cached_property
+    def waiting(self) -> list[int]:
+        """The loops in which threads wait for an mbarrier, by their headers."""
+        cfg = self.model.cfg
+        waits = {cfg.block_of[i] for i in self.model.sites("mbarrier-wait")}
+        return [header for header, body in cfg.loops.items() if not body.isdisjoint(waits)]
+
+    @cached_property
     def tests(self) -> dict[int, Comparison]:
         """What is compared to tell whether there is another round, by the block at the end of a round."""
         cfg, found = self.model.cfg, dict[int, Comparison]()
