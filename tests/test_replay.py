@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support import kernel, model
@@ -14,6 +13,7 @@ from tclint.driver import analyse, check_source
 from tclint.finding import Confidence, Finding
 from tclint.model import KernelModel
 from tclint.replay import Replay, Run, Stuck
+from tclint.replay.fitting import Fitting
 from tclint.replay.groups import Group, Limits, ManyRounds, Registers
 from tclint.replay.lanes import apply, collapse, merge, pick, take
 from tclint.replay.launch import Launch, Numbers
@@ -21,6 +21,7 @@ from tclint.replay.machine import Access, Machine, shuffled
 from tclint.replay.program import Program
 from tclint.replay.races import races
 from tclint.replay.sync import Barrier, Flight, Mbarrier, Worker, joined
+from tclint.replay.tries import Try
 from tclint.source import Source
 
 RULES = Path(__file__).parent.parent / "rules"
@@ -174,7 +175,7 @@ def test_the_clusters_that_a_kernel_is_made_for() -> None:
 
 def test_clusters_of_which_one_shape_cannot_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be the one that the kernel is made for."""
-    monkeypatch.setattr("tclint.replay._BUDGET", 100)
+    monkeypatch.setattr("tclint.replay.BUDGET", 100)
     asked = replay(MULTICAST)
     assert asked.run is None
     assert asked.reason == "the replay takes too long"
@@ -291,12 +292,12 @@ def test_what_makes_no_difference_is_not_tried_again(monkeypatch: pytest.MonkeyP
     """So many rounds are left that a grid of sixteen times as many CTAs ends no sooner than there are steps."""
     seen = []
 
-    def ran(self: Replay, machine: Machine, reached: dict[tuple[int, int], int]) -> Run | None:
+    def ran(self: Fitting, machine: Machine, reached: dict[tuple[int, int], int]) -> Run | None:
         seen.append((machine.launch.grid, *set(machine.launch.numbers.others.values())))
         return original(self, machine, reached)
 
-    original = Replay._ran
-    monkeypatch.setattr(Replay, "_ran", ran)
+    original = Fitting._ran
+    monkeypatch.setattr(Fitting, "_ran", ran)
     monkeypatch.setattr(Machine, "_foresee", lambda *_: None)
     tried = replay(drained(128, WALK))
     assert tried.run is None
@@ -463,7 +464,7 @@ def test_a_kernel_of_many_steps_gets_more_of_them(monkeypatch: pytest.MonkeyPatc
         return run(self)
 
     monkeypatch.setattr(Machine, "run", counted)
-    monkeypatch.setattr("tclint.replay._PATIENCE", 100)
+    monkeypatch.setattr("tclint.replay.fitting._PATIENCE", 100)
     assert replay(code).run is None
     assert launches == [100]
 
@@ -609,14 +610,14 @@ def test_launches_that_take_too_long_beside_others_that_go_wrong(monkeypatch: py
     known = replay(code)
     assert what(known.run) == {"stuck"}
     asked: list[int] = []
-    launched = Replay._replay
+    launched = Fitting._replay
 
-    def short(self: Replay, program: Program, tried: Any, shape: tuple[int, ...]) -> Run | None:
+    def short(self: Fitting, tried: Try, shape: tuple[int, ...]) -> Run | None:
         asked.append(tried.size)
         self.short = tried.size == 1280
-        return None if self.short else launched(self, program, tried, shape)
+        return None if self.short else launched(self, tried, shape)
 
-    monkeypatch.setattr(Replay, "_replay", short)
+    monkeypatch.setattr(Fitting, "_replay", short)
     assert what(replay(code).run) == {"stuck"}
     assert asked[0] == 512
     assert {1280, 832} < set(asked)
@@ -719,13 +720,13 @@ def test_threads_that_the_kernel_does_not_say() -> None:
 def test_what_goes_wrong_soon_is_not_replayed_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing says how many threads there are, so all numbers are tried: a glance is enough where it shows the same."""
     begun = list[int]()
-    whole = Replay._launched
+    whole = Fitting.launched
 
-    def launched(self: Replay, program: Program, numbers: object, shape: tuple[int, ...]) -> Run | None:
+    def launched(self: Fitting, tried: Try, shape: tuple[int, ...]) -> Run | None:
         begun.append(shape[0])
-        return whole(self, program, numbers, shape)  # type: ignore[arg-type]
+        return whole(self, tried, shape)
 
-    monkeypatch.setattr(Replay, "_launched", launched)
+    monkeypatch.setattr(Fitting, "launched", launched)
     flips = "    xor.b32 %r23, %r23, %r31;\n    add.u32 %r21, %r21, 1;\n    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use"
     code = changed(".reqntid 160\n", "", changed(flips, flips.partition("\n")[2]))
     assert replay(code).run is not None
