@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support import kernel, model
 
 from tclint.checks.replay import _short, replayed
@@ -13,6 +15,7 @@ from tclint.driver import analyse, check_source
 from tclint.finding import Confidence, Finding
 from tclint.model import KernelModel
 from tclint.replay import Replay, Run, Stuck
+from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined, known_by, last, news, of
 from tclint.replay.fitting import Fitting
 from tclint.replay.groups import Group, Limits, ManyRounds, Registers
 from tclint.replay.lanes import apply, collapse, merge, pick, take
@@ -20,7 +23,7 @@ from tclint.replay.launch import Launch, Numbers
 from tclint.replay.machine import Access, Machine, shuffled
 from tclint.replay.program import Program
 from tclint.replay.races import races
-from tclint.replay.sync import Barrier, Flight, Mbarrier, Worker, joined
+from tclint.replay.sync import Barrier, Flight, Mbarrier
 from tclint.replay.tries import Try
 from tclint.source import Source
 
@@ -999,15 +1002,15 @@ def test_a_tensor_copy_brings_no_more_than_its_phase_expects(
     mbarrier = Mbarrier(0, 64, 1, 1)
     for bytes_ in (4096, 2048):
         mbarrier.expect(bytes_)
-        mbarrier.flights.append(Flight({}, None))
-        mbarrier.arrive(1, {})
+        mbarrier.flights.append(Flight(NOTHING, None))
+        mbarrier.arrive(1, NOTHING)
         assert [*mbarrier.land()]
-    group = Group(0, (0,), Registers({}), {})
+    group = Group(0, (0,), Registers({}), NOTHING)
     copies = [
-        Access(1, True, 0, at, None, ("copy", 1, 0, at), 1, {}, group, {}, mbarrier, phase, 1)
+        Access(1, True, 0, at, None, Actor(at, "copy", 0), 1, NOTHING, group, {}, mbarrier, phase, 1)
         for at in (0, 8192)
     ]
-    read = Access(2, False, 0, 2048, None, Worker("", 0, (0,)), 1, {}, group, {})
+    read = Access(2, False, 0, 2048, None, Actor(1, "", 0, (0,)), 1, NOTHING, group, {})
     found = races([*copies, read], lambda *_: False, lambda _: True)
     assert [race.key for race in found] == told_of
 
@@ -1325,10 +1328,27 @@ def test_lanes() -> None:
     assert merge([((0, 2), 5), ((1,), 5)], 3) == 5
 
 
-def test_clocks() -> None:
-    assert joined({"a": 1}, {"a": 0, "b": 2}) == {"a": 1, "b": 2}
-    heard = {"a": 1}
-    assert joined(heard, {"a": 0}) is heard
+A, B, C = (Actor(index, "", 0) for index in range(3))
+
+HEARD = st.dictionaries(st.integers(0, 9), st.integers(0, 2**31 - 2))
+"""The numbers of the last events of actors, by the index of the actor."""
+
+
+def clock(heard: dict[int, int]) -> Clock:
+    return sum(event(Actor(index, "", 0), number) for index, number in heard.items())
+
+
+@given(HEARD, HEARD)
+def test_clocks(a: dict[int, int], b: dict[int, int]) -> None:
+    """A number does what a dict would do."""
+    both = {index: max(a.get(index, -1), b.get(index, -1)) for index in {*a, *b}}
+    assert joined(clock(a), clock(b)) == clock(both)
+    assert known_by(clock(a), clock(b)) == all(b.get(index, -1) >= number for index, number in a.items())
+    assert dict(news(clock(a), clock(b))) == {i: n for i, n in b.items() if n > a.get(i, -1)}
+    for index in range(10):
+        actor = Actor(index, "", 0)
+        assert last(clock(a), actor) == a.get(index, -1)
+        assert of([actor], clock(a)) == clock({i: n for i, n in a.items() if i == index})
 
 
 def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
@@ -1336,15 +1356,15 @@ def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
     assert mbarrier.complete(1)  # the phase before the first
     assert not mbarrier.complete(0)
     mbarrier.expect(32)
-    mbarrier.arrive(1, {"a": 1})
-    mbarrier.flights.append(Flight({"copy": 1}, 16))
-    mbarrier.arrive(1, {"b": 1})
+    mbarrier.arrive(1, event(A, 1))
+    mbarrier.flights.append(Flight(event(C, 1), 16))
+    mbarrier.arrive(1, event(B, 1))
     assert [*mbarrier.land()]
     assert mbarrier.phase == 0  # 16 bytes are missing
-    mbarrier.flights.append(Flight({"copy": 2}, None))
+    mbarrier.flights.append(Flight(event(C, 2), None))
     assert [*mbarrier.land()]
     assert (mbarrier.phase, mbarrier.pending, mbarrier.bytes) == (1, 2, 0)
-    assert mbarrier.told == [{}, {"a": 1, "b": 1, "copy": 2}]
+    assert mbarrier.told == [NOTHING, clock({0: 1, 1: 1, 2: 2})]
     assert mbarrier.complete(0)
     assert not [*mbarrier.land()]
 
@@ -1353,30 +1373,30 @@ def test_a_wait_tells_what_it_may_be_sure_of() -> None:
     """Whoever asks late hears no more than one who asked in time."""
     mbarrier = Mbarrier(0, 0, 1, 1)
     for time in range(3):
-        mbarrier.arrive(1, {"a": time})
+        mbarrier.arrive(1, event(A, time))
     assert mbarrier.complete(0)
-    assert mbarrier.hears(0, {}) == {"a": 0}
-    assert mbarrier.hears(0, {"a": 1}) == {"a": 2}
-    mbarrier.arrive(1, {"a": 3})
-    assert mbarrier.hears(1, {}) == {}  # the phase before the first
-    assert mbarrier.hears(1, {"a": 0}) == {"a": 1}
+    assert mbarrier.hears(0, NOTHING) == event(A, 0)
+    assert mbarrier.hears(0, event(A, 1)) == event(A, 2)
+    mbarrier.arrive(1, event(A, 3))
+    assert mbarrier.hears(1, NOTHING) == NOTHING  # the phase before the first
+    assert mbarrier.hears(1, event(A, 0)) == event(A, 1)
 
 
 def test_a_phase_that_expects_no_bytes_does_not_wait_for_a_copy() -> None:
     mbarrier = Mbarrier(0, 0, 1, 1)
-    mbarrier.flights.append(Flight({"copy": 1}, 16))
-    mbarrier.arrive(1, {"a": 1})
+    mbarrier.flights.append(Flight(event(C, 1), 16))
+    mbarrier.arrive(1, event(A, 1))
     assert mbarrier.phase == 1
-    assert mbarrier.told == [{}, {"a": 1}]
+    assert mbarrier.told == [NOTHING, event(A, 1)]
 
 
 def test_a_barrier_opens_for_all_that_it_counts() -> None:
     barrier = Barrier()
-    barrier.come(32, {"a": 1})
+    barrier.come(32, event(A, 1))
     assert not barrier.settle(64)
-    barrier.come(64, {"b": 1})
+    barrier.come(64, event(B, 1))
     assert barrier.settle(64)
-    assert (barrier.arrived, barrier.generation, barrier.told) == (32, 1, {"a": 1, "b": 1})
+    assert (barrier.arrived, barrier.generation, barrier.told) == (32, 1, clock({0: 1, 1: 1}))
 
 
 APART = """
@@ -1431,8 +1451,8 @@ def test_each_event_that_is_followed_can_be_executed() -> None:
     from tclint.replay.machine import Machine
     from tclint.replay.program import _FOLLOWED
 
-    for event in (*_FOLLOWED, "shuffle", "vote", "elect", "clc-query"):
-        assert hasattr(Machine, "_on_" + event.replace("-", "_")), event
+    for what in (*_FOLLOWED, "shuffle", "vote", "elect", "clc-query"):
+        assert hasattr(Machine, "_on_" + what.replace("-", "_")), what
 
 
 def test_only_what_synchronisation_depends_on_is_executed() -> None:

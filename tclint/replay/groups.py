@@ -8,10 +8,11 @@ from itertools import chain
 from typing import NamedTuple, NoReturn
 
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
+from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined
 from tclint.replay.lanes import Lanes, apply, merge, pick, spread, take
 from tclint.replay.launch import CANCELLED, Launch, Word
 from tclint.replay.program import Program, Step
-from tclint.replay.sync import Actor, Barrier, Clock, Mbarrier, Worker, joined
+from tclint.replay.sync import Barrier, Mbarrier
 
 __all__ = [
     "Group",
@@ -187,10 +188,10 @@ class Group:
     """What each committed group of wgmma, or of bulk copies, completes with all before it; never changed once made."""
     waited: Mapping[int, int] = field(default_factory=dict)
     """Where it last waited for each mbarrier, by address, the latest last; never changed once made."""
-    fenced: Clock = field(default_factory=dict)
+    fenced: Clock = NOTHING
     """What had been heard of and done before the last fence: what a relaxed arrival tells."""
-    actor: Worker | None = None
-    rumours: Clock = field(default_factory=dict)
+    actor: Actor | None = None
+    rumours: Clock = NOTHING
     """What relaxed waits told: it is known behind the next fence."""
 
 
@@ -214,11 +215,11 @@ class Groups:
         """How often groups came to the header of a loop: from outside, and again."""
         self._before: dict[tuple[int, Actor], list[tuple[int, int]]] = {}
         """How far groups were from the end of a loop at the end of a round, and how many steps were left then."""
-        self._workers: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
+        self._actors: dict[tuple[object, ...], Actor] = {}
         self.times: dict[Actor, int] = {}
         self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
         self.groups = [
-            Group(cta, tuple(range(launch.threads)), Registers({}), {}) for cta in range(launch.ctas)
+            Group(cta, tuple(range(launch.threads)), Registers({}), NOTHING) for cta in range(launch.ctas)
         ]
 
     # ------------------------------------------------------------ scheduling
@@ -532,16 +533,17 @@ class Groups:
 
     # ------------------------------------------------------------ clocks
 
-    def worker(self, kind: str, cta: int, threads: tuple[int, ...]) -> Worker:
-        """The engine of a *kind* that works for *threads*; "": they themselves."""
-        key = kind, cta, threads
-        if key not in self._workers:
-            self._workers[key] = Worker(*key)
-        return self._workers[key]
+    def actor(self, kind: str, cta: int, threads: tuple[int, ...] = (), place: object = None) -> Actor:
+        """The engine of a *kind* that works for *threads*, or the copies to a *place*; "": the threads themselves."""
+        key = kind, cta, threads, place
+        found = self._actors.get(key)
+        if found is None:
+            found = self._actors[key] = Actor(len(self._actors), kind, cta, threads)
+        return found
 
     def _actor(self, group: Group) -> Actor:
         if group.actor is None:
-            group.actor = self.worker("", group.cta, group.threads)
+            group.actor = self.actor("", group.cta, group.threads)
         return group.actor
 
     def _publish(self, group: Group) -> Clock:
@@ -549,7 +551,7 @@ class Groups:
         actor = self._actor(group)
         time = self.times.get(actor, 0)
         self.times[actor] = time + 1
-        group.clock = {**group.clock, actor: time}
+        group.clock = joined(group.clock, event(actor, time))
         return group.clock
 
     def _fence(self, group: Group) -> Clock:

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.ir.nodes import Immediate, Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
+from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined, last, news, of
 from tclint.replay.groups import Group, Groups, Limits, Stuck, Unmade, Unresolved, immediate
 from tclint.replay.lanes import Lanes, apply, collapse, spread
 from tclint.replay.launch import Launch
 from tclint.replay.program import Plan, Program, Step
-from tclint.replay.sync import Actor, Barrier, Clock, Flight, Mbarrier, Passed, Worker, joined
+from tclint.replay.sync import Barrier, Flight, Mbarrier, Passed
 
 __all__ = ["Access", "Machine", "Overrun", "shuffled"]
 
@@ -73,7 +74,7 @@ class Access(NamedTuple):
     @property
     def plain(self) -> bool:
         """Whether threads do it themselves, to shared memory."""
-        return self.lanes < 0 and isinstance(self.actor, Worker) and not self.actor.kind
+        return self.lanes < 0 and not self.actor.kind
 
     @property
     def stores(self) -> bool:
@@ -99,14 +100,14 @@ class Machine(Groups):
         self._meeting = Barrier()
         self._memory: dict[int, int | None] = {}
         """Shared memory, byte by byte, as far as the kernel itself wrote numbers that are known."""
-        self._engines: dict[Worker, int] = {}
+        self._engines: dict[Actor, int] = {}
         """How many operations the tensor cores were given, by whom."""
         self._elected: dict[tuple[tuple[int, ...], tuple[int, ...], int], tuple[Lanes, Lanes] | None] = {}
         """What elections gave, by the threads of the group, those of them that took part, and the mask."""
-        self._issued_at: dict[tuple[Actor, int], Clock] = {}
-        """What a thread knew of when it issued a copy, by the actor and the number of that."""
-        self._behind: dict[int, dict[Actor, int]] = {}
-        """What comes before those who have heard of so much, by the identity of the clock: accesses keep it."""
+        self._issued_at: dict[tuple[int, int], Clock] = {}
+        """What a thread knew of when it issued a copy, by the index of the actor and the number of that."""
+        self._behind: dict[Clock, Clock] = {}
+        """What comes before those who have heard of so much."""
         self._cancelled: dict[int, int] = {}
         """How often each CTA has asked for the cancellation of another."""
         self._columns: dict[int, int] = {}
@@ -127,17 +128,15 @@ class Machine(Groups):
 
         A copy tells nobody what its thread has done before, but it is complete only after that.
         """
-        known = self._behind.get(id(heard))
+        known = self._behind.get(heard)
         if known is None:
-            known = self._behind[id(heard)] = dict(heard)
-            work = list(heard.items())
+            known, work = heard, [*news(NOTHING, heard)]
             while work:
-                event = work.pop()
-                for other, time in self._issued_at.get(event, {}).items():
-                    if known.get(other, -1) < time:
-                        known[other] = time
-                        work.append((other, time))
-        return known.get(actor, -1) >= number
+                before = self._issued_at.get(work.pop(), NOTHING)
+                work += news(known, before)
+                known = joined(known, before)
+            self._behind[heard] = known
+        return last(known, actor) >= number
 
     @property
     def used(self) -> frozenset[int]:
@@ -278,9 +277,7 @@ class Machine(Groups):
 
     def _done(self) -> Clock:
         """All that threads have done so far: a flag that one of them sets may tell others of it."""
-        return {
-            actor: time for actor, time in self.times.items() if isinstance(actor, Worker) and not actor.kind
-        }
+        return sum(event(actor, time) for actor, time in self.times.items() if not actor.kind)
 
     def _store(self, group: Group, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
@@ -558,7 +555,7 @@ class Machine(Groups):
         """A relaxed wait orders nothing without a fence (9.7.13.15.16), but operations of a tensor core, as MB013 has it."""
         if _relaxed(step.instruction):
             group.rumours = joined(group.rumours, told)
-            told = {actor: number for actor, number in told.items() if actor in self._engines}
+            told = of(self._engines, told)
         group.clock = joined(group.clock, told)
         before = {at: site for at, site in group.waited.items() if at != mbarrier.address}
         group.waited = {**before, mbarrier.address: step.site}
@@ -642,7 +639,7 @@ class Machine(Groups):
         elif kind == "bulk":
             self._copy_out(group, step, places, where)
         else:
-            actor = self.worker(kind, group.cta, _at(group, places))
+            actor = self.actor(kind, group.cta, _at(group, places))
             self._engines[actor] = number = self._engines.get(actor, 0) + 1
             for start in self._starts(group, step):
                 self._access(group, step.site, (group.cta, start), actor, number)
@@ -685,17 +682,18 @@ class Machine(Groups):
         issuer = self._actor(group)
         time = self.times.get(issuer, 0)
         self.times[issuer] = time + 1
+        known = joined(group.clock, event(issuer, time))
         for (at, to, many, mask), threads in self._each(group, step, places, *operands).items():
             bytes_ = many if many >= 0 else None
             home = at if pairs or to < 0 else to
             for rank in self._ranks(step, mask) if several else (home >> 24,):
-                actor: Actor = ("copy", step.site, rank, to & _OFFSET)
+                actor = self.actor("copy", rank, place=(step.site, to & _OFFSET))
                 reports = rank & ~1 | at >> 24 & 1 if several and pairs else rank
                 mbarrier = self._mbarrier(step, at & _OFFSET | reports << 24)
                 for _ in range(threads):
                     self.times[actor] = number = self.times.get(actor, 0) + 1
-                    self._issued_at[actor, number] = {**group.clock, issuer: time}
-                    mbarrier.flights.append(Flight({actor: number}, bytes_))
+                    self._issued_at[actor.index, number] = known
+                    mbarrier.flights.append(Flight(event(actor, number), bytes_))
                 if to >= 0:
                     place = rank if several else to >> 24, to & _OFFSET
                     self._access(group, step.site, place, actor, number, True, bytes_, mbarrier, box)
@@ -705,7 +703,7 @@ class Machine(Groups):
     def _copy_out(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         """A bulk copy of shared memory, which is read until the group that it is committed to is waited for."""
         size = self._size(group, step)
-        actor = self.worker("bulk", group.cta, _at(group, places))
+        actor = self.actor("bulk", group.cta, _at(group, places))
         self._engines[actor] = number = self._engines.get(actor, 0) + 1
         for a in _outermost(self._role(group, step, "source"), where):
             known = size if isinstance(size, int) else None
@@ -770,11 +768,11 @@ class Machine(Groups):
     def _issued(self, kind: str, group: Group, places: Sequence[int]) -> Clock:
         """The operations that the threads at *places* have issued so far, alone or with others of their warp."""
         threads = {group.threads[i] for i in places}
-        return {
-            actor: number
+        return sum(
+            event(actor, number)
             for actor, number in self._engines.items()
             if actor.kind == kind and actor.cta == group.cta and not threads.isdisjoint(actor.threads)
-        }
+        )
 
     def _on_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         depth = self._role(group, step, "depth", 0)

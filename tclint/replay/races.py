@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tclint.replay.clocks import Actor, Clock, last
 from tclint.replay.machine import Access
-from tclint.replay.sync import Actor, Clock, Worker
 
 __all__ = ["Race", "races"]
 
@@ -161,14 +161,10 @@ def _unordered(access: Access, place: _Place, sizes: Mapping[int, int]) -> Itera
 def _unheard(before: Access, access: Access) -> bool:
     """Whether who does something has not heard of what was done *before*, and has not done that itself."""
     actor = before.actor
-    if actor is access.actor or access.clock.get(actor, -1) >= before.number:
+    if actor is access.actor or last(access.clock, actor) >= before.number:
         return False
     # What a group does itself it does in order: others hear of it, not the group.
-    return not (
-        isinstance(actor, Worker)
-        and not actor.kind
-        and (actor.cta, actor.threads) == (access.group.cta, access.group.threads)
-    )
+    return bool(actor.kind) or (actor.cta, actor.threads) != (access.group.cta, access.group.threads)
 
 
 def _sizes(accesses: Iterable[Access]) -> dict[int, int]:

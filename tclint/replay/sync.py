@@ -1,43 +1,14 @@
-"""What threads meet at in a replay, and what they learn there: vector clocks, mbarriers, barriers (PTX ISA 9.7.13)."""
+"""What threads meet at in a replay, and what they learn there: mbarriers and barriers (PTX ISA 9.7.13)."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Barrier", "Clock", "Flight", "Mbarrier", "Passed", "Worker", "joined"]
+from tclint.replay.clocks import NOTHING, Actor, Clock, joined, known_by, last
 
-Actor = Hashable
-"""Who does things one after the other: the threads of a group, or an engine that works for them."""
-
-
-class Worker:
-    """Threads, or an engine of a *kind* that works for them; there is one of each, as clocks ask for them all the time."""
-
-    __slots__ = ("cta", "kind", "threads")
-
-    def __init__(self, kind: str, cta: int, threads: tuple[int, ...]) -> None:
-        self.kind = kind
-        self.cta = cta
-        self.threads = threads
-
-
-Clock = Mapping[Actor, int]
-"""Up to which of its events somebody has heard of each actor; never changed once made."""
-
-
-def joined(a: Clock, b: Clock) -> Clock:
-    """What both have heard of together."""
-    if a is b or not b or b.items() <= a.items():
-        return a
-    later = {actor: time for actor, time in b.items() if a.get(actor, -1) < time}
-    return {**a, **later} if later else a
-
-
-def known_by(a: Clock, b: Clock) -> bool:
-    """Whether *b* has heard of all that *a* has."""
-    return a is b or all(b.get(actor, -1) >= time for actor, time in a.items())
+__all__ = ["Barrier", "Flight", "Mbarrier", "Passed"]
 
 
 @dataclass(slots=True)
@@ -83,8 +54,8 @@ class Mbarrier:
     open: bool = False
     """Copies of unknown size have reported: they brought what was expected."""
     flights: list[Flight] = field(default_factory=list)
-    gathering: Clock = field(default_factory=dict)
-    told: list[Clock] = field(default_factory=lambda: [{}])
+    gathering: Clock = NOTHING
+    told: list[Clock] = field(default_factory=lambda: [NOTHING])
     """What those hear who know that so many phases are complete."""
     passed: dict[Actor, Passed] = field(default_factory=dict)
     """Who was let go in this phase, because the one before is complete."""
@@ -128,11 +99,9 @@ class Mbarrier:
             self.expected.append(0)
             self.pending, self.bytes, self.open = self.count, 0, False
             heard = self.gathering
-            self.overtaken += [
-                (p, heard) for actor, p in self.passed.items() if heard.get(actor, -1) < p.number
-            ]
+            self.overtaken += [(p, heard) for p in self.passed.values() if last(heard, p.actor) < p.number]
             self.told.append(joined(self.told[-1], heard))
-            self.gathering, self.passed = {}, {}
+            self.gathering, self.passed = NOTHING, {}
 
     def hears(self, parity: int, known: Clock) -> Clock:
         """What a wait tells a thread that it may be sure of: it may have asked as early as it could, knowing what it did."""
@@ -156,8 +125,8 @@ class Barrier:
     wanted: int = 0
     """So many threads open it, as far as one that came has asked."""
     generation: int = 0
-    gathering: Clock = field(default_factory=dict)
-    told: Clock = field(default_factory=dict)
+    gathering: Clock = NOTHING
+    told: Clock = NOTHING
 
     def come(self, threads: int, clock: Clock) -> None:
         self.arrived += threads
@@ -169,5 +138,5 @@ class Barrier:
         if self.arrived < wanted:
             return False
         self.arrived, self.generation = self.arrived - wanted, self.generation + 1
-        self.told, self.gathering = joined(self.told, self.gathering), {}
+        self.told, self.gathering = joined(self.told, self.gathering), NOTHING
         return True
