@@ -96,6 +96,13 @@ def test_how_many_threads_there_are_is_said_at_launch() -> None:
     assert finding.confidence is Confidence.MEDIUM
 
 
+@pytest.mark.parametrize(("count", "right"), [(96, True), (1024, True), (1025, False)])
+def test_no_bound_says_how_many_threads_there_are(count: int, right: bool) -> None:
+    """A kernel of torchao makes its mbarriers for 1024 threads: the host launches so many, and the text has no bound."""
+    arrivals = f"@!%p0 {expect(0)}", f"@%p0 {ARRIVE}"
+    assert bool(told(phase(count, *arrivals), directives="")) is not right
+
+
 @pytest.mark.parametrize(
     ("count", "directives", "right"),
     [(1, ".maxntid 1, 1, 1", True), (48, ".reqntid 48", True), (64, ".reqntid 48", False)],

@@ -753,6 +753,26 @@ def test_a_bound_below_which_the_kernel_cannot_be_launched() -> None:
     assert "stuck" in what(replay(last.replace(GIVE, "")).run)
 
 
+@pytest.mark.parametrize(("count", "right"), [(1024, True), (1056, False)])
+def test_threads_that_get_farther_and_cannot_be_followed_to_the_end(count: int, right: bool) -> None:
+    """They may be those of the launch; the others wait for arrivals that only so many threads make."""
+    body = f"""
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [all], {count};
+    bar.sync 0;
+    mbarrier.arrive.shared::cta.b64 _, [all];
+    wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [all], 0;
+    @!%p1 bra wait;
+    cvt.rzi.u32.f32 %r2, %f1;
+    bar.sync %r2;
+    ret;
+    """
+    run = Replay(model(body, before=".shared .b64 all;", directives="")).run
+    assert (run is None) is right
+
+
 def test_threads_in_two_dimensions_that_the_kernel_does_not_say() -> None:
     code = changed(".reqntid 160\n", "").replace(
         "    mov.u32 %r0, %tid.x;\n",

@@ -537,11 +537,11 @@ class Mbarriers:
                     return Arrivals(least, None, least, frozenset())
                 most += many * threads.bit_count()
                 alike[tuple((here[i][1], self.model.instruction(i).opcode) for i in bunch)] = many
+            # Those that no launch need have are open as well.
+            there = self._launched(threads) if all(threads & here[i][0] == threads for i in places) else 0
             for many in alike.values():
-                if all(threads & here[i][0] == threads for i in places):
-                    known |= {total + many * threads.bit_count() for total in known}
-                else:
-                    open_ += many * threads.bit_count()
+                known |= {total + many * there.bit_count() for total in known}
+                open_ += many * (threads & ~there).bit_count()
         return Arrivals(least, None if self.elsewhere else most, open_, frozenset(known))
 
     def deliveries(self, object_: Mbarrier) -> list[Delivery] | None:

@@ -49,6 +49,8 @@ class Fitting:
         """The instruction at which it could not go on; -1: about the whole kernel."""
         self.short = False
         """It was cut short: nothing was in its way."""
+        self.entered = frozenset[int]()
+        """The blocks that it came to."""
         self.steps = 0
         """How many steps all replays have taken."""
         self._budget = budget
@@ -146,6 +148,7 @@ class Fitting:
                     numbers, made = fewer, made + 1
                 self._guessed |= error.excess > 0 or made > 1
             finally:
+                self.entered = frozenset(machine.entered)
                 self.steps += machine.limits.steps - max(machine.budget, 0)
                 if machine.limits.steps > self._budget:
                     self._patient = 0 if self._spent else self._patient - 1
