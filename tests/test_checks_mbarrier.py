@@ -172,6 +172,21 @@ def test_the_initialising_thread_may_use_it_at_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mask", "user", "confidence"),
+    [(-1, 0, Confidence.LOW), (-1, 1, Confidence.HIGH), (12, 2, Confidence.LOW), (12, 0, Confidence.HIGH), ("%r9", 0, Confidence.HIGH)],
+)  # fmt: skip
+def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Confidence) -> None:
+    """Triton 3.7 lets thread 0 use it, which hardware elects; the manual promises nothing of that (9.7.13.14)."""
+    (hit,) = found(
+        f"setp.lt.u32 %p4, %r0, 32;\nelect.sync %r3|%p5, {mask};\nand.pred %p6, %p4, %p5;\n"
+        f"@%p6 mbarrier.init.shared::cta.b64 [full], 1;\nsetp.eq.u32 %p7, %r0, {user};\n@%p7 {ARRIVE}\n{TELL}\n{WAIT}",
+        "MB002",
+    )
+    assert hit.confidence is confidence
+    assert bool(hit.doubt) is (confidence is Confidence.LOW)
+
+
+@pytest.mark.parametrize(
     ("body", "message"),
     {
         "none": (f"{TELL}\n{ARRIVE}\n{WAIT}", "never initialised: there is no mbarrier.init in the kernel"),

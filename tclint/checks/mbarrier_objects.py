@@ -265,6 +265,9 @@ def _meets(known: _Objects, made: int, access: Access) -> Hit | None:
 # ---------------------------------------------------------------- MB002
 
 
+_LOWEST = "the lane that is elected is the lowest one of the mask on all hardware that is known"
+
+
 class _News:
     """How threads hear of what another one has done."""
 
@@ -362,23 +365,23 @@ def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
         lanes = [use for use in near if not _elected(model, model.views.at(use))]
         everyone = View(T.full(model.values.threads))
         ways = [
-            (view, lanes, ends) if same_warp else (view, near, ends - news.lanes)
-            for view, same_warp in _others(model, maker)
+            (view, lanes, ends, doubt) if same_warp else (view, near, ends - news.lanes, doubt)
+            for view, same_warp, doubt in _others(model, maker)
         ]
         if news.clustered:
             far, heard = [use for use in uses if use not in near], ends - news.cta - news.lanes
-            ways.append((everyone, far, heard))
+            ways.append((everyone, far, heard, ""))
             # Who goes round a barrier of the cluster may do so in a cluster of one CTA.
             far = [use for use in far if not any(model.reaches(w, use) for w in heard & news.cluster)]
-            ways += [(everyone, far, heard - news.passed)] if far else []
-        for view, to, heard in ways:
+            ways += [(everyone, far, heard - news.passed, "")] if far else []
+        for view, to, heard, doubt in ways:
             path = warps.follow(model, -1, view, to, heard) if to else None
             if path is None:
                 continue
             again = Counter(path.sites(model.cfg, -1))
             if all(again[i] < 2 for i in ends):
                 init = min(_made(known, path.end))
-                yield "MB002", _early(known, news, init, path.end, path.threads)
+                yield "MB002", _early(known, news, init, path.end, path.threads).doubted(doubt)
                 break
 
 
@@ -406,24 +409,28 @@ def _elsewhere(model: KernelModel, use: int) -> bool:
     )
 
 
-def _others(model: KernelModel, maker: View) -> Iterator[tuple[View, bool]]:
-    """The threads that do not initialise, and whether they are of the same warp; those come first.
+def _others(model: KernelModel, maker: View) -> Iterator[tuple[View, bool, str]]:
+    """The threads that do not initialise, whether they are of the same warp, and what speaks against that; no doubt comes first.
 
     Where several threads initialise, each its own mbarrier, they are left out.
     """
     values, threads = model.values, maker.threads
-    elected = _elected(model, maker)
+    elected, usual = _elected(model, maker), 0
     warp = T.one_warp(threads)
     if elected and warp:
-        yield View(warp, Facts({elected[0]: False})), True
+        mask = values.known(values.node(elected[0])[1])
+        usual = warp & (mask & -mask) << ((warp & -warp).bit_length() - 1) if mask else 0
+        yield View(warp & ~usual, Facts({elected[0]: False})), True, ""
     elif threads & (threads - 1) == 0:
         warp = T.whole(threads, 32)
-        yield View(warp & ~threads), True
+        yield View(warp & ~threads), True, ""
     else:
         warp = threads
     others = T.full(values.threads) & ~warp
     if model.function.most_threads is not None and others:
-        yield View(others), False
+        yield View(others), False, ""
+    if usual:
+        yield View(usual, Facts({elected[0]: False})), True, _LOWEST
 
 
 def _elected(model: KernelModel, view: View) -> list[int]:
