@@ -217,6 +217,20 @@ def test_shared_memory_descriptors(made: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("bits", "severity"),
+    [
+        (0x4000004000010000, Severity.INFO),
+        (0x4001404000010000, Severity.ERROR),
+        (0x4020004000010000, Severity.ERROR),
+    ],
+)
+def test_a_descriptor_of_wgmma_works(bits: int, severity: Severity) -> None:
+    """Triton 3.5 takes those of wgmma as they are; a wrong constant, or another fault beside it, is another thing."""
+    body = f"mov.b64 %rd1, 0x4000404000010000; {IDESC} {ADDRESS} or.b64 %rd0, %rd5, {bits};\n{mma()}"
+    assert [f.severity for f in of("TC015", body)] == [severity]
+
+
+@pytest.mark.parametrize(
     ("kind", "idesc", "mode", "said"),
     [
         ("tf32", 0x0820_0910 | 1 << 15, 1, False),

@@ -75,11 +75,14 @@ def descriptors(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if operand is None or isinstance(operand, Memory):
                 continue
             shared = model.values.known_bits(model.values.operand(operand, site))
-            reasons = "; ".join(_shared_reasons(model, shared, form, bits, name))
+            reasons = list(_shared_reasons(model, shared, form, bits, name))
             if reasons:
                 hopper = SHARED["fixed constant"].read(shared) == 0
-                message = f"the shared memory descriptor of {name} is invalid: {reasons}"
-                faults.add("TC015", site, operand, message, _REMEDY_WGMMA if hopper else _REMEDY_15)
+                message = f"the shared memory descriptor of {name} is invalid: {'; '.join(reasons)}"
+                # Kernels of Triton up to 3.5 have such descriptors, and work.
+                harmless = Severity.INFO if hopper and len(reasons) == 1 else None
+                remedy = _REMEDY_WGMMA if hopper else _REMEDY_15
+                faults.add("TC015", site, operand, message, remedy, severity=harmless)
             if target := _unknown_mode(model, shared):
                 message = f"the shared memory descriptor of {name} is invalid: the leading dimension is an absolute address (bit 52), which {target} does not have"
                 # Swizzled operands have no leading dimension, and kernels that set the bit all the same work.
