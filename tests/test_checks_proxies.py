@@ -402,3 +402,12 @@ def test_a_store_that_many_branches_lead_to() -> None:
     turn = "add.u32 %r7, %r7, 1;\nsetp.eq.u32 %p4, %r7, 3;\nselp.b32 %r7, 0, %r7, %p4;\nsetp.lt.u32 %p5, %r9, 99;\n@%p5 bra round;"
     rounds = "mov.u32 %r7, 0;\nagain: add.u32 %r7, %r7, 1;\nsetp.lt.u32 %p4, %r7, 3;\n@%p4 bra again;"
     agrees(text(f"{rounds}\n{branches}\n{ring}\n{tile}\n{turn}"), "PR001")
+
+
+@pytest.mark.parametrize(("wrote", "told"), [(STORE, True), ("", False)])
+def test_the_address_of_tensor_memory_is_no_operand(wrote: str, told: bool) -> None:
+    """Triton 3.5 has the address that tcgen05.alloc writes where tiles lie later, which are copied over it."""
+    body = f"@%p2 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;\n{SYNC}\nld.shared.u32 %r9, [%r1];\n{SYNC}"
+    mma = f"@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p1;\n{SYNC}"
+    found = lint(text(f"{body}\n{wrote}\n{SYNC}\n{mma}").replace("sm_90a", "sm_100a"))
+    assert bool(by_rule(found, "PR001")) is told

@@ -95,8 +95,12 @@ class Unfenced(FactSet[tuple[int, int]]):
         """The accesses that stand together, by the first of them."""
 
     def begins(self, access: Access) -> bool:
-        """Whether *access* is one of them."""
-        return access.writes == self.writes and not access.later
+        """Whether *access* is one of them.
+
+        The address that ``tcgen05.alloc`` writes is for loads: what an operation reads there has been written since.
+        """
+        allocates = self.model.instruction(access.site).event == "tmem-alloc"
+        return access.writes == self.writes and not access.later and not allocates
 
     def _bundle(self) -> dict[int, list[int]]:
         function, cfg = self.model.function, self.model.cfg
