@@ -411,3 +411,12 @@ def test_the_address_of_tensor_memory_is_no_operand(wrote: str, told: bool) -> N
     mma = f"@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p1;\n{SYNC}"
     found = lint(text(f"{body}\n{wrote}\n{SYNC}\n{mma}").replace("sm_90a", "sm_100a"))
     assert bool(by_rule(found, "PR001")) is told
+
+
+@pytest.mark.parametrize(("at", "told"), [("%r3", False), ("%r3+4096", True)])
+def test_what_is_copied_over_is_not_read(at: str, told: bool) -> None:
+    """Triton 3.6 stages the results of a tile where it copies the next one to, with no fence for the copies (PR002)."""
+    copy = COPY.replace("[%r3]", f"[{at}]")
+    found = lint(text(f"{STORE}\n{SYNC}\n{copy}\n{DONE}\n{SYNC}\n{MMA}"))
+    assert bool(by_rule(found, "PR001")) is told
+    assert bool(by_rule(found, "PR002")) is not told

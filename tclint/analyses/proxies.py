@@ -211,10 +211,11 @@ def comes_before(model: KernelModel, first: int, then: int) -> bool:
 
 
 class Overwritten:
-    """What bulk copies may write of shared memory, as far as it can be told."""
+    """What copies may write of shared memory, as far as it can be told."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
+        self.copies = frozenset(model.sites("issue", "cp.async"))
         self._known: dict[int, list[Access]] = {}
         self._filled: dict[Access, Extent | None] = {}
 
@@ -243,8 +244,17 @@ class Overwritten:
         return most
 
     def may(self, address: int) -> bool:
-        """Whether a load may write the bytes at *address*."""
+        """Whether a bulk copy may write the bytes at *address*."""
         return bool(self._writing(address))
+
+    def between(self, sites: Iterable[int], address: int) -> bool:
+        """Whether a ``cp.async`` at one of *sites* may write the bytes at *address*: it is what is read there then."""
+        shared = self.model.shared
+        return any(
+            access.writes and self._may(access, address)
+            for site in self.copies.intersection(sites)
+            for access in shared.accesses(site)
+        )
 
     def before(self, site: int, use: Access) -> bool:
         """Whether a bulk copy has written the bytes of *use* before *site*, and the next one comes after *use*.
@@ -290,11 +300,11 @@ class Overwritten:
         return filled is None or there is None or filled.meets(there)
 
     def _fills(self, load: Access) -> Extent | None:
-        """The bytes that a load fills in all rounds, at most."""
+        """The bytes that a copy fills in all rounds, at most."""
         model, site = self.model, load.site
         place = model.made(Extents).of(load)
-        if place is None:
-            return None
+        if place is None or site in self.copies:
+            return place
         size = model.known(site, "bytes")
         if size is None and place.stride:  # the stages of a ring
             mbarriers = model.made(Mbarriers)

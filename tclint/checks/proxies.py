@@ -62,6 +62,9 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
     def meet(access: Access, use: Access, route: Route) -> bool:
         if route.path.state & WAITED and not writes and overwritten.may(use.address):
             return False
+        passed = route.path.sites(model.cfg, access.site) if not writes and overwritten.copies else ()
+        if overwritten.between(passed, use.address):
+            return False
         return _meet(model, access, use, route)
 
     yield from Meetings(
