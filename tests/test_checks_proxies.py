@@ -420,3 +420,17 @@ def test_what_is_copied_over_is_not_read(at: str, told: bool) -> None:
     found = lint(text(f"{STORE}\n{SYNC}\n{copy}\n{DONE}\n{SYNC}\n{MMA}"))
     assert bool(by_rule(found, "PR001")) is told
     assert bool(by_rule(found, "PR002")) is not told
+
+
+def test_the_steps_are_told_in_the_order_of_execution() -> None:
+    """A fence between the copy and the wait for it is about shared memory, and too early."""
+    (hit,) = by_rule(
+        lint(text(f"{COPY}\ncp.async.commit_group;\n{FENCE}\ncp.async.wait_group 0;\n{SYNC}\n{MMA}")), "PR002"
+    )
+    assert [step.message for step in hit.steps] == [
+        "cp.async starts to write it",
+        "this fence comes too early",
+        "complete here, for the thread that copies",
+        "this orders the threads, but not the proxies",
+        "wgmma.mma_async reads it",
+    ]

@@ -21,6 +21,7 @@ from tclint.analyses.proxies import (
     Unfenced,
     UnfencedReads,
     comes_before,
+    fences,
     through_async,
 )
 from tclint.analyses.shared_memory import Access, Footprint
@@ -280,14 +281,17 @@ def _folded(model: KernelModel, found: Iterable[_Clash]) -> Iterator[tuple[_Clas
         yield clash, len(uses)
 
 
-def _between(model: KernelModel, clash: _Clash) -> Iterator[Mark]:
-    """What orders threads or memory there, but no proxies."""
+def _between(model: KernelModel, clash: _Clash, complete: int = -1) -> Iterator[Mark]:
+    """What orders threads or memory there, but no proxies; and what a copy is *complete* behind, by its place on the way."""
     told: set[str] = set()
-    for i in clash.passed:
+    for place, i in enumerate(clash.passed):
         instruction = model.instruction(i)
         event, why = instruction.event, ""
-        if event == "proxy-fence":
-            why = "this fence is not about shared memory"
+        if place == complete:
+            why = "complete here, for the thread that copies"
+        elif event == "proxy-fence":
+            early = fences(instruction)
+            why = "this fence comes too early" if early else "this fence is not about shared memory"
         elif event == "memory-fence":
             why = "this fence orders memory accesses, but not between proxies"
         elif event == "mbarrier-arrive":
@@ -299,11 +303,13 @@ def _between(model: KernelModel, clash: _Clash) -> Iterator[Mark]:
             yield Mark(i, why)
 
 
-def _steps(model: KernelModel, clash: _Clash, before: str, after: str) -> tuple[Mark, ...]:
+def _steps(
+    model: KernelModel, clash: _Clash, before: str, after: str, complete: int = -1
+) -> tuple[Mark, ...]:
     first, last = clash.first.site, clash.last.site
     return (
         Mark(first, before, role=model.who(model.views.at(first).threads)),
-        *_between(model, clash),
+        *_between(model, clash, complete),
         Mark(last, after, role=model.who(clash.threads)),
     )
 
@@ -348,23 +354,23 @@ def unfenced_copies(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     )
     for clash, count in _folded(model, (_Clash.of(model, meeting) for meeting in meetings)):
         operation = _called(model, clash.last.site)
-        first, *rest = _steps(model, clash, "cp.async starts to write it", f"{operation} reads it")
-        waits = [i for i in clash.passed if model.instruction(i).event in ("wait", "mbarrier-wait")]
+        waits = [
+            place
+            for place, i in enumerate(clash.passed)
+            if model.instruction(i).event in ("wait", "mbarrier-wait")
+        ]
+        complete = waits[-1] if waits else -1
         yield (
             "PR002",
             Hit(
                 site=clash.last.site,
                 message=f"{operation} reads shared memory through the async proxy that cp.async wrote through the generic"
                 " proxy, and no proxy fence orders the two",
-                steps=(
-                    first,
-                    *(Mark(i, "complete here, for the thread that copies") for i in waits[-1:]),
-                    *rest,
-                ),
+                steps=_steps(model, clash, "cp.async starts to write it", f"{operation} reads it", complete),
                 count=count,
                 help=f"execute {_FENCE} in every thread that copies, after its wait for the copies and before the"
                 " synchronisation with the thread that issues the operation",
-                fixes=_fenced(model, clash, waits[-1]) if waits else (),
+                fixes=_fenced(model, clash, clash.passed[complete]) if waits else (),
             ),
         )
 
