@@ -40,6 +40,15 @@ def found(body: str, **options: str) -> list[tuple[str, Confidence, str]]:
 
 
 @pytest.mark.parametrize(
+    ("directives", "confidence"), [("", Confidence.LOW), (".maxntid 512", Confidence.MEDIUM)]
+)
+def test_warps_that_there_may_not_be(directives: str, confidence: Confidence) -> None:
+    """Loops over a tile by a constant, the size of the CTA, leave a rest to threads from there on (learn-cuda)."""
+    rest = f"setp.ge.u32 %p4, %r0, 256;\nsub.u32 %r7, %r3, 1024;\n@%p4 st.shared.u32 [%r7], %r0;\n{WRITE}"
+    assert [c for _, c, _ in found(rest, directives=directives)] == [confidence]
+
+
+@pytest.mark.parametrize(
     ("body", "message"),
     [
         (f"{WRITE}\n{READ}", "reads shared memory that another warp may still be writing"),

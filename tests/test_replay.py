@@ -1544,3 +1544,18 @@ over:
 
 def test_kernels_without_an_mbarrier_are_not_replayed() -> None:
     assert replay(".version 8.6\n.target sm_90\n.address_size 64\n" + kernel("    ret;")).run is None
+
+
+@pytest.mark.parametrize(("stride", "right"), [("%r34", True), ("128", True), ("64", False)])
+def test_a_grid_of_the_size_that_loops_say(stride: str, right: bool) -> None:
+    """One role goes on by a constant and the other by the size of the grid: the host launches so many CTAs."""
+    code = changed(".reg .b32 %r<33>;", ".reg .b32 %r<35>;")
+    code = changed(
+        "    mov.u32 %r21, 0;\n", "    mov.u32 %r21, %ctaid.x;\n    mov.u32 %r34, %nctaid.x;\n", code
+    )
+    producer, _, consumer = code.partition("consumer:")
+    step = "add.u32 %r21, %r21, 1;"
+    ring = changed(step, "add.u32 %r21, %r21, 128;", producer) + "consumer:"
+    ring += changed(step, f"add.u32 %r21, %r21, {stride};", consumer)
+    assert (replay(ring).run is None) is right
+    assert "stuck" in what(replay(ring.replace(GIVE, "")).run)

@@ -47,6 +47,10 @@ def _doubt(model: KernelModel, meeting: Meeting, ends: frozenset[int]) -> str:
     if left_out(model, meeting.path, ends) is not None:
         return "on other ways between the two, warps meet"
     first, second = meeting.operation.site, meeting.use.site
+    if model.function.most_threads is None and not all(
+        model.views.at(site).threads & T.full(32) for site in (first, second)
+    ):
+        return "whether there are so many threads is said where the kernel is launched"
     if not meeting.operation.writes and unused(model, meeting.path, first, second):
         return "what is read is not used on this way"
     passed = meeting.path.sites(model.cfg, first)

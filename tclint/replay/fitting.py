@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cached_property
 
 from tclint.replay.groups import Limits, ManyRounds, OutOfSteps, Stuck, Unmade, Unresolved
 from tclint.replay.launch import GRID, Launch, Numbers, Word
@@ -85,18 +86,32 @@ class Fitting:
 
     def glance(self, tried: Try, shape: Shape) -> Run | None:
         """What goes wrong soon in a replay, as it did with fewer threads or more; None: nothing did."""
-        machine = self._machine(tried.numbers(self._rising), shape, Limits(_GLANCE))
+        machine = self._machine(self._numbers(tried), shape, Limits(_GLANCE))
         with suppress(ManyRounds, OutOfSteps, Overrun, Unresolved):
             machine.run()
         run = _seen(machine)
         return run if run and run.races else None
+
+    def _numbers(self, tried: Try) -> Numbers:
+        """What a launch brings, with a grid of the size that the kernel itself says."""
+        numbers = tried.numbers(self._rising)
+        if self._grid is None:
+            return numbers
+        return numbers._replace(grid=self._grid, cta=self._grid - 1 if tried.cta else 0)
+
+    @cached_property
+    def _grid(self) -> int | None:
+        """How many clusters there are, if the kernel says so."""
+        strides = self.program.strides
+        clusters, ctas = strides.get("%clusterid.x"), strides.get("%ctaid.x")
+        return clusters or (max(ctas // self.cluster[0], 1) if ctas else None)
 
     def _machine(self, numbers: Numbers, shape: Shape, limits: Limits) -> Machine:
         return Machine(self.program, Launch(self.program.model, numbers, shape, self.cluster), limits)
 
     def _replay(self, tried: Try, shape: Shape) -> Run | None:
         """One replay; numbers that only foresight has made fewer convict nobody."""
-        numbers = soon = tried.numbers(self._rising)
+        numbers = soon = self._numbers(tried)
         for words in self.lowered if self._hasty else ():
             soon = soon.fewer(words)
         self._guessed = soon != numbers
@@ -114,7 +129,7 @@ class Fitting:
 
     def _fitted(self, numbers: Numbers, shape: Shape) -> Run | None:
         """A replay with *numbers*, or with others with which its loops end."""
-        self.short, self._spent, settled = False, False, set[Word]()
+        self.short, self._spent, settled = False, False, {GRID} if self._grid else set[Word]()
         reached: dict[tuple[int, int], int] = {}
         often, made = 0, 0
         way: tuple[object, ...] = ()

@@ -354,6 +354,26 @@ class Program:
         }
 
     @cached_property
+    def strides(self) -> dict[str, int]:
+        """How many CTAs or clusters there are, as loops say that step by a number from the own one on; by ``%ctaid.x``, ``%clusterid.x``.
+
+        Only where others step by the size of the grid, and not if they say different things: all go over the same tiles.
+        """
+        model, values = self.model, self.model.values
+        if not any(GRID in words for words in self.bounds.values()):
+            return {}
+        found: dict[str, set[int]] = {}
+        for block in self.branching & model.cfg.in_cycle:
+            last = model.cfg.blocks[block].end - 1
+            guard = self.instructions[last].guard
+            for value in values.made_of(values.before(guard, last)) if guard >= 0 else ():
+                start, stride, _ = values.induction(value) or (None, 0, None)
+                kind, *rest = values.node(start) if start is not None else ("",)
+                if kind == "special" and rest[0] in ("%ctaid.x", "%clusterid.x") and stride > 1:
+                    found.setdefault(rest[0], set()).add(stride)
+        return {name: min(by) for name, by in found.items() if len(by) == 1}
+
+    @cached_property
     def waiting(self) -> list[int]:
         """The loops in which threads wait for an mbarrier, by their headers."""
         cfg = self.model.cfg
