@@ -230,6 +230,94 @@ def test_the_life_of_an_mbarrier(body: str, message: str) -> None:
     assert all(message in hit.message for hit in hits)
 
 
+TWO = "@!%p0 mbarrier.init.shared::cta.b64 [ring], 128;\n@!%p0 mbarrier.init.shared::cta.b64 [ring+8], 128;"
+THIRD = "@!%p0 mbarrier.init.shared::cta.b64 [ring+16], 128;"
+STAGE = "rem.u32 %r11, %r10, 3;"
+
+
+def rounds(made: str, stage: str = STAGE, behind: str = "") -> str:
+    """All threads meet at the mbarriers of a ring in turn."""
+    return f"""{made}
+    {TELL}
+    mov.u32 %r10, 0;
+next:
+    {stage}
+    shl.b32 %r12, %r11, 3;
+    add.u32 %r13, %r1, %r12;
+    mbarrier.arrive.shared::cta.b64 _, [%r13];
+    div.u32 %r14, %r10, 3;
+    and.b32 %r14, %r14, 1;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r13], %r14;
+    @!%p1 bra wait;
+    add.u32 %r10, %r10, 1;
+    setp.lt.u32 %p4, %r10, %r9;
+    @%p4 bra next;
+    {behind}"""
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    {
+        "all are made": (rounds(f"{TWO}\n{THIRD}"), ""),
+        "the last turn": (
+            rounds(TWO),
+            "the mbarrier [ring+16], which is never initialised: no mbarrier.init names it",
+        ),
+        "by a division": (
+            rounds(TWO, "div.u32 %r11, %r10, 3;\nmul.lo.u32 %r11, %r11, 3;\nsub.u32 %r11, %r10, %r11;"),
+            "the mbarrier [ring+16], which is never initialised: no mbarrier.init names it",
+        ),
+        "made when it is over": (
+            rounds(TWO, behind=f"{TELL}\n{THIRD}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];"),
+            "the mbarrier [ring+16], which is not initialised yet: its mbarrier.init comes only behind that",
+        ),
+        # A launch of two rounds may be the only one.
+        "as many as there are rounds": (rounds(TWO, "mov.u32 %r11, %r10;"), ""),
+        "chosen by the launch": (rounds(TWO, "rem.u32 %r11, %r9, 3;"), ""),
+        # MB002 asks whether the others have heard of it.
+        "made by others meanwhile": (
+            (
+                f"{TWO}\n{TELL}\nsetp.lt.u32 %p5, %r0, 64;\n@%p5 bra on;\n{THIRD.replace('@!%p0 ', '')}\nbra behind;\non:\n"
+                f"{rounds('')}\nbehind:"
+            ),
+            "",
+        ),
+    }.values(),
+)
+def test_an_mbarrier_whose_turn_comes_too_early(body: str, message: str) -> None:
+    hits = found(body, "MB009")
+    assert len(hits) == bool(message), [hit.message for hit in hits]
+    for hit in hits:
+        assert hit.message.endswith(message)
+        assert hit.confidence is Confidence.HIGH
+
+
+END = "@!%p0 mbarrier.inval.shared::cta.b64 [full];"
+PUBLISH = "fence.mbarrier_init.release.cluster;"
+
+
+@pytest.mark.parametrize(
+    ("body", "confidence"),
+    {
+        "ends them": (f"{TELL}\n{ARRIVE}\n{WAIT}\n{END}", Confidence.HIGH),
+        "publishes them": (f"{PUBLISH}\n{TELL}\n{ARRIVE}\n{WAIT}", Confidence.HIGH),
+        "neither": (f"{TELL}\n{ARRIVE}\n{WAIT}", Confidence.LOW),
+        "nobody waits": (f"{TELL}\n{ARRIVE}\n{TELL}\n{END}", Confidence.LOW),
+        "nobody signals": (f"{TELL}\n{WAIT}\n{END}", Confidence.LOW),
+        "in memory of the caller": (
+            f"cvt.u32.u64 %r2, %rd0;\n{TELL}\n{ARRIVE}\n{WAIT}\n{END}".replace("[full]", "[%r2]"),
+            Confidence.LOW,
+        ),
+    }.values(),
+)
+def test_a_kernel_without_any_initialisation(body: str, confidence: Confidence) -> None:
+    """It may be an extract, unless all else is there that mbarriers of its own need."""
+    (hit,) = found(body, "MB009")
+    assert hit.confidence is confidence
+    assert bool(hit.doubt) == (confidence is Confidence.LOW)
+
+
 def test_a_function_that_may_initialise_it() -> None:
     other = """
 .func make()

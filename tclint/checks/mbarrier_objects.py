@@ -12,6 +12,7 @@ from math import prod
 
 from tclint.analyses import threads as T
 from tclint.analyses import warps
+from tclint.analyses.mbarriers import Address, Mbarriers
 from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
@@ -21,6 +22,7 @@ from tclint.checks.mbarrier_phases import first_parity
 from tclint.finding import Severity
 from tclint.fixes import Repair, after
 from tclint.model import KernelModel
+from tclint.replay import Replay, Unmade
 from tclint.views import View
 
 
@@ -96,7 +98,8 @@ class _Objects:
 def objects(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """What is done to an mbarrier, or to its memory, at the wrong time of its life."""
     known = _Objects(model)
-    yield from _uninitialised(known)
+    never = list(_uninitialised(known))
+    yield from never or _too_early(known)
     yield from _twice(known)
     yield from _ended(known)
     yield from _touched(known)
@@ -136,8 +139,127 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
                 help="initialise it once before it is used, and have a barrier between the two",
                 count=len(sites),
                 about=frozenset(sites),
-            ).doubted("a kernel without any may be an extract of one that has them" if what is None else ""),
+            ).doubted("" if what is not None or _lives(known) else _EXTRACT),
         )
+
+
+_EXTRACT = "a kernel without any may be an extract of one that has them"
+
+
+def _lives(known: _Objects) -> bool:
+    """Whether a kernel has all of the life of its mbarriers but the beginning.
+
+    They lie in shared memory of its own, which is that of one CTA and holds nothing when that starts, and its threads both
+    signal and wait there. A fence that publishes initialisations, or the end of an mbarrier, says that there was one.
+    """
+    model = known.model
+    events = {model.instruction(i).event for i in known.uses}
+    published = (".mbarrier_init" in _modifiers(model, i) for i in model.sites("memory-fence"))
+    return (
+        model.function.entry
+        and (bool(known.invals) or any(published))
+        and "mbarrier-wait" in events
+        and not events.isdisjoint(("mbarrier-arrive", "commit", "issue"))
+        and all(_in_shared_variable(model, i) for i in known.uses)
+    )
+
+
+def _in_shared_variable(model: KernelModel, use: int) -> bool:
+    address = model.value(use, "mbarrier")
+    if address is None:
+        return False
+    nodes = (
+        model.values.node(t)
+        for t, factor in model.values.linear(at_home(model, address)[0])[0]
+        if factor == 1
+    )
+    variables = {**model.module.variables, **model.function.variables}
+    names = [node[1] for node in nodes if node[0] == "symbol"]
+    return any(name in variables and variables[name].space.startswith(".shared") for name in names)
+
+
+_LAUNCHED = ("parameter", "load", "unknown")
+"""What an address is made of that a launch decides, or memory."""
+
+
+def _too_early(known: _Objects) -> Iterator[tuple[str, Hit]]:
+    """A use that a replay comes to when no thread has initialised the mbarrier, nor could it have.
+
+    Which of its mbarriers a ring comes to, and when, shows as the loops go round. That the launch which is replayed is one
+    that the kernel is made for is not known, so what it shows counts only if no launch could change it: whichever mbarriers
+    the address names do not depend on it, and all that initialises this one comes behind the use, if anything does.
+    """
+    model = known.model
+    if not warps.whole_program(model) or not (
+        model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")
+    ):
+        return
+    replay = model.made(Replay)
+    unmade = replay.unmade if replay.run is None else None
+    place = None if unmade is None else _named_in_replay(known, unmade)
+    if unmade is None or place is None:
+        return
+    site, makers = unmade.site, sorted(known.makers(place))
+    if any(model.reaches(i, site) or not model.reaches(site, i) for i in makers):
+        return
+    made = makers or sorted(known.inits)
+    yield (
+        "MB009",
+        Hit(
+            site=site,
+            message=f"{model.name(site)} uses the mbarrier {known.words(place)}, which "
+            + (
+                "is not initialised yet: its mbarrier.init comes only behind that"
+                if makers
+                else "is never initialised: no mbarrier.init names it"
+            ),
+            steps=(
+                Mark(made[0], "initialised here" if makers else "another one is initialised here"),
+                Mark(site, "used before" if makers else "its turn comes, and it is none"),
+            ),
+            help="initialise it once before it is used, and have a barrier between the two",
+            replayed=True,
+            about=frozenset((site,)),
+        ),
+    )
+
+
+def _named_in_replay(known: _Objects, unmade: Unmade) -> Place | None:
+    """The mbarrier that threads of a replay name, in the terms of the text; None where a launch has a say in it."""
+    model, values = known.model, known.model.values
+    value = model.value(unmade.site, "mbarrier")
+    if value is None or any(values.node(v)[0] in _LAUNCHED for v in values.made_of(value)):
+        return None
+    begins: dict[int, set[int]] = defaultdict(set)
+    for at, init in unmade.made.items():
+        named = known.inits.get(init)
+        if named is not None and len(named) == 1:
+            begins[min(named).base].add(at - min(named).offset)
+    for address in model.made(Mbarriers).addresses(unmade.site):
+        starts = begins.get(address.base, ())
+        for start in starts if len(starts) == 1 else ():
+            offset = unmade.address - start
+            if _within(known, unmade.site, address, offset):
+                return Place(address.base, offset)
+    return None
+
+
+def _within(known: _Objects, site: int, address: Address, offset: int) -> bool:
+    """Whether *offset* is one of so many that an *address* has, however often loops go round."""
+    values = known.model.values
+    mine = known.model.shared.offsets(address.mine, known.model.views.at(site).threads)
+    if mine is None:
+        return False
+    if address.stages is not None:
+        return any(
+            offset == address.start + own + k * address.stride for own in mine for k in range(address.stages)
+        )
+    # The rest of a division, or a counter of which a division takes away again what is too much.
+    terms = values.linear(known.model.value(site, "mbarrier") or 0)[0]
+    moving = [(values.node(t), factor) for t, factor in terms if values.volatile(t)]
+    return all(node[:2] == ("op", "rem") for node, _ in moving) or any(
+        node[0] == "op" and factor < 0 for node, factor in moving
+    )
 
 
 def _self_contained(model: KernelModel) -> bool:

@@ -31,7 +31,7 @@ from tclint.replay.races import Race
 from tclint.replay.sync import Mbarrier
 from tclint.replay.tries import ODD, SIZES, Launches, Run, Try, first
 
-__all__ = ["Access", "Race", "Replay", "Run", "Stuck"]
+__all__ = ["Access", "Race", "Replay", "Run", "Stuck", "Unmade"]
 
 _USUAL: tuple[Shape, ...] = ((128,), (256,), (384,), (512,))
 """Threads of a CTA that are tried first where the kernel does not say."""
@@ -61,6 +61,8 @@ class Replay:
         """The instruction at which it could not go on; -1: about the whole kernel."""
         self.short = False
         """It was cut short: nothing was in its way."""
+        self.unmade: Unmade | None = None
+        """Where threads named an mbarrier that nobody had made so far, in the first launch in which they did."""
         self.runs: list[Run] = []
         """How those went that were replayed to their end, or until something went wrong."""
 
@@ -104,7 +106,8 @@ class Replay:
                 try:
                     run = None if usual else fitting.glance(tried, shape)
                     run = run or fitting.launched(tried, shape)
-                except Unmade:
+                except Unmade as error:
+                    self._note(error)
                     if found or launches.some:
                         break  # so many threads are none of the launches that the kernel is made for
                     raise
@@ -158,14 +161,15 @@ class Replay:
             fitting = Fitting(program, cluster, budget, fitting.lowered)
             try:
                 run = fitting.launched(SIZES[0], shape)
-            except Unmade:
-                continue  # it names an mbarrier of a CTA that there is not
+            except Unmade as error:
+                self._note(error)
+                continue  # it may name an mbarrier of a CTA that there is not
             steps += fitting.steps
             if run is None:
                 self.reason, self.site, self.short = fitting.reason, fitting.site, fitting.short
                 return None
             if not run.wrong:
-                self.cluster = cluster
+                self.cluster, self.unmade = cluster, None
                 return fitting
             wrong.append((run, fitting))
             if steps > _SEARCH:
@@ -180,6 +184,10 @@ class Replay:
         )
         self.cluster, self.assumed = farthest[1].cluster, True
         return farthest[1]
+
+    def _note(self, error: Unmade) -> None:
+        if self.unmade is None and error.address >= 0:
+            self.unmade = error
 
     def idle(self, run: Run) -> bool:
         """Whether no launch that was replayed comes to a loop of the kernel that may be what *run* lacks.

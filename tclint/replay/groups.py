@@ -47,6 +47,13 @@ class Unresolved(Exception):
 class Unmade(Unresolved):
     """Threads name an mbarrier that none of them made: the launch is none of this kernel, or an address is not known."""
 
+    def __init__(self, site: int, why: str, address: int = -1, made: Mapping[int, int] | None = None) -> None:
+        super().__init__(site, why)
+        self.address = address
+        """Where they look for it, in the memory of whatever CTA; -1: in one that there is not."""
+        self.made = made or {}
+        """Where there are mbarriers by then, and which ``mbarrier.init`` has made each."""
+
 
 class OutOfSteps(Exception):
     """The replay has been cut short: what it saw is true, and what would have come is not known."""

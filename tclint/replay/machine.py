@@ -446,7 +446,8 @@ class Machine(Groups):
     def _mbarrier(self, step: Step, address: int) -> Mbarrier:
         found = self._mbarriers.get(address)
         if found is None:
-            raise Unmade(step.site, "there is no mbarrier at this address")
+            made = {m.address & _OFFSET: m.site for m in self._mbarriers.values()}
+            raise Unmade(step.site, "there is no mbarrier at this address", address & _OFFSET, made)
         return found
 
     def _each(
