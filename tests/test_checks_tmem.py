@@ -287,6 +287,19 @@ def test_a_wait_that_only_others_use_tensor_memory_behind() -> None:
     assert finding.confidence.label == "low"
 
 
+@pytest.mark.parametrize(
+    ("behind", "confidence"),
+    [("", "medium"), ("mbarrier.arrive.shared::cta.b64 _, [done];", "low"), ("bra free;", "medium")],
+)
+def test_a_warp_that_keeps_to_itself_what_it_hears_of_the_peer(behind: str, confidence: str) -> None:
+    """It waits for the last buffers that the peer gives back, and ends."""
+    body = lines(
+        ALLOC, READ, LOAD, BAR, other(REMOTE), "@!%p2 bra free;", WAIT, behind, "bra out;", f"free: {FREE}", "out: mov.u32 %r1, 0;"
+    ).replace("cta_group::1", "cta_group::2")  # fmt: skip
+    (finding,) = by_rule(lint(text(body)), "TM011")
+    assert finding.confidence.label == confidence
+
+
 def test_a_cluster_barrier_before_the_allocation_does_not_count() -> None:
     assert by_rule(lint(text(lines(CLUSTER, pair(BAR)))), "TM011") != []
 

@@ -7,7 +7,7 @@ from math import prod
 
 from tclint.analyses import threads as T
 from tclint.analyses.mbarriers import Mbarriers
-from tclint.analyses.warps import calls, way
+from tclint.analyses.warps import calls, signals, way
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence, Severity
 from tclint.model import KernelModel
@@ -65,7 +65,8 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     late = [w for w in model.sites("barrier-wait") if any(model.reaches(i, w) for i in uses)]
     # A handshake: the warp arrives on an mbarrier of the peer, and one of the two waits when nothing uses it any more.
     told = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
-    if not any(_heard_last(model, wait, told, uses) for wait in model.sites("mbarrier-wait")):
+    heard = [wait for wait in model.sites("mbarrier-wait") if _heard_last(model, wait, told, uses)]
+    if not heard:
         told = []
     for free in frees:
         path = way(model, -1, model.views.at(free).threads, (free,), [*late, *told, *calls(model)])
@@ -85,7 +86,9 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     ),
                 ),
                 help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",
-                confidence=Confidence.LOW if late or told else None,
+                confidence=Confidence.LOW
+                if any(_known_at(model, w, free) for w in (*late, *heard))
+                else None,
                 about=frozenset((free,)),
             ),
         )
@@ -99,6 +102,17 @@ def _heard_last(model: KernelModel, wait: int, told: list[int], uses: list[int])
     about = (mbarriers.rings_at(i) for i in told)
     return any(not (rings and others and rings.isdisjoint(others)) for others in about) and not any(
         threads & model.views.at(i).threads and model.reaches(wait, i) for i in uses
+    )
+
+
+def _known_at(model: KernelModel, wait: int, free: int) -> bool:
+    """Whether who waits for the peer at *wait* may free, or tell the warp that does, through whomever.
+
+    Who only ends behind it keeps the news to himself.
+    """
+    threads = model.views.at(wait).threads
+    return any(
+        threads & model.views.at(i).threads and model.reaches(wait, i) for i in (free, *signals(model))
     )
 
 
