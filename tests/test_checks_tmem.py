@@ -246,6 +246,59 @@ def test_an_operation_that_is_committed_too_late() -> None:
     assert by_rule(lint(text(body.replace(COMMIT, ""), 32)), "TM006") == []  # TC005
 
 
+BRING = """
+    .shared .align 16 .b8 tile[16]; .shared .align 8 .b64 empty;
+    @%p1 mbarrier.init.shared::cta.b64 [done], 1; @%p1 mbarrier.init.shared::cta.b64 [empty], 1;
+"""
+RING = """
+    setp.eq.u32 %p5, %r0, 0;
+    @!%p5 bra multiply;
+bring:
+    mbarrier.try_wait.parity.shared::cta.b64 %p6, [empty], %r1;
+    @!%p6 bra bring;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [done], 16;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd2], 16, [done];
+    xor.b32 %r1, %r1, 1;
+    sub.s32 %r8, %r8, 1;
+    setp.gt.s32 %p7, %r8, 0;
+    @%p7 bra bring;
+    {}
+multiply:
+    {}
+    setp.ne.u32 %p5, %r0, 96;
+    @%p5 bra free;
+waiting:
+    mbarrier.try_wait.parity.shared::cta.b64 %p6, [done], 0;
+    @!%p6 bra waiting;
+    tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;
+    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [empty];
+free:
+    {}
+"""
+LAST = "last: mbarrier.try_wait.parity.shared::cta.b64 %p6, [empty], %r1;\n@!%p6 bra last;"
+
+
+@pytest.mark.parametrize(
+    ("behind", "others", "before", "found"),
+    [
+        ("", "", "", True),
+        (LAST, "", "", False),
+        ("", "", BAR, False),
+        # Another lane of the warp that frees waits for the last one.
+        ("", f"setp.ne.u32 %p5, %r0, 1;\n@%p5 bra mine;\n{LAST}\nmine:", "", False),
+    ],
+)
+def test_a_warp_that_frees_what_its_last_copy_is_multiplied_into(
+    behind: str, others: str, before: str, found: bool
+) -> None:
+    """It has waited for the MMA of the round before, and nothing says that of the last one is done."""
+    body = lines(BRING, ALLOC, READ, RING.format(behind, others, before), FREE)
+    findings = by_rule(lint(text(body)), "TM006")
+    assert ["after the copy that tcgen05.mma there waits for" in f.message for f in findings] == [
+        True
+    ] * found
+
+
 def pair(between: str) -> str:
     return lines(ALLOC, READ, LOAD, between, FREE).replace("cta_group::1", "cta_group::2")
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tclint.analyses import threads as T
-from tclint.analyses.warps import barriers, behind, deciding, exclusive, last, of_the_cta, signals, waits, way
+from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.warps import (
+    barriers,
+    behind,
+    calls,
+    deciding,
+    exclusive,
+    last,
+    of_the_cta,
+    signals,
+    waits,
+    way,
+)
 from tclint.checks import Hit, Mark, check
 from tclint.checks.tmem_pairs import paired
 from tclint.finding import Confidence
@@ -22,7 +34,7 @@ def freed_in_use(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         hit = _own_operation(model, site)
         if hit is not None:
             yield "TM006", hit
-    hit = _ends_unheard(model, frees) or _waits_for_nothing(model, frees)
+    hit = _ends_unheard(model, frees) or _waits_for_nothing(model, frees) or _before_its_copies(model, frees)
     if hit is not None:
         yield "TM006", hit
 
@@ -162,6 +174,54 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
                     about=frozenset((free,)),
                     confidence=None if model.function.threads else Confidence.MEDIUM,
                 )
+    return None
+
+
+def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
+    """A deallocation by a warp that copies for the MMA of others and has not waited since: that MMA is yet to come."""
+    mbarriers = model.made(Mbarriers)
+    ends = {*waits(model), *calls(model)}
+    for free in frees if not model.views.dispatchers else ():
+        warp = T.whole(model.views.at(free).threads, 32)
+        for copy in last(model, model.sites("issue", "mbarrier"), ends, (free,)):
+            use = None if _waits_elsewhere(model, warp, copy, free) else _fed(model, mbarriers, frees, copy)
+            path = None if use is None else way(model, copy, warp, (free,), ends)
+            if use is None or path is None or not warp & path.threads:
+                continue
+            role = warps_of(model, _others(model, frees, use))
+            return Hit(
+                site=free,
+                message=f"frees tensor memory that {role} may still be using: "
+                f"this warp waits for nothing after the copy that {model.name(use)} there waits for",
+                steps=(
+                    Mark(copy, "copies what is multiplied", role=model.who(path.threads)),
+                    Mark(use, f"{model.name(use)} of another warp, which waits for that", role=role),
+                    Mark(free, "freed here", role=model.who(model.views.at(free).threads)),
+                ),
+                help=_remedy(model, free),
+                about=frozenset((free,)),
+                confidence=Confidence.MEDIUM,
+            )
+    return None
+
+
+def _waits_elsewhere(model: KernelModel, warp: int, copy: int, free: int) -> bool:
+    """Whether some lane of a *warp* waits on a way that no *copy* comes behind: it may wait for what the others do not."""
+    return any(
+        model.views.at(w).threads & warp and model.reaches(w, free) and not model.reaches(w, copy)
+        for w in waits(model)
+    )
+
+
+def _fed(model: KernelModel, mbarriers: Mbarriers, frees: list[int], copy: int) -> int | None:
+    """An MMA of another warp that comes only behind a wait for a *copy*."""
+    rings, views = mbarriers.rings_at(copy), model.views
+    heard = [w for w in model.sites("mbarrier-wait") if not rings.isdisjoint(mbarriers.rings_at(w))]
+    for use in model.sites("issue", "tcgen05"):
+        others = _others(model, frees, use)
+        told = [w for w in heard if views.at(w).threads & others]
+        if others and _may_use(model, use, frees) and any(behind(model, w, use) for w in told):
+            return use
     return None
 
 
