@@ -492,6 +492,25 @@ def test_numbers_that_leave_nothing_to_do(before: str, rest: str, said: str) -> 
     assert hit.confidence is None
 
 
+FIRST = "    mov.u32 %r32, %ctaid.x;\n    mul.lo.u32 %r32, %r32, %r20;\n    setp.eq.u32 %p5, %r32, 0;\n    @%p5 bra rest;\n"
+"""A loop behind it has rounds to go in all CTAs but one."""
+ALL_STAGES = REREAD.replace(", 16,", ", 48,")
+
+
+@pytest.mark.parametrize(
+    ("fewer", "wrong"), [pytest.param(0, False, id="right"), pytest.param(2, True, id="wrong")]
+)
+def test_a_launch_that_comes_to_what_others_leave_out(fewer: int, wrong: bool) -> None:
+    """The first CTA has nothing to do in the loop, so what goes wrong behind it is tried in the last one as well."""
+    code = changed("use:\n", f"{FIRST}    sub.u32 %r20, %r20, {fewer};\nuse:\n")
+    code = changed("    mad.wide.u32 %out", f"rest:\n{ALL_STAGES}    mad.wide.u32 %out", code)
+    asked = replay(code)
+    assert (asked.run is not None) == wrong
+    assert [run.wrong for run in asked.runs[:3]] == [True] * 3
+    assert {run.wrong for run in asked.runs[3:]} == {wrong}
+    assert [hit.confidence for _, hit in replayed(asked.model)] == [None] * wrong
+
+
 def test_what_comes_behind_a_wait_for_ever_is_not_to_blame() -> None:
     """The consumers never give a stage free, so the loader does not come to what it does behind its loop."""
     behind = "    @%p5 bra load;\n" + STEP.replace("use:", "more:").replace(

@@ -16,7 +16,8 @@ place: what is left over of a loop is executed for some numbers only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from functools import cached_property
 from math import prod
 
@@ -129,6 +130,8 @@ class Replay:
                 if run.wrong or not (usual and launches.used) or more <= asked:
                     return None
                 wanted = more
+            if usual and not cut:
+                self._look_further(fitting, launches, shape, asked)
             standing = launches.standing
             if cut and len(standing) < len(SIZES):
                 return None
@@ -144,6 +147,26 @@ class Replay:
                     found.get(tried, run), run, key=lambda run: len(run.entered & program.telling)
                 )
         return next((run for run in found.values() if run.races), next(iter(found.values()), None))
+
+    def _look_further(
+        self, fitting: Fitting, launches: Launches, shape: Shape, asked: Collection[Try]
+    ) -> None:
+        """Tries launches that come to what all of those that went wrong leave out, where that may be what they lack.
+
+        One counts if it goes right, or wrong at the same place.
+        """
+        wrong = next(iter(launches.wrong.values()), None)
+        if wrong is None or launches.entered or not self.idle(wrong):
+            return
+        left = launches.beyond().difference(asked)
+        while left:
+            tried = first(left)
+            left.remove(tried)
+            with suppress(Unmade):
+                run = fitting.launched(tried, shape)
+                if run is not None and (not run.wrong or wrong.again(run)):
+                    self.runs.append(run)
+                    launches.add(tried, run)
 
     def _whichever(self, program: Program) -> Fitting | None:
         """The clusters that the kernel is made for: its ranks, masks and counts of arrivals fit no others.

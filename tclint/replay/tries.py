@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -91,6 +92,12 @@ class Run(NamedTuple):
             return {self.overrun.site}
         return {s.site for s in self.stuck} or {wait.site for _, wait in self.late}
 
+    def again(self, other: Run) -> bool:
+        """Whether the first thing that goes wrong does so in another run as well."""
+        if self.races:
+            return self.races[0].key in {race.key for race in other.races}
+        return not other.races and not self.sites.isdisjoint(other.sites)
+
     @property
     def mbarriers(self) -> set[int]:
         """The addresses of the mbarriers by which it went wrong."""
@@ -134,7 +141,15 @@ class Launches:
         self.entered |= run.entered
         self.repeated |= run.repeated
         self.used |= run.used
-        return self._open().difference(() if news else _alike(tried))
+        return self._open(self.entered, self.repeated).difference(() if news else _alike(tried))
+
+    def beyond(self) -> set[Try]:
+        """Numbers with which launches may come to what those that go wrong leave out, one as another."""
+        runs = self.wrong.values()
+        return self._open(
+            self.entered.union(*(run.entered for run in runs)),
+            self.repeated.union(*(run.repeated for run in runs)),
+        )
 
     @property
     def standing(self) -> dict[Try, Run]:
@@ -154,17 +169,17 @@ class Launches:
             not self._round_by_round or self.repeated.issuperset(rounds)
         )
 
-    def _open(self) -> set[Try]:
-        """Numbers with which blocks may be come to that were not entered, or loops gone round that were left at once.
+    def _open(self, entered: AbstractSet[int], repeated: AbstractSet[int]) -> set[Try]:
+        """Numbers with which blocks may be come to that were not *entered*, or loops gone round that were not *repeated*.
 
         It is the rest of a division of what comes with the launch, or which CTA it is, that decides over the blocks.
         """
         program, cfg, values = self.program, self.model.cfg, self.model.values
         deciding = {
             self.model.views.edge_value(edge)
-            for block in program.telling - self.entered
+            for block in program.telling - entered
             for edge in cfg.controllers(block)
-            if edge.source in self.entered
+            if edge.source in entered
         }
         found = set[Try]()
         for predicate in deciding:
@@ -172,7 +187,7 @@ class Launches:
                 of = [values.node(v)[:2] for v in values.made_of(predicate)]
                 if any(node[0] == "parameter" for node in of):
                     found.update(chain.from_iterable(_DECIDE.get(node, ()) for node in of))
-        once = [h for h in program.waiting if h in self.entered and h not in self.repeated]
+        once = [h for h in program.waiting if h in entered and h not in repeated]
         words = frozenset[Word]().union(*(program.bounds[h] for h in once))
         if words and self._round_by_round:
             found.update(_TILES if GRID in words else (t._replace(large=words) for t in ODD[:2]))
