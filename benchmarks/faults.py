@@ -349,7 +349,7 @@ def _waits_once(keep: bool) -> Plant:
 
 
 # The first is what a compiler does to a loop without side effects: a question asked ahead of it may be all that is left.
-operator("mbarrier wait loop dropped", "mbarrier", "BK001 MB001 TC001 TC012 BK011 WG011 MB016")(
+operator("mbarrier wait loop dropped", "mbarrier", "BK001 MB001 TC001 TC012 BK011 WG011 MB016 CA001")(
     _waits_once(keep=False)
 )
 operator("mbarrier wait asked once", "mbarrier", "MB001 MB016")(_waits_once(keep=True))

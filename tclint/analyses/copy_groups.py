@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tclint.analyses.groups import Groups, State
 from tclint.analyses.since_barrier import news
+from tclint.analyses.warps import calls
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -25,7 +26,7 @@ class CopyGroups(Groups):
 
     What an mbarrier tracks is taken to be complete after any wait for an
     mbarrier or a group, and after a CTA barrier: another thread may have
-    waited and passed the news on.
+    waited and passed the news on, if one waits before such a barrier at all.
     """
 
     group = "cp.async"
@@ -33,6 +34,18 @@ class CopyGroups(Groups):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         self.tracks = bool(model.sites("mbarrier-arrive", self.group))
+        self.told = not self.tracks or self._told()
+        """Whether a barrier may bring news of what an mbarrier tracks."""
+
+    def _told(self) -> bool:
+        """Whether a thread of an entry may come to a barrier from a wait for an mbarrier; callers may do what they like."""
+        model = self.model
+        if not model.function.entry or calls(model):
+            return True
+        barriers = [
+            b for kind in ("barrier-sync", "barrier-arrive", "barrier-wait") for b in model.sites(kind)
+        ]
+        return any(model.reaches(w, b) for w in model.sites("mbarrier-wait") for b in barriers)
 
     def relevant(self, instruction: Instruction) -> bool:
         return (self.tracks and instruction.event in _NEWS) or super().relevant(instruction)
@@ -41,6 +54,8 @@ class CopyGroups(Groups):
         facts, copies = state
         event = instruction.event
         if event in _NEWS:
+            if not self.told and event != "mbarrier-wait":
+                return state
             return frozenset(f for f in facts if f[1] != TRACKED), copies
         if instruction.group != self.group or event == "issue":
             return super().transfer(state, at, instruction)
