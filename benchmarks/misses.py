@@ -36,12 +36,15 @@ CAUSES = {
     "same code": "ptxas makes the same machine code of both",
     "refused by ptxas": "ptxas refuses the mutant",
     "other": "reported by another rule, or at another place",
+    "unused": "nothing names the mbarrier that is no longer made",
     "launch": "a replay of the kernel ends early: what its threads do depends on what the text does not say",
+    "long": "a replay of the kernel takes too long",
     "budget": "found when the search for a path may visit more states",
     "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
     "reads": "the fence stands between reads and copies that overwrite what they read: production code goes without it",
     "in order": "a replay that executes it has all bulk copies, MMAs, stores and reads in order all the same",
     "unreached": "no launch that is replayed comes to it",
+    "once": "no launch that is replayed goes round the loop again in which it would go wrong",
     "threads": "only other threads can tell: what orders them is not analysed",
     "end": "nothing behind it accesses such memory, and what becomes of a copy when the kernel ends is not said",
     "last": "its thread only ends behind it: the wait keeps the CTA for those who still signal there",
@@ -97,6 +100,8 @@ def cause(
         return "no rule here"
     if _unresolved(kernel, fault):
         return "unresolved"
+    if _unused(kernel, fault):
+        return "unused"
     if code in ("same", "refused"):
         return {"same": "same code", "refused": "refused by ptxas"}[code]
     found = _unknown(kernel, fault, operator)
@@ -112,15 +117,29 @@ def cause(
     return found or ("call" if _leads_out(kernel) else "unexplained")
 
 
+def _changed(kernel: Kernel, fault: Fault) -> list[int]:
+    """The instructions that a fault takes away or writes anew."""
+    starts = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
+    return [starts[e.span.start] for e in fault.edits if e.span.start in starts]
+
+
 def _unresolved(kernel: Kernel, fault: Fault) -> bool:
     """Whether it is not known which mbarrier a changed instruction names."""
-    starts = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
-    changed = [starts[e.span.start] for e in fault.edits if e.span.start in starts]
-    sites = [i for i in changed if kernel.instructions[i].event.startswith("mbarrier-")]
+    sites = [i for i in _changed(kernel, fault) if kernel.instructions[i].event.startswith("mbarrier-")]
     if not sites:
         return False
     mbarriers = KernelModel(kernel.function, kernel.module).made(Mbarriers)
     return not set(mbarriers.unresolved).isdisjoint(sites)
+
+
+def _unused(kernel: Kernel, fault: Fault) -> bool:
+    """Whether an ``mbarrier.init`` is gone of what no instruction names, as far as it is known which each of them names."""
+    inits = [i for i in _changed(kernel, fault) if kernel.instructions[i].event == "mbarrier-init"]
+    if not inits:
+        return False
+    mbarriers = KernelModel(kernel.function, kernel.module).made(Mbarriers)
+    rings = [ring for ring in mbarriers.rings if not set(inits).isdisjoint(ring.inits)]
+    return not mbarriers.unresolved and all(set(ring.uses) <= _LIFE for ring in rings)
 
 
 def _replays_show(kernel: Kernel, fault: Fault) -> str:
@@ -129,18 +148,50 @@ def _replays_show(kernel: Kernel, fault: Fault) -> str:
     before = KernelModel(kernel.function, kernel.module).made(Replay)
     if before.run is None and before.reason and not before.short:
         return "launch"
-    if site is None or before.run is not None or not any(run.whole for run in before.runs):
+    if site is None or before.run is not None:
         return ""
-    block = CFG(kernel.function).block_of[site]
+    if not any(run.whole for run in before.runs):
+        return "long" if before.short else ""
+    cfg = CFG(kernel.function)
+    block = cfg.block_of[site]
     if not any(block in run.entered for run in before.runs):
         return "unreached"
-    followed = any(kernel.sites("issue", group) for group in ("mbarrier", "wgmma", "tcgen05"))
-    if not followed or kernel.sites("issue", "cp.async"):
-        return ""  # what is handed over is not replayed
     module, _ = analyse(Source.from_bytes(apply(kernel.data, fault.edits), "mutant.ptx"))
     function = module.function(kernel.function.name)
     after = function and KernelModel(function, module).made(Replay)
-    return "in order" if after and after.run is None and any(run.whole for run in after.runs) else ""
+    if not after or after.run is not None:
+        return ""
+    if not any(run.whole for run in after.runs):
+        return "long" if after.short else "launch" if after.reason else ""
+    followed = any(kernel.sites("issue", group) for group in ("mbarrier", "wgmma", "tcgen05"))
+    if followed and (not kernel.sites("issue", "cp.async") or _tells_nothing(_asked(kernel, site), before)):
+        return "in order"
+    # What is handed over is not replayed.
+    loops = [head for head, body in cfg.loops.items() if block in body and _does_more(kernel, cfg, body)]
+    return "once" if loops and not any(run.repeated.intersection(loops) for run in before.runs) else ""
+
+
+def _asked(kernel: Kernel, site: int) -> int:
+    """The wait of which the instruction at *site* is part: itself, or what it follows."""
+    return next((i for i in (site, site - 1) if kernel.instructions[i].event == "mbarrier-wait"), site)
+
+
+def _tells_nothing(site: int, replay: Replay) -> bool:
+    """Whether a wait for commits alone tells nothing in any launch: its threads have heard of these MMAs, or later ones.
+
+    Of plain arrivals that is not asked: threads that go together hear nothing of each other in a replay.
+    """
+    rings = replay.model.made(Mbarriers).rings_at(site)
+    commits = all(set(ring.uses) <= {*_LIFE, "commit", "mbarrier-wait"} for ring in rings)
+    return bool(rings) and commits and not any(site in run.informed for run in replay.runs)
+
+
+def _does_more(kernel: Kernel, cfg: CFG, body: Collection[int]) -> bool:
+    """Whether a loop does more than to ask about an mbarrier again."""
+    events = {
+        kernel.instructions[i].event for b in body for i in range(cfg.blocks[b].start, cfg.blocks[b].end)
+    }
+    return not events <= {"", "mbarrier-wait"}
 
 
 def _by_tensor_map(kernel: Kernel) -> bool:
@@ -169,6 +220,7 @@ def _site(kernel: Kernel, fault: Fault) -> int | None:
     return min(sites, key=lambda i: kernel.instructions[i].event in ("", "issue"), default=None)
 
 
+_LIFE = frozenset(("mbarrier-init", "mbarrier-inval"))
 _BETWEEN_THREADS = ("barrier", "mbarrier", "memory-fence", "proxy-fence", "tcgen05-fence")
 
 
@@ -183,8 +235,8 @@ def _told(kernel: Kernel, fault: Fault) -> str:
     changed = change(kernel, fault)
     if first.event == "proxy-fence" and changed is not None and orders_reads_alone(changed):
         return "reads"
-    waits = [i for i in (site, site - 1) if kernel.instructions[i].event == "mbarrier-wait"]
-    if waits and _ends_behind(kernel, site):
+    asked = kernel.instructions[_asked(kernel, site)].event == "mbarrier-wait"
+    if asked and _ends_behind(kernel, site):
         return "last"
     if first.event.startswith(_BETWEEN_THREADS) and first.role("mask") is None:
         return "threads"

@@ -19,6 +19,7 @@ from benchmarks.machine_code import Assembler, loaded
 from benchmarks.misses import CAUSES, cause
 from benchmarks.mutation import kernels
 from benchmarks.ptxas import PtxasMissing, find
+from tclint.replay.fitting import TOO_LONG, Fitting
 
 HEAD = """\
 .version 8.7
@@ -73,6 +74,9 @@ def first(folder: Path, operator: str, text: str, directives: str = "") -> tuple
          "@%p1 bra L;\nvote.sync.ballot.b32 %r1, %p2, 0xffffffff;\nL:\n", ""),
         ("unresolved", "mbarrier wait parity flipped", {},
          "ld.shared.u32 %r1, [%r2];\nmbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;\n", ""),
+        ("unused", "mbarrier.init deleted", {}, "mbarrier.init.shared.b64 [bar], 1;\n", ""),
+        ("threads", "mbarrier.init deleted", {},
+         "mbarrier.init.shared.b64 [bar], 1;\nL: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;\n@!%p1 bra L;\nst.shared.b32 [tile], %r1;\n", ""),
         ("unexplained", "vote mask narrowed", {}, "vote.sync.ballot.b32 %r1, %p2, 0xffffffff;\n", ""),
         ("value", "setmaxnreg.dec to .inc", {}, "setmaxnreg.dec.sync.aligned.u32 24;\n", ""),
         ("count", "setmaxnreg.dec to .inc", {}, "setmaxnreg.dec.sync.aligned.u32 24;\n", ".maxnreg 24"),
@@ -153,6 +157,47 @@ def test_a_wait_that_nothing_rests_on_is_a_cause(
         f"{around}{wait.format('L')}E: {wait.format('M')}st.shared.u32 [m], %r1;\n"
     )
     assert missed(tmp_path, "mbarrier wait loop dropped", text) == expected
+
+
+def test_a_wait_behind_one_for_later_products_is_a_cause(tmp_path: Path) -> None:
+    """Whatever memory is handed over: whoever has waited for the second commit has heard of both."""
+    wait = "{0}: mbarrier.try_wait.parity.shared.b64 %p1, [{1}], 0;\n@!%p1 bra {0};\n"
+    commit = COMMIT.replace("tcgen05", "@%p3 tcgen05").replace("[bar]", "[{}]")
+    text = (
+        ".shared .b64 m;\n.shared .b64 n;\n.shared .align 16 .b8 d[16];\nmov.u32 %r3, %tid.x;\nsetp.eq.u32 %p3, %r3, 0;\n"
+        "mov.u32 %r1, 0;\n@%p3 mbarrier.init.shared.b64 [m], 1;\n@%p3 mbarrier.init.shared.b64 [n], 1;\nbar.sync 0;\n"
+        f"@%p3 {MULTIPLY}{commit.format('m')}@%p3 {MULTIPLY}{commit.format('n')}"
+        f"{wait.format('L', 'n')}{wait.format('M', 'm')}{COPY}st.shared.u32 [d], %r1;\n"
+    )
+    operator = OPERATORS["mbarrier wait loop dropped"]
+    kernel, _ = first(tmp_path, operator.name, text, ".reqntid 32")
+    assert [
+        cause({"verdict": "missed"}, kernel, fault, operator, frozenset(), lambda: "missed")
+        for fault in operator.plant(kernel)
+    ] == ["threads", "in order"]
+
+
+@pytest.mark.parametrize(("turns", "expected"), [("0", "once"), ("1", "threads")])
+def test_a_loop_that_is_gone_round_once_is_a_cause(tmp_path: Path, turns: str, expected: str) -> None:
+    text = (
+        ".shared .b64 m;\n.shared .align 16 .b8 d[16];\nmov.u32 %r4, 0;\nmbarrier.init.shared.b64 [m], 32;\nbar.sync 0;\n"
+        f"A: {BULK}{COPY}mbarrier.arrive.shared.b64 _, [m];\n"
+        "L: mbarrier.try_wait.parity.shared.b64 %p1, [m], %r4;\n@!%p1 bra L;\nst.shared.u32 [m], %r1;\n"
+        f"add.u32 %r4, %r4, 1;\nsetp.le.u32 %p2, %r4, {turns};\n@%p2 bra A;\n"
+    )
+    assert missed(tmp_path, "mbarrier wait loop dropped", text) == expected
+
+
+def test_a_replay_that_takes_too_long_is_a_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def launched(fitting: Fitting, *launch: object) -> None:
+        fitting.reason, fitting.short = TOO_LONG, True
+
+    monkeypatch.setattr(Fitting, "launched", launched)
+    text = (
+        ".shared .b64 m;\nmbarrier.init.shared.b64 [m], 32;\nbar.sync 0;\nmbarrier.arrive.shared.b64 _, [m];\n"
+        "L: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra L;\nst.shared.u32 [tile], %r1;\n"
+    )
+    assert missed(tmp_path, "mbarrier wait loop dropped", text) == "long"
 
 
 def test_replays_say_nothing_of_a_barrier_between_threads_that_go_together(tmp_path: Path) -> None:

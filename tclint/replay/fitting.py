@@ -211,5 +211,6 @@ def _seen(
         frozenset(machine.entered),
         machine.repeated,
         machine.used,
+        frozenset(machine.informed),
     )
     return run if run.wrong or whole else None

@@ -96,6 +96,8 @@ class Machine(Groups):
         self._mbarriers: dict[int, Mbarrier] = {}
         self.passed: dict[tuple[int, int], int] = {}
         """How many phases of an mbarrier, by its address, a wait has seen complete."""
+        self.informed: set[int] = set()
+        """Waits for mbarriers at which threads heard of something."""
         self._barriers: dict[tuple[int, int], Barrier] = {}
         self._meeting = Barrier()
         self._memory: dict[int, int | None] = {}
@@ -557,7 +559,10 @@ class Machine(Groups):
         if _relaxed(step.instruction):
             group.rumours = joined(group.rumours, told)
             told = of(self._engines, told)
-        group.clock = joined(group.clock, told)
+        heard = joined(group.clock, told)
+        if heard != group.clock:
+            self.informed.add(step.site)
+            group.clock = heard
         before = {at: site for at, site in group.waited.items() if at != mbarrier.address}
         group.waited = {**before, mbarrier.address: step.site}
 

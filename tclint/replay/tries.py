@@ -78,6 +78,8 @@ class Run(NamedTuple):
     """The loops, by their headers, that somebody went round again."""
     used: frozenset[int]
     """The addresses of mbarriers of which a phase has completed."""
+    informed: frozenset[int]
+    """The waits for mbarriers at which threads heard of something that they had not heard of before."""
 
     @property
     def wrong(self) -> bool:
