@@ -492,17 +492,20 @@ def test_numbers_that_leave_nothing_to_do(before: str, rest: str, said: str) -> 
     assert hit.confidence is None
 
 
-FIRST = "    mov.u32 %r32, %ctaid.x;\n    mul.lo.u32 %r32, %r32, %r20;\n    setp.eq.u32 %p5, %r32, 0;\n    @%p5 bra rest;\n"
+FIRST = "    mov.u32 %r32, %ctaid.x;\n    mul.lo.u32 %r32, %r32, {};\n    setp.eq.u32 %p5, %r32, 0;\n    @%p5 bra rest;\n"
 """A loop behind it has rounds to go in all CTAs but one."""
 ALL_STAGES = REREAD.replace(", 16,", ", 48,")
 
 
 @pytest.mark.parametrize(
+    "size", [pytest.param("%r20", id="of the launch"), pytest.param("128", id="constant")]
+)
+@pytest.mark.parametrize(
     ("fewer", "wrong"), [pytest.param(0, False, id="right"), pytest.param(2, True, id="wrong")]
 )
-def test_a_launch_that_comes_to_what_others_leave_out(fewer: int, wrong: bool) -> None:
+def test_a_launch_that_comes_to_what_others_leave_out(fewer: int, wrong: bool, size: str) -> None:
     """The first CTA has nothing to do in the loop, so what goes wrong behind it is tried in the last one as well."""
-    code = changed("use:\n", f"{FIRST}    sub.u32 %r20, %r20, {fewer};\nuse:\n")
+    code = changed("use:\n", f"{FIRST.format(size)}    sub.u32 %r20, %r20, {fewer};\nuse:\n")
     code = changed("    mad.wide.u32 %out", f"rest:\n{ALL_STAGES}    mad.wide.u32 %out", code)
     asked = replay(code)
     assert (asked.run is not None) == wrong

@@ -43,11 +43,12 @@ _LAST = tuple(t._replace(cta=t.grid - 1) for t in SIZES)
 _TILES = (Try(1098, 3), Try(1280, 2))
 """Few CTAs for much to do, so that each goes round once more."""
 _ORDER = (SIZES[0], *ODD, *_LAST, *_TILES, *SIZES[1:])
+_NUMBERS = (("special", "%ctaid.x"), ("special", "%clusterid.x"))
+"""Which CTA or cluster it is."""
 _DECIDE: dict[tuple[str, ...], tuple[Try, ...]] = {
     ("op", "mask"): ODD,
     ("op", "rem"): ODD,
-    ("special", "%ctaid.x"): _LAST,
-    ("special", "%clusterid.x"): _LAST,
+    **dict.fromkeys(_NUMBERS, _LAST),
 }
 """What decides that something is come to with other numbers."""
 
@@ -187,7 +188,7 @@ class Launches:
         for predicate in deciding:
             if predicate is not None:
                 of = [values.node(v)[:2] for v in values.made_of(predicate)]
-                if any(node[0] == "parameter" for node in of):
+                if any(node[0] == "parameter" or node in _NUMBERS for node in of):
                     found.update(chain.from_iterable(_DECIDE.get(node, ()) for node in of))
         once = [h for h in program.waiting if h in entered and h not in repeated]
         words = frozenset[Word]().union(*(program.bounds[h] for h in once))
