@@ -246,7 +246,7 @@ for _name, _family, _event, _group, _rules in (
     ("bulk commit_group deleted", "bulk", "commit", "bulk", "BK002 BK004 BK005 MB016"),
     ("bulk wait_group deleted", "bulk", "wait", "bulk", "BK002 BK004 MB016"),
     ("proxy fence deleted", "proxy", "proxy-fence", None, "PR001 PR002 PR003 PR004"),
-    ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, "MB009"),
+    ("mbarrier.init deleted", "mbarrier", "mbarrier-init", None, "MB009 MB002"),
     ("expect_tx deleted", "mbarrier", "mbarrier-expect", None, "MB004 MB005 MB006 MB016"),
     (
         "mbarrier arrive deleted",
@@ -476,7 +476,7 @@ operator("mbarrier arrive count raised", "mbarrier", "MB003 MB006 MB008 MB016")(
 )
 
 
-@operator("mbarrier wait parity flipped", "mbarrier", "BK001 TC001 MB006 MB016")
+@operator("mbarrier wait parity flipped", "mbarrier", "BK001 TC001 MB006 MB007 MB016")
 def _flip_parity(kernel: Kernel) -> Iterator[Fault]:
     """The wait is for the phase before, which is complete, or for the one behind."""
     for site in kernel.sites("mbarrier-wait"):
