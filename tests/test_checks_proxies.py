@@ -289,6 +289,7 @@ MAPS = {
     "copied with the release": f"tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd5], [%r1], 128;\n{USE} // want PR003",
     "copied and acquired": f"tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd5], [%r1], 128;\n{ACQUIRE}\n{USE}",
     "acquired when it has changed": f"setp.eq.u32 %p4, %r9, 0;\nsetp.eq.u32 %p5, %r9, 1;\n@%p4 bra on;\n{REPLACE}\n{RELEASE}\non: @%p5 bra use;\n{ACQUIRE}\nuse: {USE}",
+    "released where it is not used": f"setp.eq.u32 %p4, %r9, 0;\n{REPLACE}\n@%p4 bra over;\n{USE} // want PR003\nbra done;\nover: {RELEASE}\ndone:",
 }  # fmt: skip
 
 

@@ -108,7 +108,10 @@ class TensorMaps(FactSet[tuple[int, int]]):
             seen |= fresh
             work += fresh
         return any(
-            (b := cfg.block_of[i]) in seen and (b != target or i < use) and (b != block or i > write)
+            (b := cfg.block_of[i]) in seen
+            and (b != target or i < use)
+            and (b != block or i > write)
+            and self.model.reaches(i, use)  # not one of another role, which this one becomes later at most
             for i in wanted
         )
 
