@@ -168,8 +168,8 @@ def test_bytes_that_a_copy_has_brought(case: str) -> None:
     agrees(roles(*IN_PLACE[case]).replace("bar.sync 0;", f"{LOADED}\nbar.sync 0;", 1), "PR001")
 
 
-def passing(name: str, place: str) -> str:
-    return f"{name}: mbarrier.try_wait.parity.shared.b64 %p3, [{place}], 0;\n@!%p3 bra {name};"
+def passing(name: str, place: str, parity: int = 0) -> str:
+    return f"{name}: mbarrier.try_wait.parity.shared.b64 %p3, [{place}], {parity};\n@!%p3 bra {name};"
 
 
 @pytest.mark.parametrize(
@@ -180,6 +180,20 @@ def test_a_second_arrival_behind_a_fence(first: str, second: str, wrong: bool) -
     writes = f"{STORE}\n{TELL}\n{passing('go', 'tile+7000')}\n{FENCE}\n{TELL.replace('full', 'tile+8000')}"
     reads = f"{passing('one', first)}\n{passing('two', second)}\n{ISSUE}"
     begin = "@%p1 mbarrier.init.shared.b64 [tile+8000], 32;\n@%p1 mbarrier.init.shared.b64 [tile+7000], 1;"
+    text = roles(writes, reads).replace("bar.sync 0;", f"{begin}\nbar.sync 0;", 1)
+    assert bool(by_rule(lint(text), "PR001")) == wrong
+
+
+@pytest.mark.parametrize(
+    ("before", "waited", "wrong"), [("", "", True), ("told", "", False), ("", "waited", False)]
+)
+def test_a_wait_for_the_round_before_tells_of_no_fence(before: str, waited: str, wrong: bool) -> None:
+    """With parity 1 the first one returns at once, unless a phase is complete by then or was waited for before."""
+    again = TELL.replace("full", "tile+8000")
+    writes = f"{again if before else ''}\n{STORE}\n{TELL}\n{FENCE}\n{again}"
+    earlier = passing("zero", "tile+8000") if waited else ""
+    reads = f"{passing('one', 'full')}\n{earlier}\n{passing('two', 'tile+8000', 1)}\n{ISSUE}"
+    begin = "@%p1 mbarrier.init.shared.b64 [tile+8000], 32;"
     text = roles(writes, reads).replace("bar.sync 0;", f"{begin}\nbar.sync 0;", 1)
     assert bool(by_rule(lint(text), "PR001")) == wrong
 

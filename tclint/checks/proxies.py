@@ -28,6 +28,7 @@ from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import fenced_between
+from tclint.checks.mbarrier_phases import first_parity
 from tclint.dataflow import Path, Results
 from tclint.finding import Confidence, Severity
 from tclint.fixes import Repair, before
@@ -186,7 +187,7 @@ def _told_behind_a_fence(
     """Whether the role that accesses arrives elsewhere as well, behind a fence, and the other one waits for that too.
 
     That is in the same round where no wait lies between the access and the arrival, or where the other role waits for it
-    behind the handover.
+    behind the handover. A wait that asks for the round before tells of nothing when both come there for the first time.
     """
     mbarriers, order = model.made(Mbarriers), model.made(Order)
     rings = mbarriers.rings_at(handover.wait)
@@ -198,9 +199,30 @@ def _told_behind_a_fence(
         and model.reaches(start, i)
     ]
     at_once = [i for i in fenced if len(mbarriers.between_waits((start, i))) == 1]
-    waits = frozenset(i for i in model.sites("mbarrier-wait") if comes_before(model, i, use))
+    waits = frozenset(
+        i
+        for i in model.sites("mbarrier-wait")
+        if comes_before(model, i, use) and not _passes_at_once(model, start, i)
+    )
     behind = frozenset(i for i in waits if comes_before(model, handover.wait, i))
     return any(True for _ in (*order.handovers(at_once, waits), *order.handovers(fenced, behind)))
+
+
+def _passes_at_once(model: KernelModel, start: int, wait: int) -> bool:
+    """Whether a wait that is executed for the first time is for the phase before the first, which *start* stands before.
+
+    So it is with parity 1 where nothing completes a phase before *start* and the thread has not waited there before.
+    """
+    if first_parity(model, wait) != 1:
+        return False
+    for ring in model.made(Mbarriers).rings_at(wait):
+        for event, sites in ring.uses.items():
+            if event == "mbarrier-wait":
+                if any(i != wait and model.reaches(i, wait) and not model.reaches(wait, i) for i in sites):
+                    return False
+            elif event != "mbarrier-init" and any(model.reaches(-1, i, (start,)) for i in sites):
+                return False
+    return True
 
 
 def _same_at_first(
