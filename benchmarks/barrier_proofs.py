@@ -15,7 +15,7 @@ from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Special, Symbol
 from tclint.isa.table import Match
 
-__all__ = ["ordered_by_others"]
+__all__ = ["EXCHANGES", "in_turn", "ordered_by_others"]
 
 _BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
 _NO_EFFECT = ("memory-fence", "proxy-fence", "commit", "tmem-relinquish")
@@ -25,7 +25,8 @@ _WARP = ("elect", "match", "redux", "shuffle", "vote")
 _SILENT = frozenset(
     "integer logic float half convert compare extended video misc control".split()  # no memory, no synchronisation
 )
-_EXCHANGES = frozenset((".volatile", ".relaxed", ".acquire", ".release", ".acq_rel", ".mmio"))
+EXCHANGES = frozenset((".volatile", ".relaxed", ".acquire", ".release", ".acq_rel", ".mmio"))
+"""Modifiers of accesses that may tell one thread what another has done (8.7)."""
 _TYPE = re.compile(r"\.[busf]{1,2}(\d+)$")
 _OF_CLUSTER = ("%nctaid", "%nclusterid", "%cluster_nctaid", "%cluster_nctarank", "%ntid", "%clusterid")
 """Special registers that are the same in all threads of a cluster (10)."""
@@ -63,6 +64,17 @@ def ordered_by_others(function: Function, cfg: CFG, gone: list[int]) -> bool:
     return _Barriers(function, cfg).idle(gone)
 
 
+def in_turn(function: Function, cfg: CFG, site: int) -> bool:
+    """Whether at *site* stands a barrier for all threads of the CTA to which all of them come, as the one of its turn.
+
+    All threads of the CTA execute the same aligned barrier (9.7.13.1). Roles do not always keep to that, so every other
+    one that it may be taken for must come before or behind as well, and it must have no guard.
+    """
+    i, barriers = function.instructions[site], _Barriers(function, cfg)
+    aligned = i.match is not None and (i.opcode.startswith("bar.") or ".aligned" in i.match.modifiers)
+    return aligned and i.guard < 0 and barriers.of_all(site) and barriers.in_order(site, [site])
+
+
 class _Barriers:
     def __init__(self, function: Function, cfg: CFG) -> None:
         self.function = function
@@ -87,9 +99,9 @@ class _Barriers:
         cluster = events == {"barrier-arrive", "barrier-wait"} and len(gone) == 2
         if any(self.instructions[i].guard >= 0 or self.instructions[i].writes for i in gone):
             return False
-        if not cluster and not (events == {"barrier-sync"} and len(gone) == 1 and self._of_all(gone[0])):
+        if not cluster and not (events == {"barrier-sync"} and len(gone) == 1 and self.of_all(gone[0])):
             return False
-        if not all(self._in_order(i, gone) for i in gone):
+        if not all(self.in_order(i, gone) for i in gone):
             return False
         self.made, self.first = None, False
         before = list(self._side(min(gone), cluster, back=True))
@@ -110,7 +122,7 @@ class _Barriers:
 
     # ------------------------------------------------------------ barriers
 
-    def _of_all(self, site: int) -> bool:
+    def of_all(self, site: int) -> bool:
         """Whether a barrier is for all threads of the CTA."""
         i = self.instructions[site]
         if i.match is None or i.match.form.scope == "lanes" or i.event != "barrier-sync":
@@ -119,7 +131,7 @@ class _Barriers:
         most = self.function.most_threads
         return count is None or (most is not None and (self._constant(count) or 0) >= most)
 
-    def _in_order(self, site: int, gone: list[int]) -> bool:
+    def in_order(self, site: int, gone: list[int]) -> bool:
         """Whether every other barrier that it may be taken for comes before it or behind it: each has its turn."""
         here, block = self.instructions[site], self.cfg.block_of[site]
         for other, i in enumerate(self.instructions):
@@ -197,7 +209,7 @@ class _Barriers:
                 and not (self.made and self._publishes(at))
                 for at, j in enumerate(self.instructions)
             )
-        return not cluster and self._of_all(site)
+        return not cluster and self.of_all(site)
 
     def _publishes(self, arrival: int) -> bool:
         """Whether mbarriers made before an arrival for all of the cluster are made for whoever waits.
@@ -261,7 +273,7 @@ class _Barriers:
             return [] if form.flow or form.family in _SILENT or form.name.startswith(_PLAIN) else None
         if match.space in (".param", ".const", ".local") or ".nc" in match.modifiers:
             return []
-        if len({verb for verb, _ in form.memory}) > 1 or not _EXCHANGES.isdisjoint(match.modifiers):
+        if len({verb for verb, _ in form.memory}) > 1 or not EXCHANGES.isdisjoint(match.modifiers):
             return None
         return [
             self._touch(i.named(name), verb == "write", _space(match), _size(match))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from benchmarks.barrier_proofs import ordered_by_others
+from benchmarks.barrier_proofs import EXCHANGES, in_turn, ordered_by_others
 from benchmarks.faults import Fault, Kernel, apply
 from tclint.cfg import CFG
 from tclint.driver import analyse
@@ -456,17 +456,54 @@ def nothing_accessed_since_the_proxy_fence(change: Change) -> Proof | None:
 
     The fence orders what the thread has accessed through the generic proxy, or has heard of, with what is done through
     the async proxy behind it (9.7.13.4). Without any such access since the one before, that one has ordered all.
+
+    A barrier may stand between where all threads of the CTA come to the same one (9.7.13.1): then each of them comes from
+    such a fence, and what another one has done before it, that fence has ordered. So may a wait for an mbarrier in a
+    kernel whose threads arrive at none: the operations that complete its phases make no accesses through the generic proxy.
+
+    Where no operation writes shared memory through the async proxy, an ordinary load does not matter: two reads are in no
+    order.
     """
     site = change.deleted
     if site is None or not _about_shared_memory(change.instructions[site]):
         return None
     kinds = (change.instructions[site].opcode, "fence.proxy.async")
-    for i in _before(change, site, lambda i: i.opcode in kinds and i.guard < 0):
-        if i is None or not (_leaves_shared_memory(i) or _of_tensor_cores(i)):
+    # Who calls a function may do anything before.
+    entry = change.kernel.function.entry
+    reads_alone = entry and _async_reads_alone(change)
+    between = {*_sites_before(change, site, lambda i: i.opcode in kinds and i.guard < 0)}
+    if None in between:
+        return None
+    told = entry and not any(i.flow == "call" for i in change.instructions)
+    for at in between:
+        assert at is not None
+        i = change.instructions[at]
+        if _leaves_shared_memory(i) or _of_tensor_cores(i) or (reads_alone and _loads(i)):
+            continue
+        if not told or not (_heard_of_nobody(change, i) or in_turn(change.kernel.function, change.cfg, at)):
             return None
     return Proof(
         "a proxy fence stands before it, and nothing is accessed through the generic proxy between",
         "9.7.13.4",
+    )
+
+
+def _async_reads_alone(change: Change) -> bool:
+    """Whether the operations of the kernel through the async proxy only read shared memory.
+
+    Those of a tensor core write registers and tensor memory, and those of a bulk group global memory (9.7.9.25.4.1).
+    """
+    return not any(
+        i.match is None
+        or i.match.problem
+        or i.flow == "call"
+        or (
+            i.match.form.proxy == "async"
+            and i.event == "issue"
+            and i.group not in ("wgmma", "tcgen05", "bulk")
+        )
+        or (i.match.form.proxy == "async" and i.event not in ("issue", "proxy-fence"))
+        for i in change.instructions
     )
 
 
@@ -541,6 +578,12 @@ def _before(
     change: Change, site: int, ends: Callable[[Instruction], bool] = lambda instruction: False
 ) -> Iterator[Instruction | None]:
     """What may be executed before *site*, nearest first, up to what *ends* a path; None: the entry of the function."""
+    for at in _sites_before(change, site, ends):
+        yield None if at is None else change.instructions[at]
+
+
+def _sites_before(change: Change, site: int, ends: Callable[[Instruction], bool]) -> Iterator[int | None]:
+    """Where that stands."""
     cfg = change.cfg
     work, seen = [(cfg.block_of[site], site)], set[int]()
     while work:
@@ -548,7 +591,7 @@ def _before(
         for at in range(end - 1, cfg.blocks[block].start - 1, -1):
             if at != site and ends(change.instructions[at]):
                 break
-            yield change.instructions[at]
+            yield at
         else:
             if block == 0:
                 yield None
@@ -582,8 +625,32 @@ def _leaves_shared_memory(instruction: Instruction) -> bool:
         return True
     if match.form.family == "warp" and match.form.scope == "lanes":
         return match.form.event != "barrier-sync"  # the others exchange registers, and order no memory
-    elsewhere = match.space.startswith((".global", ".param", ".const", ".local"))
-    return not match.form.event and (elsewhere or not match.form.memory)
+    if match.form.event or not match.form.memory:
+        return not match.form.event
+    return match.space.startswith((".global", ".param", ".const", ".local")) and not _exchanges(instruction)
+
+
+def _exchanges(instruction: Instruction) -> bool:
+    """Whether it may tell a thread what others have done: a strong access, or an atomic operation (8.7)."""
+    match = instruction.match
+    if match is None or not EXCHANGES.isdisjoint(match.modifiers):
+        return True
+    return len({verb for verb, _ in match.form.memory}) > 1
+
+
+def _loads(instruction: Instruction) -> bool:
+    """Whether it reads memory and hears of nobody."""
+    match = instruction.match
+    if match is None or match.problem or instruction.flow == "call" or match.form.event:
+        return False
+    return all(verb == "read" for verb, _ in match.form.memory) and not _exchanges(instruction)
+
+
+def _heard_of_nobody(change: Change, instruction: Instruction) -> bool:
+    """Whether it waits for an mbarrier, and no thread arrives at any: operations complete its phases."""
+    return instruction.event == "mbarrier-wait" and not any(
+        i.event in ("mbarrier-arrive", "mbarrier-complete") for i in change.instructions
+    )
 
 
 @proof

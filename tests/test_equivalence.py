@@ -30,6 +30,9 @@ SECOND = WGMMA.replace("%f0, %f1, %f2, %f3", "%f4, %f5, %f6, %f7")
 FENCE, COMMIT = "wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;"
 COPY = "cp.async.ca.shared.global [tile], [%rd1], 4;"
 STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;"
+FILL = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 16, [bar];"
+PROXY = "fence.proxy.async.shared::cta;"
+WAITED = "mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;"
 STORED, READ = "st.shared.u32 [tile], %r1;", "ld.shared.u32 %r1, [tile];"
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 INIT, MADE = "mbarrier.init.shared.b64 [bar], 1;", "fence.mbarrier_init.release.cluster;"
@@ -152,6 +155,9 @@ CASES = [
      f"ld.global.u32 %r1, [%rd1]; fence.proxy.async.shared::cta;/*!*/ {WGMMA} ret;",
      f"bar.sync 0; fence.proxy.async.shared::cta;/*!*/ {WGMMA} ret;"),
     ("mbarriers_alone_before_the_proxy_fence", "proxy fence deleted",
+     f"ld.global.u32 %r1, [%rd1]; {PROXY}/*!*/ {WGMMA} ret;",
+     f"ld.acquire.gpu.global.u32 %r1, [%rd1]; {PROXY}/*!*/ {WGMMA} ret;"),
+    ("mbarriers_alone_before_the_proxy_fence", "proxy fence deleted",
      f"fence.proxy.async.shared::cta;/*!*/ L: st.shared.u32 [tile], %r1; @%p1 bra L; {WGMMA} ret;",
      f"L: fence.proxy.async.shared::cta;/*!*/ st.shared.u32 [tile], %r1; @%p1 bra L; {WGMMA} ret;"),
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
@@ -161,8 +167,38 @@ CASES = [
      f"st.shared.u32 [tile], %r1; fence.proxy.async; L: {WGMMA} fence.proxy.async.shared::cta;/*!*/ @%p1 bra L; {WGMMA} ret;",
      f"st.shared.u32 [tile], %r1; @%p1 bra L; fence.proxy.async; L: {WGMMA} fence.proxy.async.shared::cta;/*!*/ @%p1 bra L; {WGMMA} ret;"),
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
-     f"st.shared.u32 [tile], %r1; fence.proxy.async.shared::cta; {WGMMA} fence.proxy.async.shared::cta;/*!*/ {WGMMA} ret;",
-     f"st.shared.u32 [tile], %r1; fence.proxy.async.shared::cta; bar.sync 0; fence.proxy.async.shared::cta;/*!*/ {WGMMA} ret;"),
+     f"{STORED} {PROXY} {WGMMA} {PROXY}/*!*/ {WGMMA} ret;",
+     f"{STORED} {PROXY} call f; {PROXY}/*!*/ {WGMMA} ret;"),
+    # all come from a fence to one barrier, or some of them from a store to another one
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"{STORED} {PROXY} bar.sync 0; {WGMMA} {PROXY}/*!*/ {WGMMA} ret;",
+     f"@%p1 bra L; {STORED} bar.sync 0; bra M; L: {PROXY} bar.sync 0; {PROXY}/*!*/ {WGMMA} M: ret;"),
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence narrowed",
+     f"{STORED} {PROXY} bar.sync 0; {PROXY}/*!*/ {WGMMA} ret;",
+     f"{STORED} {PROXY} bar.sync 1, 64; {PROXY}/*!*/ {WGMMA} ret;"),
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"{STORED} {PROXY} L: bar.sync 0; {WGMMA} {PROXY}/*!*/ @%p1 bra L; ret;",
+     f"{STORED} {PROXY} L: bar.sync 0; {WGMMA} {PROXY}/*!*/ {STORED} @%p1 bra L; ret;"),
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"{STORED} {PROXY} barrier.sync.aligned 0; {PROXY}/*!*/ {WGMMA} ret;",
+     f"{STORED} {PROXY} barrier.sync 0; {PROXY}/*!*/ {WGMMA} ret;"),
+    # a wait for operations alone, and one for what threads tell
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"{STORED} {PROXY} {WAITED} {PROXY}/*!*/ {WGMMA} ret;",
+     f"{STORED} {PROXY} {WAITED} {PROXY}/*!*/ {WGMMA} mbarrier.arrive.shared.b64 _, [bar]; ret;"),
+    # two reads are in no order; a copy overwrites what was read; an acquiring load hears of what others wrote
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"{STORED} {PROXY} {READ} {PROXY}/*!*/ {WGMMA} {STORE} ret;",
+     f"{STORED} {PROXY} {READ} {PROXY}/*!*/ {WGMMA} {FILL} ret;"),
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"{STORED} {PROXY} {READ} {PROXY}/*!*/ {WGMMA} ret;",
+     f"{STORED} {PROXY} ld.acquire.cta.shared.u32 %r1, [tile]; {PROXY}/*!*/ {WGMMA} ret;"),
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"{STORED} {PROXY} ld.global.u32 %r1, [%rd1]; {PROXY}/*!*/ {WGMMA} ret;",
+     f"{STORED} {PROXY} atom.global.add.u32 %r1, [%rd1], 1; {PROXY}/*!*/ {WGMMA} ret;"),
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"{STORED} {PROXY} {READ} {PROXY}/*!*/ {WGMMA} ret;",
+     f"{STORED} {PROXY} {COPY} cp.async.wait_all; {PROXY}/*!*/ {WGMMA} ret;"),
     ("no_operation_through_the_async_proxy", "proxy fence deleted",
      "ld.global.u32 %r1, [%rd1]; st.shared.u32 [tile], %r1; fence.proxy.async;/*!*/ st.global.u32 [%rd1], %r1; ret;",
      "st.global.u32 [%rd1], %r1; fence.proxy.async;/*!*/ ret;"),
