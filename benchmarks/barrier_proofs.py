@@ -15,7 +15,7 @@ from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Special, Symbol
 from tclint.isa.table import Match
 
-__all__ = ["EXCHANGES", "in_turn", "ordered_by_others"]
+__all__ = ["EXCHANGES", "for_all", "in_turn", "ordered_by_others"]
 
 _BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
 _NO_EFFECT = ("memory-fence", "proxy-fence", "commit", "tmem-relinquish")
@@ -70,9 +70,14 @@ def in_turn(function: Function, cfg: CFG, site: int) -> bool:
     All threads of the CTA execute the same aligned barrier (9.7.13.1). Roles do not always keep to that, so every other
     one that it may be taken for must come before or behind as well, and it must have no guard.
     """
-    i, barriers = function.instructions[site], _Barriers(function, cfg)
+    return for_all(function, cfg, site) and _Barriers(function, cfg).in_order(site, [site])
+
+
+def for_all(function: Function, cfg: CFG, site: int) -> bool:
+    """Whether at *site* stands a barrier for all threads of the CTA, aligned and with no guard."""
+    i = function.instructions[site]
     aligned = i.match is not None and (i.opcode.startswith("bar.") or ".aligned" in i.match.modifiers)
-    return aligned and i.guard < 0 and barriers.of_all(site) and barriers.in_order(site, [site])
+    return aligned and i.guard < 0 and _Barriers(function, cfg).of_all(site)
 
 
 class _Barriers:

@@ -19,10 +19,19 @@ from benchmarks.barrier_proofs import EXCHANGES, in_turn, ordered_by_others
 from benchmarks.faults import Fault, Kernel, apply
 from tclint.cfg import CFG
 from tclint.driver import analyse
-from tclint.ir.nodes import Immediate, Instruction, Operand, Vector, registers
+from tclint.ir.nodes import Function, Immediate, Instruction, Operand, Vector, registers
 from tclint.source import Source
 
-__all__ = ["PROOFS", "Change", "Proof", "change", "equivalent", "observers", "orders_reads_alone"]
+__all__ = [
+    "PROOFS",
+    "Change",
+    "Proof",
+    "change",
+    "equivalent",
+    "observers",
+    "ordered_by_the_fence_before",
+    "orders_reads_alone",
+]
 
 
 class Proof(NamedTuple):
@@ -464,28 +473,35 @@ def nothing_accessed_since_the_proxy_fence(change: Change) -> Proof | None:
     Where no operation writes shared memory through the async proxy, an ordinary load does not matter: two reads are in no
     order.
     """
-    site = change.deleted
-    if site is None or not _about_shared_memory(change.instructions[site]):
+    if not ordered_by_the_fence_before(change, in_turn):
         return None
+    return Proof(
+        "a proxy fence stands before it, and nothing is accessed through the generic proxy between",
+        "9.7.13.4",
+    )
+
+
+def ordered_by_the_fence_before(change: Change, together: Callable[[Function, CFG, int], bool]) -> bool:
+    """Whether that holds if all threads come to the barriers that *together* says so of."""
+    site, function = change.deleted, change.kernel.function
+    if site is None or not _about_shared_memory(change.instructions[site]):
+        return False
     kinds = (change.instructions[site].opcode, "fence.proxy.async")
     # Who calls a function may do anything before.
-    entry = change.kernel.function.entry
+    entry = function.entry
     reads_alone = entry and _async_reads_alone(change)
     between = {*_sites_before(change, site, lambda i: i.opcode in kinds and i.guard < 0)}
     if None in between:
-        return None
+        return False
     told = entry and not any(i.flow == "call" for i in change.instructions)
     for at in between:
         assert at is not None
         i = change.instructions[at]
         if _leaves_shared_memory(i) or _of_tensor_cores(i) or (reads_alone and _loads(i)):
             continue
-        if not told or not (_heard_of_nobody(change, i) or in_turn(change.kernel.function, change.cfg, at)):
-            return None
-    return Proof(
-        "a proxy fence stands before it, and nothing is accessed through the generic proxy between",
-        "9.7.13.4",
-    )
+        if not told or not (_heard_of_nobody(change, i) or together(function, change.cfg, at)):
+            return False
+    return True
 
 
 def _async_reads_alone(change: Change) -> bool:

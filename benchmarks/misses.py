@@ -8,9 +8,27 @@ from functools import partial
 from typing import Any
 
 import tclint.model
-from benchmarks.equivalence import change, observers, orders_reads_alone
+from benchmarks.barrier_proofs import for_all
+from benchmarks.equivalence import (
+    Change,
+    change,
+    observers,
+    ordered_by_the_fence_before,
+    orders_reads_alone,
+)
 from benchmarks.faults import Fault, Kernel, Operator, apply
+from tclint.analyses.extents import Extents
 from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.proxies import (
+    LANDED,
+    Landed,
+    Overwritten,
+    Unfenced,
+    UnfencedReads,
+    fences,
+    through_async,
+)
+from tclint.analyses.shared_memory import Access
 from tclint.analyses.values import Level
 from tclint.cfg import CFG
 from tclint.checks import kernel_checks
@@ -41,7 +59,10 @@ CAUSES = {
     "long": "a replay of the kernel takes too long",
     "budget": "found when the search for a path may visit more states",
     "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
-    "reads": "the fence stands between reads and copies that overwrite what they read: production code goes without it",
+    "in turn": "every thread comes from another fence; whether all come to one barrier between depends on branches",
+    "issuer": "the thread that issues the operation has a fence for it too: which of the two it takes is not said",
+    "elsewhere": "nothing that its thread has accessed before it is known to be accessed through the async proxy",
+    "reads": "its thread has read at most: the fence is for copies that overwrite what was read, and code in use goes without",
     "in order": "a replay that executes it has all bulk copies, MMAs, stores and reads in order all the same",
     "unreached": "no launch that is replayed comes to it",
     "once": "no launch that is replayed goes round the loop again in which it would go wrong",
@@ -233,8 +254,10 @@ def _told(kernel: Kernel, fault: Fault) -> str:
     if first.event == "commit" and first.group == "tcgen05":
         return "arrival" if _another_commit(kernel, site) else ""
     changed = change(kernel, fault)
-    if first.event == "proxy-fence" and changed is not None and orders_reads_alone(changed):
-        return "reads"
+    if first.event == "proxy-fence" and changed is not None:
+        found = _of_fence(kernel, site, changed)
+        if found:
+            return found
     asked = kernel.instructions[_asked(kernel, site)].event == "mbarrier-wait"
     if asked and _ends_behind(kernel, site):
         return "last"
@@ -255,6 +278,62 @@ def _told(kernel: Kernel, fault: Fault) -> str:
     if changed.group in ("wgmma", "tcgen05.ld"):
         return "threads"  # who else uses the memory that they read hears of it by what comes behind
     return "memory"
+
+
+def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
+    """Why nothing is known to lack a proxy fence of shared memory that is gone."""
+    if ordered_by_the_fence_before(changed, for_all):
+        return "in turn"
+    if not fences(kernel.instructions[site]):
+        return ""
+    model = KernelModel(kernel.function, kernel.module)
+    shared, copies = model.shared, model.solved(Landed)[1].before(site)[0]
+    before = [a for i, age in copies if age == LANDED for a in shared.accesses(i) if a.writes]
+    for unfenced, results in (model.solved(Unfenced), model.solved(UnfencedReads)):
+        sites = (i for start, _ in results.before(site) for i in unfenced.bundles[start])
+        before += [a for i in sites for a in shared.accesses(i) if unfenced.begins(a)]
+    uses = [
+        use
+        for i, match in shared.sites.items()
+        if match.form.proxy == "async"
+        for use in shared.accesses(i)
+        if through_async(model, use)
+    ]
+    meeting = [(a, use, _meet(model, a, use)) for a in before for use in uses if a.writes or use.writes]
+    touching = {use.site for _, use, surely in meeting if surely is not False}
+    known = {use.site for _, use, surely in meeting if surely} or touching
+    if known and all(_fenced_by_issuer(kernel, model, use) for use in known):
+        return "issuer"
+    copied = model.made(Overwritten)
+    if not before:
+        return ""  # it is for what other threads have told
+    if not touching and not any(copied.may(a.address) for a in before):
+        return "elsewhere"
+    met = {a.writes for a, _, surely in meeting if surely}
+    if orders_reads_alone(changed) or met == {False}:
+        return "reads"
+    return "" if met else "memory"
+
+
+def _meet(model: KernelModel, a: Access, b: Access) -> bool | None:
+    """Whether two accesses are of the same bytes in some rounds; None where it is not known which bytes they may be of."""
+    bases = {model.shared.split(access.address)[0] for access in (a, b)}
+    if len(bases) == 2 and all(model.values.node(base)[0] == "symbol" for base in bases):
+        return False
+    extents = model.made(Extents)
+    here, there = extents.of(a), extents.of(b)
+    return None if here is None or there is None or here.base != there.base else here.meets(there)
+
+
+def _fenced_by_issuer(kernel: Kernel, model: KernelModel, use: int) -> bool:
+    """Whether a proxy fence stands before *use* in its block, behind the last that its thread hears of others."""
+    for i in range(use - 1, model.cfg.blocks[model.cfg.block_of[use]].start - 1, -1):
+        instruction = kernel.instructions[i]
+        if fences(instruction) and instruction.guard < 0:
+            return True
+        if instruction.event in ("mbarrier-wait", "barrier-sync", "barrier-wait") or instruction.flow:
+            return False
+    return False
 
 
 def _ends_behind(kernel: Kernel, site: int) -> bool:

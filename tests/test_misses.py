@@ -36,6 +36,9 @@ PRODUCT = """wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0, 0;
 wgmma.commit_group.sync.aligned;
 """
+PROXY = "fence.proxy.async.shared::cta;\n"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;\n"
+FILL = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 16, [bar];\n"
 WAIT = "wgmma.wait_group.sync.aligned 0;\n"
 MULTIPLY = "tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r2, %p1;\n"
 COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];\n"
@@ -60,8 +63,18 @@ def first(folder: Path, operator: str, text: str, directives: str = "") -> tuple
         ("same code", "wgmma.wait_group deleted", {"code": "same"}, PRODUCT + WAIT, ""),
         ("refused by ptxas", "wgmma.wait_group deleted", {"code": "refused"}, PRODUCT + WAIT, ""),
         ("threads", "wgmma.wait_group deleted", {}, PRODUCT + WAIT + "bar.sync 0;\n", ""),
-        ("reads", "proxy fence deleted", {}, "ld.shared.u32 %r1, [%r2];\nfence.proxy.async.shared::cta;\nbar.sync 0;\n" + PRODUCT, ""),
-        ("threads", "proxy fence deleted", {}, "st.shared.u32 [%r2], %r1;\nfence.proxy.async.shared::cta;\nbar.sync 0;\n" + PRODUCT, ""),
+        ("elsewhere", "proxy fence deleted", {}, f"ld.shared.u32 %r1, [tile];\n{PROXY}bar.sync 0;\n" + PRODUCT, ""),
+        ("elsewhere", "proxy fence deleted", {}, f"st.shared.u32 [tile+512], %r1;\n{PROXY}bar.sync 0;\n" + STORE, ""),
+        ("reads", "proxy fence deleted", {}, f"ld.shared.u32 %r1, [tile];\n{PROXY}bar.sync 0;\n" + FILL, ""),
+        ("issuer", "proxy fence deleted", {}, f"ld.shared.u32 %r1, [tile];\n{PROXY}bar.sync 0;\n{PROXY}" + FILL, ""),
+        ("reads", "proxy fence deleted", {}, f"ld.shared.u32 %r1, [tile];\n{PROXY}{PROXY}bar.sync 0;\n" + FILL, ""),
+        ("threads", "proxy fence deleted", {}, f"bar.sync 0;\n{PROXY}bar.sync 0;\n" + FILL, ""),
+        ("memory", "proxy fence deleted", {}, f"st.shared.u32 [%r2], %r1;\n{PROXY}bar.sync 0;\n" + PRODUCT, ""),
+        ("threads", "proxy fence deleted", {}, f"st.shared.u32 [tile], %r1;\n{PROXY}bar.sync 0;\n" + STORE, ""),
+        ("threads", "proxy fence deleted", {},
+         f"cp.async.ca.shared.global [tile], [%rd1], 4;\ncp.async.wait_all;\n{PROXY}bar.sync 0;\n" + STORE, ""),
+        ("in turn", "proxy fence deleted", {},
+         f"bra A;\nB: bar.sync 0;\n{PROXY}{PRODUCT}bra C;\nA: {PROXY}@%p1 bra B;\nbar.sync 0;\nC:\n", ""),
         ("unexplained", "wgmma.wait_group deleted", {}, PRODUCT + WAIT + "add.f32 %f4, %f0, %f1;\n", ""),
         ("call", "wgmma.wait_group deleted", {}, PRODUCT + WAIT + "add.f32 %f4, %f0, %f1;\ncall f;\n", ""),
         ("memory", "cp.async.wait deleted", {},
