@@ -428,7 +428,7 @@ def _(analysis: Groups, state: Any, model: KernelModel) -> str:
     words = {OPEN: "not committed", OVERDUE: "not committed before a wait"}
     text = _by_status(facts, lambda _, age: words.get(age, f"in a group of age {age}"))
     names = model.function.registers
-    held = [f"{names[r].name} = {names[origin].name} of {site}" for r, site, origin in sorted(copies)]
+    held = [f"{names[r].name} = {names[o].name} of {site}" for r, site, o in sorted({c[:3] for c in copies})]
     return text + (f"; copies: {_few(held)}" if held else "")
 
 

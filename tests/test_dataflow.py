@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import built, kernel, label, lint, model, module
+from support import built, kernel, label, lint, model, module, register
 
 import tclint.analyses
 import tclint.model
@@ -136,15 +136,14 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     )
     ages = st.integers(oldest, analysis.deepest)
     copies = st.frozensets(
-        st.tuples(st.integers(0, 12), st.sampled_from(sites), st.integers(0, 12)).filter(
+        st.tuples(st.integers(0, 12), st.sampled_from(sites), st.integers(0, 12), ages).filter(
             lambda c: c[0] != c[2]
         )
     )
     facts = st.frozensets(st.tuples(st.sampled_from(sites), ages))
 
     def valid(pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        outstanding = {s for s, _ in pair[0]}
-        return pair[0], frozenset(c for c in pair[1] if c[1] in outstanding)
+        return pair[0], frozenset(c for c in pair[1] if (c[1], c[3]) in pair[0])
 
     return st.tuples(facts, copies).map(valid)
 
@@ -381,6 +380,21 @@ def enumerated(analysis: Analysis[Any], cfg: CFG) -> dict[int, Any]:
                         seen.add(item)
                         work.append(item)
     return before
+
+
+def test_a_copy_is_of_the_age_that_was_copied() -> None:
+    """Behind the wait, the operation of the inner loop is still open: nothing was copied of that one."""
+    mma = WGMMA[0].format()
+    m = model(
+        f"L0: wgmma.wait_group.sync.aligned 0;\n{mma}\n@%p0 bra L0;\nwgmma.commit_group.sync.aligned;\n"
+        "mov.f32 %f0, %f1;\n@%p1 bra L0;\nret;"
+    )
+    analysis = WgmmaGroups(m)
+    results = solve(analysis, m.cfg)
+    facts, copies = results.before(1)
+    assert facts == {(1, OVERDUE)}
+    assert copies == frozenset()
+    assert results.before(5)[1] == {(register(m.function, "%f0"), 1, register(m.function, "%f1"), 0)}
 
 
 @pytest.mark.parametrize(

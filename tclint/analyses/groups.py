@@ -25,8 +25,8 @@ OVERDUE = -2
 _DEEPEST = 63
 """The bits that ptxas keeps of a negative number of groups."""
 
-Copy = tuple[int, int, int]
-"""A register that holds a copy, the operation, and the register copied from."""
+Copy = tuple[int, int, int, int]
+"""A register that holds a copy, the operation, the register copied from, and an age of the operation with which it does."""
 State = tuple[frozenset[tuple[int, int]], frozenset[Copy]]
 EMPTY: State = (frozenset(), frozenset())
 
@@ -96,6 +96,10 @@ class Groups(Analysis[State]):
         number = operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else 0
         return number if number >= 0 else number & _DEEPEST
 
+    def _older(self, age: int) -> int:
+        """The age behind a commit."""
+        return 0 if age < 0 else min(age + 1, self.deepest)
+
     def boundary(self) -> State:
         return EMPTY
 
@@ -121,26 +125,30 @@ class Groups(Analysis[State]):
             if event == "issue":
                 return facts | {(at, OPEN)}, copies
             if event == "commit":
-                return frozenset(
-                    (s, 0 if age < 0 else min(age + 1, self.deepest)) for s, age in facts
-                ), copies
+                return (
+                    frozenset((s, self._older(age)) for s, age in facts),
+                    frozenset((r, s, origin, self._older(age)) for r, s, origin, age in copies),
+                )
             if event == "wait":
                 if match.form.completion == "all":
                     return EMPTY
                 depth = self.depth(instruction)
-                left = frozenset((s, OVERDUE if age < 0 else age) for s, age in facts if age < depth)
-                if copies:
-                    still = {s for s, _ in left}
-                    copies = frozenset(c for c in copies if c[1] in still)
-                return left, copies
+                return (
+                    frozenset((s, OVERDUE if age < 0 else age) for s, age in facts if age < depth),
+                    frozenset(
+                        (r, s, origin, OVERDUE if age < 0 else age)
+                        for r, s, origin, age in copies
+                        if age < depth
+                    ),
+                )
         if not facts:
             return state
         written = instruction.writes
         kept = frozenset(c for c in copies if c[0] not in written)
         if is_move(instruction):
             source, target = instruction.reads[0], written[0]
-            made = {(target, s, source) for s, _ in facts if source in self.results[s]}
-            made |= {(target, s, origin) for register, s, origin in copies if register == source}
+            made = {(target, s, source, age) for s, age in facts if source in self.results[s]}
+            made |= {(target, s, origin, age) for register, s, origin, age in copies if register == source}
             kept |= {c for c in made if c[0] != c[2]}
         return (facts, kept) if kept != copies else state
 

@@ -79,7 +79,7 @@ def _held(groups: WgmmaGroups, state: State) -> dict[int, tuple[set[int], set[in
             held.setdefault(register, (set(), set()))[0].add(site)
         for register in groups.sources[site]:
             held.setdefault(register, (set(), set()))[1].add(site)
-    for register, site, _ in state[1]:
+    for register, site, *_ in state[1]:
         held.setdefault(register, (set(), set()))[0].add(site)
     return held
 
