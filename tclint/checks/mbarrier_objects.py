@@ -387,7 +387,7 @@ def _meets(known: _Objects, made: int, access: Access) -> Hit | None:
 # ---------------------------------------------------------------- MB002
 
 
-_LOWEST = "the lane that is elected is the lowest one of the mask on all hardware that is known"
+_LOWEST = "on an H100, the lane that is elected was the lowest one of each mask that was tried"
 
 
 class _News:

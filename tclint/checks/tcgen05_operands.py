@@ -79,7 +79,7 @@ def descriptors(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if reasons:
                 hopper = SHARED["fixed constant"].read(shared) == 0
                 message = f"the shared memory descriptor of {name} is invalid: {'; '.join(reasons)}"
-                # Kernels of Triton up to 3.5 have such descriptors, and work.
+                # Triton 3.5 makes such descriptors, and its kernels are in use.
                 harmless = Severity.INFO if hopper and len(reasons) == 1 else None
                 remedy = _REMEDY_WGMMA if hopper else _REMEDY_15
                 faults.add("TC015", site, operand, message, remedy, severity=harmless)

@@ -114,10 +114,9 @@ class Replay:
                     raise
                 if run is None:
                     if found and not usual:
+                        # Threads that get farther may be those that the kernel is made for.
                         if any(fitting.entered & program.telling - run.entered for run in found.values()):
-                            return (
-                                None  # so many threads get farther: they may be what the kernel is made for
-                            )
+                            return None
                         break
                     if not (fitting.short and usual and launches.wrong):
                         return None
