@@ -946,6 +946,19 @@ def test_what_a_fault_does_to_operands_in_tensor_memory(old: str, new: str, said
     assert [said in hit.message for hit in hits] == ([True] if said else [])
 
 
+def test_the_copies_of_a_phase_are_complete_together() -> None:
+    """However many places they go to: clocks grow with the mbarriers, and not with the rows that are gathered."""
+    copy = "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r30], [%in], 2048, [%r29];\n"
+    rows = "".join(copy.replace("[%r30]", f"[%r30+{at}]").replace("2048", "32") for at in range(0, 2048, 32))
+    code = changed(copy, rows)
+    made = replay(code).model
+    machine = Machine(Program(made), Launch(made, Numbers(8, 8), (160,)), Limits(50_000))
+    assert machine.run() == []
+    assert sum(actor.kind == "copy" for actor in machine.times) == 3
+    assert replay(code).run is None
+    assert "race" in what(replay(changed(WAIT, "", code)).run)
+
+
 def test_what_only_a_copy_of_a_thread_can_tell() -> None:
     """Who waits for a copy that was issued behind a read overwrites nothing that is still read."""
     expects = (
@@ -1372,7 +1385,7 @@ def test_lanes() -> None:
 
 A, B, C = (Actor(index, "", 0) for index in range(3))
 
-HEARD = st.dictionaries(st.integers(0, 9), st.integers(0, 2**31 - 2))
+HEARD = st.dictionaries(st.integers(0, 9) | st.integers(30, 40), st.integers(0, 2**31 - 2))
 """The numbers of the last events of actors, by the index of the actor."""
 
 
@@ -1387,7 +1400,7 @@ def test_clocks(a: dict[int, int], b: dict[int, int]) -> None:
     assert joined(clock(a), clock(b)) == clock(both)
     assert known_by(clock(a), clock(b)) == all(b.get(index, -1) >= number for index, number in a.items())
     assert dict(news(clock(a), clock(b))) == {i: n for i, n in b.items() if n > a.get(i, -1)}
-    for index in range(10):
+    for index in (*range(10), *range(30, 41)):
         actor = Actor(index, "", 0)
         assert last(clock(a), actor) == a.get(index, -1)
         assert of([actor], clock(a)) == clock({i: n for i, n in a.items() if i == index})

@@ -223,8 +223,9 @@ class Replay:
         waits = {block_of[i] for i in model.sites("mbarrier-wait")}
         deeds = [e.site for e in model.events if e.kind != "mbarrier-wait"]
         for head, loop in model.cfg.loops.items():
-            done = [i for i in deeds if block_of[i] in loop]
-            if done and not loop.isdisjoint(waits) and loop.isdisjoint(entered):
+            if loop.isdisjoint(waits) or not loop.isdisjoint(entered):
+                continue
+            if done := [i for i in deeds if block_of[i] in loop]:
                 start = model.cfg.blocks[head].start
                 if self._lacks(run.stuck, start, done) if not run.races else self._before(run.races, start):
                     return True

@@ -1,7 +1,7 @@
 """Vector clocks: what somebody has heard of, in one number with a field for each actor (PTX ISA 8.9).
 
-A clock has to be joined with another one at each wait, and a kernel has hundreds of actors, most of them copies. Numbers
-are compared and joined field by field in a few operations on whole integers, which no dict can do.
+A clock has to be joined with another one at each wait, and a kernel may have hundreds of actors. Numbers are compared and
+joined field by field in a few operations on whole integers, which no dict can do.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ __all__ = ["NOTHING", "Actor", "Clock", "event", "joined", "known_by", "last", "
 _WIDTH = 32
 """Bits of a field. The highest is never set, so that fields can be subtracted from each other all at once."""
 _FIELD = (1 << _WIDTH - 1) - 1
+_SOME = 16
+"""Fields for which the same constants serve, so that few of these are made and kept."""
 
 Clock = int
 """How many events of each actor somebody has heard of, those that came before them included."""
@@ -23,8 +25,8 @@ NOTHING: Clock = 0
 class Actor:
     """Who does things one after the other; there is one of each in a replay, as clocks ask for them all the time.
 
-    *kind* is empty for *threads* themselves, and else the engine that works for them, or ``copy`` for the copies of one
-    instruction to one place. *index* tells the actors of a replay apart, and counts from 0.
+    *kind* is empty for *threads* themselves, and else the engine that works for them, or ``copy`` for the copies
+    that report to one mbarrier: who hears of one of them has heard of those before it. *index* tells the actors of a replay apart, and counts from 0.
     """
 
     __slots__ = ("cta", "index", "kind", "threads")
@@ -82,10 +84,10 @@ def _at_least(a: Clock, b: Clock) -> int:
 
 
 def _guards(clock: Clock) -> int:
-    """The highest bits of as many fields as a *clock* has, or one more."""
-    return _guards_of(clock.bit_length() // _WIDTH + 1)
+    """The highest bits of as many fields as a *clock* has, or some more."""
+    return _guards_of(clock.bit_length() // (_SOME * _WIDTH) + 1)
 
 
 @cache
-def _guards_of(fields: int) -> int:
-    return sum(1 << _WIDTH * index - 1 for index in range(1, fields + 1))
+def _guards_of(some: int) -> int:
+    return ((1 << some * _SOME * _WIDTH) - 1) // ((1 << _WIDTH) - 1) << _WIDTH - 1

@@ -540,9 +540,9 @@ class Groups:
 
     # ------------------------------------------------------------ clocks
 
-    def actor(self, kind: str, cta: int, threads: tuple[int, ...] = (), place: object = None) -> Actor:
-        """The engine of a *kind* that works for *threads*, or the copies to a *place*; "": the threads themselves."""
-        key = kind, cta, threads, place
+    def actor(self, kind: str, cta: int, threads: tuple[int, ...] = (), mbarrier: int = -1) -> Actor:
+        """The engine of a *kind* that works for *threads*, or for an *mbarrier*; "": the threads themselves."""
+        key = kind, cta, threads, mbarrier
         found = self._actors.get(key)
         if found is None:
             found = self._actors[key] = Actor(len(self._actors), kind, cta, threads)

@@ -107,7 +107,7 @@ class Machine(Groups):
         self._elected: dict[tuple[tuple[int, ...], tuple[int, ...], int], tuple[Lanes, Lanes] | None] = {}
         """What elections gave, by the threads of the group, those of them that took part, and the mask."""
         self._issued_at: dict[tuple[int, int], Clock] = {}
-        """What a thread knew of when it issued a copy, by the index of the actor and the number of that."""
+        """What threads knew of when they issued a copy, and those before it, by the index of the actor and its number."""
         self._behind: dict[Clock, Clock] = {}
         """What comes before those who have heard of so much."""
         self._cancelled: dict[int, int] = {}
@@ -693,12 +693,13 @@ class Machine(Groups):
             bytes_ = many if many >= 0 else None
             home = at if pairs or to < 0 else to
             for rank in self._ranks(step, mask) if several else (home >> 24,):
-                actor = self.actor("copy", rank, place=(step.site, to & _OFFSET))
                 reports = rank & ~1 | at >> 24 & 1 if several and pairs else rank
                 mbarrier = self._mbarrier(step, at & _OFFSET | reports << 24)
+                actor = self.actor("copy", reports, mbarrier=mbarrier.address)
                 for _ in range(threads):
                     self.times[actor] = number = self.times.get(actor, 0) + 1
-                    self._issued_at[actor.index, number] = known
+                    before = self._issued_at.get((actor.index, number - 1), NOTHING)
+                    self._issued_at[actor.index, number] = joined(before, known)
                     mbarrier.flights.append(Flight(event(actor, number), bytes_))
                 if to >= 0:
                     place = rank if several else to >> 24, to & _OFFSET
