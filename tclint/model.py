@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -65,6 +65,15 @@ class KernelModel:
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
         self._firsts: dict[int, Callable[[int], int] | None] = {}
         self._leads: dict[tuple[int, int, bool], Path | None] = {}
+
+    def shaped(self, shape: tuple[int, ...]) -> KernelModel:
+        """The same function in CTAs of so many threads along x, y and z, as if ``.reqntid`` said so."""
+        directives = {**self.function.directives, ".reqntid": shape}
+        made = KernelModel(
+            replace(self.function, directives=directives), self.module, self.config, self.pause
+        )
+        made.cfg = self.cfg
+        return made
 
     @cached_property
     def cfg(self) -> CFG:

@@ -7,7 +7,7 @@ from support import by_rule, kernel, lint, module
 
 from tclint.finding import Confidence
 
-HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 dynamic[];\n"
 START = """
     .shared .align 128 .b8 tile[8192];
     .shared .align 8 .b64 full;
@@ -417,3 +417,79 @@ def test_lanes_that_a_barrier_orders_before_the_wait(meeting: str, expected: lis
         @%p4 bra batch;
     """
     assert sorted({rule for rule, _, _ in found(body)}) == expected
+
+
+# ---------------------------------------------------------------- two dimensions
+
+
+def tiled(before: str = "bar.sync 0;", behind: str = "bar.sync 0;", guard: str = "") -> str:
+    """Each thread writes its word of a tile of 16 by 16, and reads the last ones of its row and of its column."""
+    return f"""
+    .shared .align 16 .b8 square[1024];
+    mov.u32 %r10, %tid.y;
+    mad.lo.u32 %r11, %r10, 16, %r0;
+    mov.u32 %r1, square;
+    mad.lo.u32 %r3, %r11, 4, %r1;
+    mad.lo.u32 %r5, %r10, 64, %r1;
+    mad.lo.u32 %r7, %r0, 4, %r1;
+round:
+    {guard} {WRITE}
+    {before}
+    ld.shared.u32 %r6, [%r5];
+    ld.shared.u32 %r8, [%r7];
+    add.u32 %r6, %r6, %r8;
+    st.global.u32 [%rd1], %r6;
+    {behind}
+    add.u32 %r9, %r9, -1;
+    setp.ne.u32 %p4, %r9, 0;
+    @%p4 bra round;
+"""
+
+
+@pytest.mark.parametrize(
+    ("directives", "confidence"),
+    [
+        (".reqntid 16, 16", [Confidence.HIGH]),
+        (".maxntid 256", [Confidence.MEDIUM]),
+        ("", [Confidence.MEDIUM]),
+        (".maxntid 32", []),
+        (".reqntid 4, 8", []),
+    ],
+)
+def test_a_tile_of_rows_and_columns(directives: str, confidence: list[Confidence]) -> None:
+    """Whatever shape the CTA has: if the tile has room for it, warps write what others read."""
+    assert not found(tiled(), directives=directives)
+    for code, verb in ((tiled(before=""), "reads"), (tiled(behind=""), "overwrites")):
+        told = [c for _, c, said in found(code, directives=directives) if said.startswith(verb)]
+        assert told == confidence
+
+
+WIDE = "st.shared.v4.u32 [%r3], {%r0, %r0, %r0, %r0};"
+BEHIND = "st.shared.u32 [%r5+8192], %r9;"
+ROW = "mov.u32 %r10, %tid.y;\nmad.lo.u32 %r11, %r10, {pitch}, %r0;\nmad.lo.u32 %r3, %r11, 4, %r1;\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "large"),
+    [
+        # One warp has each row, as in kernels for CTAs of 32 by so many.
+        (
+            f"{ROW.format(pitch=32)}xor.b32 %r12, %r11, 1;\nmad.lo.u32 %r5, %r12, 4, %r1;\n{WRITE}\n{READ}",
+            False,
+        ),
+        # All rows store the same words: which shapes it is made for, nothing tells.
+        (f"{ROW.format(pitch=0)}xor.b32 %r5, %r3, 128;\n{WRITE}\n{READ}", False),
+        # MergeStatesLargeNumIndexSetsKernel of flashinfer: rows of 16 threads, and behind them a word for each row.
+        (
+            (
+                f"mov.u32 %r1, dynamic;\n{ROW.format(pitch=16)}mad.lo.u32 %r3, %r11, 16, %r1;\n{WIDE}\n"
+                f"mad.lo.u32 %r5, %r10, 4, %r1;\n{BEHIND}\nmov.u32 %r6, 0;"
+            ),
+            False,
+        ),
+        (tiled(before="") + "mov.u32 %r12, 0;\n" * 2000, True),
+    ],
+)
+def test_shapes_that_a_kernel_may_be_right_for(body: str, large: bool) -> None:
+    assert not found(body, directives="")
+    assert bool(found(body, directives=".reqntid 16, 16")) is large

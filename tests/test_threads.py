@@ -88,10 +88,11 @@ def test_broadcast(a: list[int], lane: int) -> None:
     assert numbers(T.broadcast(planes(a), lane, N)) == [a[t // 32 * 32 + lane] for t in range(N)]
 
 
-def test_the_index_and_constants() -> None:
-    assert numbers(T.index(N)) == list(range(N))
+def test_digits_of_the_index_and_constants() -> None:
+    assert numbers(T.digit(N, 1, N)) == list(range(N))
+    assert numbers(T.digit(N, 6, 4)) == [t // 6 % 4 for t in range(N)]
     assert numbers(T.constant(-2, N)) == [MASK - 1] * N
-    index = T.index(T.LIMIT)
+    index = T.digit(T.LIMIT, 1, T.LIMIT)
     assert sum(plane >> 1023 << bit for bit, plane in enumerate(index)) == 1023
 
 

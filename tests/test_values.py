@@ -554,7 +554,7 @@ def test_what_differences_decide_of_each_other_is_true(
     ("code", "beyond"),
     [
         ("div.u32 %r2, %r1, 3; setp.eq.u32 %p1, %r2, 4;", True),
-        ("mov.u32 %r2, %ntid.x; add.u32 %r3, %r1, %r2; shr.u32 %r3, %r3, 2; setp.eq.u32 %p1, %r3, 4;", True),
+        ("mov.u32 %r2, %nwarpid; add.u32 %r3, %r1, %r2; shr.u32 %r3, %r3, 2; setp.eq.u32 %p1, %r3, 4;", True),
         ("shr.u32 %r2, %r1, 3; setp.eq.u32 %p1, %r2, 4;", False),
         ("ld.param.u32 %r2, [n]; div.u32 %r3, %r1, %r2; setp.eq.u32 %p1, %r3, 4;", False),
         (
@@ -1010,6 +1010,42 @@ def test_apart(a: str, size_a: int, b: str, size_b: int, expected: bool | None) 
 def test_uniformity(code: str, level: Level) -> None:
     m = of(code, directives=".reqntid 512")
     assert m.values.level(value(m, "%r1")) is level
+
+
+@pytest.mark.parametrize(
+    ("directives", "shape"),
+    [(".reqntid 4, 8, 2", (4, 8, 2)), (".reqntid 16, 6", (16, 6, 1)), (".reqntid 96", (96, 1, 1))],
+)
+def test_where_a_thread_stands_in_its_cta(directives: str, shape: tuple[int, int, int]) -> None:
+    """Threads are numbered along x first, and warps take them in that order."""
+    read = "".join(
+        f"mov.u32 %r{10 * k + i}, %{name}.{axis};\n"
+        for k, name in enumerate(("tid", "ntid"), 1)
+        for i, axis in enumerate("xyz")
+    )
+    m = of(f"{read}mov.u32 %r3, %laneid;\nmov.u32 %r4, %warpid;", directives=directives)
+    x, y, z = shape
+    threads = range(x * y * z)
+    expected = {
+        "%r10": [t % x for t in threads],
+        "%r11": [t // x % y for t in threads],
+        "%r12": [t // (x * y) for t in threads],
+        "%r3": [t % 32 for t in threads],
+        "%r4": [t // 32 for t in threads],
+    }
+    for register, places in expected.items():
+        planes = m.values.planes(value(m, register))
+        assert planes is not None
+        assert [sum((p >> t & 1) << bit for bit, p in enumerate(planes)) for t in threads] == places
+    assert [m.values.known(value(m, f"%r2{i}")) for i in range(3)] == list(shape)
+
+
+def test_nothing_says_where_a_thread_stands_in_a_cta_of_some_shape() -> None:
+    code = "mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ntid.y; add.u32 %r4, %r1, %r2;"
+    m = of(code, directives=".maxntid 64")
+    assert [m.values.planes(value(m, f"%r{i}")) for i in (1, 2, 3)] == [None] * 3
+    m = of("mov.u32 %r1, %ntid.x;", directives=".maxntid 64")
+    assert m.values.known(value(m, "%r1")) is None
 
 
 def test_a_divergent_loop_makes_its_counter_unknown_after_it() -> None:

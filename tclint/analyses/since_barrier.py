@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property, partial
+from math import prod
 
 from tclint.analyses import threads as T
 from tclint.analyses.facts import FactSet
 from tclint.analyses.shared_memory import Access, Footprint, SharedMemory, numbers
 from tclint.analyses.values import Level
+from tclint.analyses.values.shape import AXES
 from tclint.analyses.warps import of_the_cta, signals, waits
 from tclint.dataflow import Results
 from tclint.ir.nodes import Instruction
@@ -55,23 +57,55 @@ class SharedByWarps(SharedMemory):
     @cached_property
     def room(self) -> int:
         """The threads that the kernel allows and shared memory has room for: more are not launched."""
-        values = self.values
-        every = T.full(values.threads)
+        return self.model.cta if self.function.threads is not None else T.full(self._limit())
+
+    @property
+    def fits(self) -> bool:
+        """Whether the kernel may be made for CTAs of this shape.
+
+        Shared memory has room for what all threads touch, and where all of them store to rows and columns that the shape
+        numbers, no two do so to the same place.
+        """
+        return self._limit() == self.model.cta.bit_length() and all(
+            self._distinct(access.address) for access in self._everywhere() if access.writes
+        )
+
+    def _distinct(self, address: int) -> bool:
+        """Whether an address that is a sum of positions of a thread differs between threads that differ in one of these."""
+        values, shape = self.values, self.values.shape
+        mine = self.split(address)[1]
+        axes = set[int]()
+        for term, _ in values.linear(mine)[0]:
+            kind, name, *_ = values.node(term)
+            if kind == "special" and name in AXES:
+                axes.add(AXES.index(name))
+            elif any(values.planes(term) or ()):
+                return True
+        offsets = self.offsets(mine, self.model.cta)
+        return shape is None or offsets is None or len(offsets) == prod(shape[axis] for axis in axes)
+
+    def _everywhere(self) -> Iterator[Access]:
+        """What all threads access."""
         model = self.model
-        if self.function.threads is not None:
-            return model.cta
-        limit = model.cta.bit_length()
-        ends: dict[tuple[int, int], tuple[int, int]] = {}
+        every = T.full(self.values.threads)
         for site in self.sites:
             if (
                 model.cfg.block_of[site] in model.cfg.rank
                 and model.views.at(site).threads == every
                 and self.executed.certainly(site)
             ):
-                for access in self.accesses(site):
-                    base, mine, constant = self.split(access.address)
-                    low, high = ends.get((base, mine), (constant, constant))
-                    ends[base, mine] = min(low, constant), max(high, constant + access.size)
+                yield from self.accesses(site)
+
+    def _limit(self) -> int:
+        """For how many threads, from the first on, shared memory has room."""
+        values, model = self.values, self.model
+        every = T.full(values.threads)
+        limit = model.cta.bit_length()
+        ends: dict[tuple[int, int], tuple[int, int]] = {}
+        for access in self._everywhere():
+            base, mine, constant = self.split(access.address)
+            low, high = ends.get((base, mine), (constant, constant))
+            ends[base, mine] = min(low, constant), max(high, constant + access.size)
         for (base, mine), (low, high) in ends.items():
             size = model.size(base)
             planes = values.planes(mine) if size and values.known(mine) is None else None
@@ -81,7 +115,7 @@ class SharedByWarps(SharedMemory):
             ):
                 offsets = enumerate(reversed(list(numbers(planes, every))))
                 limit = min(limit, next((t for t, at in offsets if not -low <= at <= size - high), limit))
-        return (1 << limit) - 1
+        return limit
 
     def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["LIMIT", "Planes", "compare", "describe", "full", "index", "lane_zero", "partial_groups"]
+__all__ = ["LIMIT", "Planes", "compare", "describe", "digit", "full", "lane_zero", "partial_groups"]
 
 LIMIT = 1024
 """Threads of a CTA at most (every target)."""
@@ -32,13 +32,11 @@ def lane_zero(threads: int) -> int:
     return sum(1 << t for t in range(0, threads, 32))
 
 
-@lru_cache(maxsize=8)
-def index(threads: int) -> Planes:
-    """The thread index itself."""
-    planes = []
-    for bit in range(WIDTH):
-        planes.append(sum(1 << t for t in range(threads) if t >> bit & 1) if bit < 11 else 0)
-    return tuple(planes)
+@lru_cache(maxsize=64)
+def digit(threads: int, weight: int, base: int) -> Planes:
+    """The digit of the thread index that counts *weight*, in a notation in which it goes up to *base* - 1."""
+    digits = [t // weight % base for t in range(threads)]
+    return tuple(sum(1 << t for t, d in enumerate(digits) if d >> bit & 1) for bit in range(WIDTH))
 
 
 def constant(value: int, threads: int) -> Planes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, product
 
 from tclint.analyses import threads as T
 from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.since_barrier import (
     ReadsSince,
+    SharedByBound,
     SharedByWarps,
     SinceBarrier,
     State,
@@ -22,7 +23,7 @@ from tclint.checks._repairs import barrier_between
 from tclint.checks._ways import OUT_OF_ARRAY, left_out, placed, runs_on, unused
 from tclint.dataflow import Path
 from tclint.finding import Confidence
-from tclint.ir.nodes import Memory, Operand, Vector
+from tclint.ir.nodes import Memory, Operand, Special, Vector
 from tclint.model import KernelModel
 
 
@@ -31,20 +32,69 @@ def reused_without_barrier(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Shared memory that one warp reads or writes, and another one writes, with no barrier between the two."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
         return
-    told: dict[int, list[Meeting]] = {}
-    for meeting in _meetings(model):
-        told.setdefault(model.cfg.block_of[meeting.use.site], []).append(meeting)
+    found = _found(model) if model.values.shape is not None else _in_every_shape(model)
+    told: dict[int, list[tuple[KernelModel, Meeting]]] = {}
+    for shaped, meeting in found:
+        told.setdefault(model.cfg.block_of[meeting.use.site], []).append((shaped, meeting))
     for alike in told.values():
-        ends = model.solved(WritesSince)[0].ends
-        doubts = ((meeting, _doubt(model, meeting, ends)) for meeting in alike)
+        doubts = ((*each, _doubt(*each)) for each in alike)
         first = next(doubts)
-        meeting, doubt = next((each for each in chain((first,), doubts) if not each[1]), first)
-        yield "SM001", _hit(model, meeting, len({m.use.site for m in alike}), doubt)
+        shaped, meeting, doubt = next((each for each in chain((first,), doubts) if not each[2]), first)
+        yield "SM001", _hit(model, shaped, meeting, len({m.use.site for _, m in alike}), doubt)
 
 
-def _doubt(model: KernelModel, meeting: Meeting, ends: frozenset[int]) -> str:
+def _found(model: KernelModel) -> Iterator[tuple[KernelModel, Meeting]]:
+    return ((model, meeting) for meeting in _meetings(model))
+
+
+_USUAL = ((16, 16), (32, 8), (32, 4), (32, 32), (8, 8), (64, 4), (32, 16), (128, 2), (8, 16), (32, 2))
+"""Shapes of a CTA of two dimensions that are tried first."""
+_ODD = (
+    (32, 3), (32, 5), (32, 6), (32, 7), (64, 3), (96, 1), (96, 2), (192, 1), (192, 2), (384, 1), (24, 4), (24, 5), (24, 8),
+    (12, 8), (48, 4), (10, 10), (18, 18),
+)  # fmt: skip
+_WORK = 50_000
+"""Instructions of all models that are made for the shapes of one kernel: no larger one is tried at all."""
+
+
+def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Meeting]]:
+    """What meets in CTAs of all shapes for which shared memory has room, where the kernel does not say which it is made for.
+
+    With one that is right for its shape that ends at the first shape, or soon. If there is room for none but CTAs of one
+    dimension, what the kernel is made for was not understood.
+    """
+    shapes = _shapes(model)
+    if len(shapes) * len(model.function.instructions) > _WORK:
+        return
+    left: dict[int, tuple[KernelModel, Meeting]] | None = None
+    rows = False
+    for shaped in map(model.shaped, shapes):
+        if shaped.made(SharedByBound).fits:
+            met: dict[int, tuple[KernelModel, Meeting]] = {}
+            for meeting in _meetings(shaped):
+                block = model.cfg.block_of[meeting.use.site]
+                if (left is None or block in left) and block not in met and not _doubt(shaped, meeting):
+                    met[block] = shaped, meeting
+            left = met if left is None else {block: left[block] for block in met}
+            rows = rows or not shaped.values.one_dimensional
+            if not left:
+                return
+    if left and rows:
+        yield from left.values()
+
+
+def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
+    """Shapes of more than a warp that CTAs of a kernel may have, the usual ones first."""
+    most = model.function.most_threads or T.LIMIT
+    sides = [1 << k for k in range(11)]
+    flat = dict.fromkeys((*_USUAL, *product(sides, sides), *_ODD))
+    deep = any(Special("%tid.z") in i.operands for i in model.function.instructions)
+    return [(x, y, z) for z in ((1, 2, 4) if deep else (1,)) for x, y in flat if 32 < x * y * z <= most]
+
+
+def _doubt(model: KernelModel, meeting: Meeting) -> str:
     """What speaks against a finding."""
-    if left_out(model, meeting.path, ends) is not None:
+    if left_out(model, meeting.path, model.solved(WritesSince)[0].ends) is not None:
         return "on other ways between the two, warps meet"
     first, second = meeting.operation.site, meeting.use.site
     if model.function.most_threads is None and not all(
@@ -157,7 +207,8 @@ def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def _hit(model: KernelModel, meeting: Meeting, count: int, doubt: str) -> Hit:
+def _hit(model: KernelModel, shaped: KernelModel, meeting: Meeting, count: int, doubt: str) -> Hit:
+    """A finding about a kernel, in CTAs of some shape."""
     first, second = meeting.operation, meeting.use
     before = "writes" if first.writes else "reads"
     verb = "overwrites" if second.writes else "reads"
@@ -166,11 +217,11 @@ def _hit(model: KernelModel, meeting: Meeting, count: int, doubt: str) -> Hit:
         site=second.site,
         message=f"{verb} shared memory that another warp {why}: no barrier orders the two",
         steps=(
-            Mark(first.site, f"a warp {before} it", role=model.who(model.views.at(first.site).threads)),
+            Mark(first.site, f"a warp {before} it", role=shaped.who(shaped.views.at(first.site).threads)),
             Mark(
                 second.site,
                 f"another warp {verb} the same bytes",
-                role=model.who(model.views.at(second.site).threads),
+                role=shaped.who(shaped.views.at(second.site).threads),
             ),
         ),
         count=count,

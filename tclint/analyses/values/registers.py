@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from tclint.analyses.values.integers import EVERY, as_signed, type_width
-from tclint.analyses.values.shape import ACROSS
+from tclint.analyses.values.shape import fixed
 from tclint.analyses.values.thread_sets import Level, ThreadSets
 from tclint.cfg import CFG
 from tclint.ir.nodes import (
@@ -87,8 +87,9 @@ class Registers(ThreadSets):
             base = self._node("symbol", operand.name)
             return self.total(((base, 1),), operand.offset) if operand.offset else base
         if isinstance(operand, Special):
-            if self.one_dimensional and operand.name in ACROSS:
-                return self.constant(1 if operand.name.startswith("%n") else 0)
+            number = fixed(operand.name, self.shape, bool(self.function.threads))
+            if number is not None:
+                return self.constant(number)
             return (
                 self._node("unknown", at, -1)
                 if _CLOCK.match(operand.name)

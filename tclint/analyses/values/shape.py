@@ -2,23 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from math import prod
 
 from tclint.analyses import threads as T
 from tclint.ir.nodes import Function, Instruction, Special
 
-__all__ = ["ACROSS", "Definitions", "is_one_dimensional", "thread_count"]
+__all__ = ["AXES", "Definitions", "fixed", "is_one_dimensional", "position", "shape_of", "thread_count"]
 
-ACROSS = ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z")
+AXES = ("%tid.x", "%tid.y", "%tid.z")
+_ACROSS = ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z")
 """What tells the shape of a CTA from its size."""
 Definitions = Mapping[int, list[int]]
 """Where each register is written."""
+Shape = tuple[int, int, int]
+"""Threads of a CTA along x, y and z."""
 
 
 def thread_count(function: Function) -> int:
     """How many threads a CTA has at most, in whole warps."""
     total = function.most_threads
     return T.LIMIT if total is None else min(max((total + 31) // 32 * 32, 32), T.LIMIT)
+
+
+def shape_of(function: Function, threads: int, one_dimensional: bool) -> Shape | None:
+    """The threads of a CTA in each dimension: as ``.reqntid`` fixes them (11.4.4), or all *threads* in one dimension."""
+    if function.threads:
+        x, y, z = (*function.directives[".reqntid"], 1, 1)[:3]
+        return x, y, z
+    return (threads, 1, 1) if one_dimensional else None
+
+
+def fixed(name: str, shape: Shape | None, stated: bool) -> int | None:
+    """The number that a special register is in all threads, for the *shape* of their CTA alone; None: it is not.
+
+    A size along x that is not *stated* is the most that there can be.
+    """
+    register, _, axis = name.partition(".")
+    if shape is None or register not in ("%tid", "%ntid"):
+        return None
+    size = shape["xyz".index(axis)]
+    if register == "%tid":
+        return 0 if size == 1 else None
+    return size if stated or axis != "x" else None
+
+
+def position(name: str, shape: Shape, threads: int) -> T.Planes | None:
+    """A special register that says where a thread stands, in each of the threads of a CTA of that *shape*; None for others.
+
+    Threads are numbered along x first, then along y, and warps take them in that order (10.2, 10.4, 10.5).
+    """
+    if name not in _PLACES:
+        return None
+    weight, base = _PLACES[name](*shape)
+    return T.digit(threads, weight, base if weight * base < prod(shape) else threads)
+
+
+_PLACES: dict[str, Callable[[int, int, int], tuple[int, int]]] = {
+    "%tid.x": lambda x, y, z: (1, x),
+    "%tid.y": lambda x, y, z: (x, y),
+    "%tid.z": lambda x, y, z: (x * y, z),
+    "%laneid": lambda x, y, z: (1, 32),
+    "%warpid": lambda x, y, z: (32, x * y * z),
+}
+"""The digit of the thread index that a special register is: what it counts, and up to which number."""
 
 
 def is_one_dimensional(function: Function, defs: Definitions) -> bool:
@@ -33,7 +80,7 @@ def is_one_dimensional(function: Function, defs: Definitions) -> bool:
             continue
         for i in use.sites:
             source = instructions[i].operands[1]
-            if isinstance(source, Special) and source.name in ACROSS:
+            if isinstance(source, Special) and source.name in _ACROSS:
                 others.setdefault(source.name, []).append(instructions[i])
     return not others or _only_numbered(function, defs, others)
 
@@ -48,7 +95,7 @@ def _only_numbered(function: Function, defs: Definitions, specials: Mapping[str,
     }
     own = named.get("%tid.y", set()) | named.get("%tid.z", set())
     if not own or any(
-        len(i.writes) != 1 or not set(i.writes) <= own for n in ACROSS[:2] for i in specials.get(n, ())
+        len(i.writes) != 1 or not set(i.writes) <= own for n in _ACROSS[:2] for i in specials.get(n, ())
     ):
         return False
     rows: set[int] = set()

@@ -9,7 +9,7 @@ from enum import IntEnum
 from tclint.analyses import threads as T
 from tclint.analyses.values.expressions import Expressions, Node
 from tclint.analyses.values.integers import type_width
-from tclint.analyses.values.shape import is_one_dimensional, thread_count
+from tclint.analyses.values.shape import is_one_dimensional, position, shape_of, thread_count
 from tclint.cfg import CFG
 from tclint.ir.nodes import Function, Variable
 
@@ -41,6 +41,7 @@ class ThreadSets(Expressions):
         """Where each register is written."""
         self.threads = thread_count(function)
         self.one_dimensional = is_one_dimensional(function, self.defs)
+        self.shape = shape_of(function, self.threads, self.one_dimensional)
         self._planes: dict[int, T.Planes | None] = {}
         self._masks: dict[int, int | None] = {}
 
@@ -58,15 +59,7 @@ class ThreadSets(Expressions):
         if kind == "const":
             return T.constant(node[1], n)
         if kind == "special":
-            if not self.one_dimensional:
-                return None
-            if node[1] == "%tid.x":
-                return T.index(n)
-            if node[1] == "%laneid":
-                return tuple(p if bit < 5 else 0 for bit, p in enumerate(T.index(n)))
-            if node[1] == "%warpid":
-                return T.shift_right(T.index(n), 5, False)
-            return None
+            return None if self.shape is None else position(node[1], self.shape, n)
         if kind == "sum":
             total = T.constant(node[2], n)
             for term, factor in node[1]:
