@@ -750,6 +750,15 @@ def test_a_loop_counter(probe: str, counter: str) -> None:
     assert (m.values.known(start), stride, modulus) == (4, 3, None)
 
 
+@pytest.mark.parametrize("first", ["%r2", "%r1", "%p9"])
+def test_a_counter_that_each_round_copies(first: str) -> None:
+    m = of(LOOP.format(start=4, body="mov.u32 %r2, %r1;\nadd.s32 %r1, %r2, 3;", counter="%r2"))
+    value(m, first)
+    counted = m.values.induction(value(m, "%r1", "loop"))
+    assert counted is not None
+    assert (m.values.known(counted[0]), counted[1]) == (4, 3)
+
+
 RING = """
     mov.u32 %r1, {start};
     mov.u32 %r7, 0;

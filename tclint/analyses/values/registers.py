@@ -207,12 +207,20 @@ class Registers(ThreadSets):
         if self._depth > DEEP:
             self._opaque.add(stand_in)
             return stand_in
+        instruction = self.function.instructions[at]
+        if (source := _copied(instruction)) in self.defs:
+            # A copy computes nothing: a loop may go on from it as from what is copied.
+            self._depth += 1
+            value = self.find(self._reaching(source, self.cfg.block_of[at], at))
+            self._depth -= 1
+            if value not in self._open:
+                self._after[key] = value
+            return value
         # A definition in terms of itself stays opaque, but round a loop a phi stands between.
         self._after[key] = stand_in
         self._open.add(stand_in)
         outer, self._touched = self._touched, set()
         self._depth += 1
-        instruction = self.function.instructions[at]
         value = self._computed(instruction, at, register)
         if instruction.guard >= 0:
             previous = self.before(register, at)
@@ -477,3 +485,11 @@ class Registers(ThreadSets):
         if self.function.registers[register].type == ".pred":
             return self.constant(pattern & 1)
         return self.constant(as_signed(widen(match.binding, pattern, width), width))
+
+
+def _copied(instruction: Instruction) -> int:
+    """The register that an instruction copies, when it does nothing else; -1: none."""
+    match, operands = instruction.match, instruction.operands
+    if match is None or match.problem or match.form.compute != "mov" or instruction.guard >= 0:
+        return -1
+    return operands[1] if isinstance(operands[0], int) and isinstance(operands[1], int) else -1
