@@ -111,6 +111,15 @@ def test_a_first_wait_that_may_wait(parity: int | str) -> None:
     assert not unwaited(wait("w", parity=parity), READ)
 
 
+@pytest.mark.parametrize(("first", "count"), [([wait("w", parity="%r5")], 0), ([], 1)])
+def test_a_wait_behind_another_one_of_the_same_round(first: list[str], count: int) -> None:
+    """One that each round comes to behind another wait is the first one of no thread."""
+    again, more = (LOAD.replace("loaded", name) for name in ("again", "more"))
+    body = ["mov.u32 %r5, 0;", "round:", *first, "bar.sync 0;", "xor.b32 %r5, %r5, 1;", again]
+    rest = ["xor.b32 %r5, %r5, 1;", "bar.sync 0;", more, "add.u32 %r9, %r9, -1;", "setp.ne.u32 %p4, %r9, 0;"]
+    assert len(unwaited(*body, wait("v", parity="%r5"), READ, *rest, "@%p4 bra round;")) == count
+
+
 @pytest.mark.parametrize(
     ("read", "count"), [("ld.shared.u32 %r3, [tile+512];", 1), ("ld.shared.u32 %r3, [tile];", 0)]
 )

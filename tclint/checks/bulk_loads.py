@@ -61,8 +61,12 @@ def _unwaited(
 
 def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
     """Whether a wait is the first of a thread for the ring, and is for the phase before the first: it does not wait."""
-    before = (i for i in filled.waits if i != wait and model.reaches(i, wait))
-    return all(model.reaches(wait, i) for i in before) and first_parity(model, wait) == 1
+    before = [i for i in filled.waits if i != wait and model.reaches(i, wait)]
+    return (
+        all(model.reaches(wait, i) for i in before)
+        and model.reaches(-1, wait, before)
+        and first_parity(model, wait) == 1
+    )
 
 
 def _hit(model: KernelModel, filled: Filled, read: Access, idle: int | None) -> Hit:
