@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 
 from tclint.analyses import threads as T
 from tclint.analyses.shared_memory import SharedMemory
-from tclint.analyses.values import Values
+from tclint.analyses.values import Along, Values
 from tclint.cfg import CFG, Edge
 from tclint.config import Config
 from tclint.dataflow import Analysis, Path, Results, Survey, find_paths, solve
+from tclint.dataflow.paths import find_lead
 from tclint.finding import Confidence
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Variable
 from tclint.views import View, Views
@@ -63,7 +64,7 @@ class KernelModel:
         self.pause = pause or _go_on
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
-        self._firsts: dict[int, Callable[[int], int] | None] = {}
+        self._firsts: dict[int, Along | None] = {}
         self._leads: dict[tuple[int, int, bool], Path | None] = {}
 
     def shaped(self, shape: tuple[int, ...]) -> KernelModel:
@@ -298,12 +299,12 @@ class KernelModel:
         )
         return next(found, None)
 
-    def at_first(self, site: int) -> Callable[[int], int] | None:
-        """What an expression stands for when *site* is executed for the first time; None: there is no way to it."""
+    def at_first(self, site: int) -> Along | None:
+        """What an expression stands for when *site* is executed for the first time; None: no way to it is found."""
         block = self.cfg.block_of[site]
         if block not in self._firsts:
-            path = self.lead(site)
-            self._firsts[block] = None if path is None else self.values.along(path.edges, frozenset())
+            edges, _ = find_lead(self.survey, block)
+            self._firsts[block] = None if edges is None else self.values.along(edges, frozenset())
         return self._firsts[block]
 
     def changes(self, value: int, path: Path, start: int) -> bool:

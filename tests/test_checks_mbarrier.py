@@ -256,6 +256,29 @@ wait:
     {behind}"""
 
 
+@pytest.mark.parametrize(("guard", "count"), [("@%p5 bra on;", 0), ("", 1)])
+def test_the_stage_before_is_none_in_the_first_round(guard: str, count: int) -> None:
+    """Where the first round gives nothing back, the address that it would do that by is nobody's."""
+    stage = f"""
+    setp.eq.u32 %p5, %r10, 0;
+    {guard}
+    add.u32 %r11, %r10, -1;
+    mul.wide.u32 %rd2, %r11, -1431655765;
+    shr.u64 %rd2, %rd2, 33;
+    cvt.u32.u64 %r12, %rd2;
+    mul.lo.u32 %r12, %r12, 3;
+    sub.u32 %r11, %r11, %r12;
+    shl.b32 %r12, %r11, 3;
+    add.u32 %r13, %r1, %r12;
+    mbarrier.arrive.shared::cta.b64 _, [%r13];
+on:
+    add.u32 %r10, %r10, 1;
+    setp.lt.u32 %p4, %r10, %r9;
+    @%p4 bra next;
+    """
+    assert len(found(f"{TWO}\n{THIRD}\n{TELL}\nmov.u32 %r10, 0;\nnext:\n{stage}", "MB009")) == count
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     {

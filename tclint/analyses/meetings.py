@@ -39,10 +39,8 @@ _EACH = 2
 """Those of them that may lead to one use."""
 _TURNS = 16
 """How many rounds of a loop a path takes to be let out of it."""
-_LEAD = 96, 256
-"""The edges of a way from the entry at most, and the blocks that may be visited to find one."""
-_LONG_LEAD = 96, 1024
-"""The same of a way that has to go on by a certain path."""
+_ONWARD = 1024
+"""The blocks that may be visited to find a way from the entry that has to go on by a certain path."""
 _ROUNDS = 4
 """How often a path may come back to where the operations begin, or to a use."""
 
@@ -452,9 +450,9 @@ def _lead(
     taken = Route(here, model.values.find, model.values.find, path.edges)
     if _wrong(model, start, taken)[1] is None:
         return path.edges, False
-    longest, budget = _LONG_LEAD if onward else _LEAD
     block = model.cfg.block_of[start]
-    edges, none = find_lead(model.survey, block, view, onward, longest=longest, budget=budget)
+    more = {"budget": _ONWARD} if onward else {}
+    edges, none = find_lead(model.survey, block, view, onward, **more)
     return edges, none and edges is None
 
 

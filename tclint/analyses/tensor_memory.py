@@ -342,7 +342,9 @@ class Tcgen05(FactSet[tuple[int, int]]):
         if here is None or not self.model.values.volatile(here.start):
             return None
         resolve = self.model.at_first(site)
-        return resolve and Range(self._columns(resolve(here.start)), here.columns, here.lanes)
+        if resolve is None:
+            return None
+        return Range(self._columns(resolve(here.start)), here.columns, here.lanes)
 
     def _range(self, site: int, role: str) -> Range | None:
         model = self.model

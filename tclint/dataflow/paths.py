@@ -220,8 +220,8 @@ def find_lead(
     view: View | None = None,
     onward: Sequence[Edge] = (),
     *,
-    longest: int,
-    budget: int,
+    longest: int = 96,
+    budget: int = 256,
 ) -> tuple[tuple[Edge, ...] | None, bool]:
     """A way from the entry to block *target* on which each predicate is taken as it is there; that of a *view*, if given.
 
