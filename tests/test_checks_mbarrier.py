@@ -422,6 +422,34 @@ def test_the_scope_of_a_remote_arrival(before: str, scope: str, confidence: Conf
 
 
 @pytest.mark.parametrize(
+    ("before", "between", "behind", "count"),
+    [
+        ("", "", "", 1),
+        ("bar.sync 0;", "", "", 1),
+        ("fence.acq_rel.cta;", "", "", 0),
+        ("", "bar.sync 0;", "", 0),
+        ("", "", "bar.sync 0;", 0),
+    ],
+)
+def test_relaxed_arrivals(before: str, between: str, behind: str, count: int) -> None:
+    """A barrier orders what an arrival does not, also where it stands behind that."""
+    store = "st.shared.u32 [%r3], %r0;"
+    body = f"""
+    {MAKE}
+    {TELL}
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r3, %r0, 4, %r3;
+    {f"{before} {store}" if before.startswith("bar") else f"{store} {before}"}
+    mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [full];
+    {between}
+    {WAIT}
+    {behind}
+    ld.shared.u32 %r4, [tile+64];
+    """
+    assert len(found(body, "MB013")) == count
+
+
+@pytest.mark.parametrize(
     ("sem", "fence", "read", "count"),
     [
         (".relaxed.cta", "", "[tile+64]", 1),

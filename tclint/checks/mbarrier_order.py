@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tclint.analyses import warps
+from tclint.analyses.order import Order
 from tclint.analyses.shared_memory import Access
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import Place, at_home, places
@@ -156,13 +157,21 @@ def _own(model: KernelModel, store: Access, load: Access) -> bool:
 
 def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) -> Hit | None:
     """Bytes that a thread writes before the arrival and one reads behind the wait, of which one orders nothing."""
-    ends = _orders(model)
+    ends, order = _orders(model), model.made(Order)
     loads = list(_accesses(model, False))
     for store in _accesses(model, True):
         view = model.views.at(store.site)
         if warps.follow(model, store.site, view, (arrival,), ends if arrival in weak else ()) is None:
             continue
-        met = [load.site for load in loads if not _own(model, store, load) and _overlap(model, store, load)]
+        # A barrier behind the arrival tells of the store as well.
+        told = order.heard((store.site,)).difference(model.sites("mbarrier-wait"))
+        met = [
+            load.site
+            for load in loads
+            if not _own(model, store, load)
+            and _overlap(model, store, load)
+            and order.unheard(load.site, told) is not None
+        ]
         others = [i for i in model.sites("mbarrier-wait") if i not in weak]
         path = (
             warps.follow(model, wait, model.views.at(wait), met, [*ends, *others] if wait in weak else ())
