@@ -1136,6 +1136,65 @@ def test_a_flag_by_which_threads_synchronise(load: str, ordered: bool) -> None:
     assert (run is None) is ordered
 
 
+HALVES = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p, .param .u32 n) .reqntid 64
+{
+    .shared .align 8 .b64 m;
+    .shared .align 128 .b8 buffer[1024];
+    .reg .pred %p<9>;
+    .reg .b32 %r<20>;
+    .reg .b64 %out;
+    ld.param.u64 %out, [p];
+    ld.param.u32 %r9, [n];
+    mov.u32 %r0, %tid.x;
+    shr.u32 %r1, %r0, 5;
+    add.u32 %r2, %r1, 1;
+    and.b32 %r3, %r0, 31;
+    mov.u32 %r4, buffer;
+    setp.ne.u32 %p0, %r0, 0;
+    setp.ne.u32 %p1, %r3, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [m], 64;
+    bar.sync 0;
+    mov.u32 %r7, 0;
+    mov.u32 %r8, 0;
+again:
+    mbarrier.arrive.shared::cta.b64 _, [m];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], %r7;
+    @!%p2 bra wait;
+    xor.b32 %r7, %r7, 1;
+    @%p1 bra read;
+    cp.async.bulk.wait_group.read 0;
+read:
+    bar.sync %r2, 32;
+    mov.u32 %r10, %tid.x;
+    mad.lo.u32 %r5, %r10, 16, %r4;
+    st.shared.v4.b32 [%r5], {%r8, %r8, %r8, %r8};
+    fence.proxy.async.shared::cta;
+    bar.sync %r2, 32;
+    @%p1 bra next;
+    cp.async.bulk.global.shared::cta.bulk_group [%out], [%r5], 512;
+    cp.async.bulk.commit_group;
+next:
+    bar.warp.sync -1;
+    add.u32 %r8, %r8, 1;
+    setp.lt.u32 %p3, %r8, %r9;
+    @%p3 bra again;
+    ret;
+}
+"""
+"""Two warps, of which each has a barrier of its own, and a thread that copies what the warp has stored."""
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_each_of_two_warps_waits_for_its_own_copy(depth: int) -> None:
+    """What one of the threads has committed is not lost where both go on together."""
+    run = replay(changed("wait_group.read 0", f"wait_group.read {depth}", HALVES)).run
+    assert (run is None) is (depth == 0)
+
+
 def test_what_is_said_of_a_stage_that_is_given_back_too_early() -> None:
     (found,) = told(changed(READ, READ.replace("read 0", "read 1"), STORED))
     assert found.rule.id == "MB016"

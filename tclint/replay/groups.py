@@ -202,6 +202,18 @@ class Group:
     """What relaxed waits told: it is known behind the next fence."""
 
 
+def _committed(one: tuple[Clock, ...], other: tuple[Clock, ...]) -> tuple[Clock, ...]:
+    """The groups that two parts of some threads have committed, the newest of both at the end.
+
+    Who has committed nothing since they parted did not come by: one thread of many issues bulk copies.
+    """
+    more, fewer = sorted((one, other), key=len, reverse=True)
+    if more[: len(fewer)] == fewer:
+        return more
+    apart = len(more) - len(fewer)
+    return (*more[:apart], *map(joined, more[apart:], fewer))
+
+
 class Groups:
     """The threads of a cluster: where they are, what they hold, and what they have heard of."""
 
@@ -520,9 +532,8 @@ class Groups:
             registers = Registers(own, before, [index[t] for t in threads])
         whole = Group(first.cta, threads, registers, clock, fork.join, 0, fork.outer, cluster=first.cluster)
         for part in parts:
-            # Who has committed fewer did not come by: one thread of many issues bulk copies.
-            more = {k: c for k, c in part.committed.items() if len(c) > len(whole.committed.get(k, ()))}
-            whole.committed = {**whole.committed, **more}
+            both = {k: _committed(whole.committed.get(k, ()), c) for k, c in part.committed.items()}
+            whole.committed = {**whole.committed, **both}
             whole.fenced = joined(whole.fenced, part.fenced)
             whole.rumours = joined(whole.rumours, part.rumours)
             whole.waited = {**whole.waited, **part.waited}
