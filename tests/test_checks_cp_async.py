@@ -39,6 +39,36 @@ def text(body: str, **options: str) -> str:
     return module(table, kernel(f"{START}\n{body}\nret;", **options), header=HEADER)
 
 
+def last(nothing: int, want: str = "") -> str:
+    """Copies of a block of four tiles, of which a loop knows the last that it has waited for; it begins with *nothing*."""
+    return f"""
+    mov.u32 %r5, %ctaid.x;
+    mov.u32 %r6, 0;
+    mov.u32 %r7, {nothing};
+    {COPY}
+    {COMMIT}
+loop:
+    mad.lo.s32 %r8, %r5, %r9, %r6;
+    shr.s32 %r8, %r8, 2;
+    setp.eq.s32 %p0, %r8, %r7;
+    @%p0 bra there;
+    cp.async.wait_all;
+    mov.u32 %r7, %r8;
+there:
+    add.s32 %r6, %r6, 1;
+    mad.lo.s32 %r10, %r5, %r9, %r6;
+    shr.s32 %r10, %r10, 2;
+    setp.eq.s32 %p1, %r10, %r8;
+    @%p1 bra same;
+    {AGAIN}{want}
+    {COMMIT}
+same:
+    setp.lt.s32 %p2, %r6, %r9;
+    @%p2 bra loop;
+    cp.async.wait_all;
+    """
+
+
 def near(distance: int) -> str:
     """A copy of a tile seven further on, which is not waited for where there is none so far on."""
     return f"""
@@ -309,6 +339,8 @@ CASES = {
     "a copy in each round": f"mov.u32 %r5, %r9;\nloop: bar.sync 0;\n{COPY}\n{COMMIT}\nsetp.gt.s32 %p1, %r5, 0;\nsub.u32 %r5, %r5, 1;\n@%p1 bra loop;\n{READ} // want CA001",
     "a copy for a tile that there is": near(6).format(""),
     "a copy for a tile that there may be": near(8).format(" // want CA001"),
+    "a copy of which a loop knows whether it has waited": last(-1),
+    "a copy of which a loop seems to know that": last(0, " // want CA003"),
     "an earlier copy that may not be made": f"setp.lt.u32 %p0, %r9, 7;\n@%p0 {COPY}\n{AGAIN}\ncp.async.wait_all;\n{READ}",
     "two copies that are made together": f"setp.lt.u32 %p0, %r9, 7;\n@%p0 {COPY}\n@%p0 {AGAIN} // want CA003\ncp.async.wait_all;\n{READ}",
     "read on the way that waits": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra on;\n{wait()}\n{READ}\non: {wait()}",

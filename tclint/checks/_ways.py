@@ -10,7 +10,16 @@ from tclint.cfg import CFG, Edge
 from tclint.dataflow.paths import Path
 from tclint.model import KernelModel
 
-__all__ = ["OUT_OF_ARRAY", "leaves_its_round", "left_out", "placed", "runs_on", "spared", "unused"]
+__all__ = [
+    "OUT_OF_ARRAY",
+    "leaves_its_round",
+    "left_out",
+    "none_yet",
+    "placed",
+    "runs_on",
+    "spared",
+    "unused",
+]
 
 OUT_OF_ARRAY = "so many rounds of a loop may lead out of the array, and nothing shows that there are as many"
 """What there is to say where :func:`runs_on` holds."""
@@ -71,6 +80,25 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
             return edge
         if (passed and not own and _idle(model, edge)) or cases >= (_MANY if own else 2):
             return edge
+    return None
+
+
+def none_yet(model: KernelModel, path: Path) -> Edge | None:
+    """The branch on which *path* takes a number for the one that a loop begins with, and which is negative; None: none.
+
+    A loop that knows what it has got last begins with -1 for nothing, which is not what it needs first.
+    """
+    values = model.values
+    along = values.along(path.edges, frozenset())
+    for k, edge in enumerate(path.edges):
+        p = model.views.edge_value(edge)
+        node, truth = ((), False) if p is None else (values.node(p), edge.value)
+        if node[:1] == ("not",):
+            node, truth = values.node(node[1]), not truth
+        if truth and node[:2] == ("compare", "eq") and values.known(node[3]) is None:
+            numbers = [values.known(along.walk(side, k)) for side in node[2:4]]
+            if None in numbers and any(n is not None and n < 0 for n in numbers):
+                return edge
     return None
 
 

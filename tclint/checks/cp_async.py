@@ -13,7 +13,7 @@ from tclint.analyses.since_barrier import WritesSince
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
 from tclint.checks._repairs import barrier_between
-from tclint.checks._ways import OUT_OF_ARRAY, leaves_its_round, left_out, runs_on
+from tclint.checks._ways import OUT_OF_ARRAY, leaves_its_round, left_out, none_yet, runs_on
 from tclint.finding import Confidence
 from tclint.ir.nodes import Immediate, Memory
 from tclint.model import KernelModel
@@ -38,7 +38,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         groups.follow,
         lambda access: True,
         partial(_meet, model),
-        doubtful=lambda path: left_out(model, path, model.sites("wait", "cp.async")),
+        doubtful=lambda path: left_out(model, path, model.sites("wait", "cp.async")) or none_yet(model, path),
         rounds=True,
     )
     told: dict[tuple[str, int, int], list[Meeting]] = {}
@@ -117,6 +117,8 @@ def _doubt(model: KernelModel, rule: str, meeting: Meeting) -> str:
     copy, use, values = meeting.operation.site, meeting.use.site, model.values
     if left_out(model, meeting.path, model.sites("wait", "cp.async")) is not None:
         return "on other ways between the two, the thread waits"
+    if none_yet(model, meeting.path) is not None:
+        return "it may be the first of its kind that the thread copies, and then the thread waits"
     if leaves_its_round(model, meeting.path, copy):
         return "it may copy for the next round of a loop alone, and there is none"
     if rule == "CA003" and copy != use and runs_on(model, meeting.path, copy, use):
