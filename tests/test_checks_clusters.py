@@ -152,6 +152,14 @@ def test_a_peer_must_be_alive(body: str, directives: str, says: list[str]) -> No
     assert len(found) == len(says)
 
 
+def test_a_cluster_of_one_has_no_peer() -> None:
+    """A template that synchronises a cluster of one CTA in another way."""
+    single = "mov.u32 %r11, %cluster_nctarank;\nsetp.eq.u32 %p3, %r11, 1;\n"
+    body = f"{{}}{SYNC}\n{GET}\n@%p3 bra single;\n{SYNC}\nsingle:"
+    assert not hits("CL002", body.format(single), ".reqntid 128")
+    assert len(hits("CL002", body.format("setp.eq.u32 %p3, %r9, 1;\n"), ".reqntid 128")) == 1
+
+
 def test_one_fault_of_the_barrier_is_told_once() -> None:
     body = f"{SYNC}\n{GET}\n{ARRIVE}"
     assert len(hits("CL001", body)) == 1

@@ -8,6 +8,7 @@ from tclint.analyses import threads as T
 from tclint.analyses.cluster_barrier import START, ClusterBarrier
 from tclint.analyses.clusters import Remote, alone, peers, remote
 from tclint.analyses.shared_memory import Access
+from tclint.analyses.values import Facts
 from tclint.analyses.warps import behind, calls, last, of_the_cta, way, whole_program
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Severity
@@ -137,7 +138,7 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
         # Another warp may have waited, and a thread may be told so by any barrier.
         told |= {*model.sites("mbarrier-wait"), *_barriers(model)}
     sites = {r.site for r in found}
-    path = way(model, -1, T.full(model.values.threads), sites, told)
+    path = way(model, -1, T.full(model.values.threads), sites, told, _with_peers(model, -1))
     if path is None:
         return None
     site = path.end
@@ -162,7 +163,7 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
             continue  # who receives it waits for it; other warps wait for the cluster at the end
         if kinds[site] == "arrival" and (any(model.reaches(site, w) for w in waits) or _tail(model)):
             continue
-        path = way(model, site, T.full(model.values.threads), (), told)
+        path = way(model, site, T.full(model.values.threads), (), told, _with_peers(model, site))
         if path is not None:
             role = _role(model, site)
             return Hit(
@@ -182,6 +183,13 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
                 or frozenset((site,)),
             )
     return None
+
+
+def _with_peers(model: KernelModel, site: int) -> Facts:
+    """What is known at *site* where the cluster has other CTAs: a template may be launched with one as well."""
+    values = model.values
+    single = values.compare("eq", values.special("%cluster_nctarank"), values.constant(1), True)
+    return values.assume(single, False, model.views.at(site).facts)
 
 
 def _barriers(model: KernelModel) -> Iterator[int]:
