@@ -10,7 +10,7 @@ what is proven is not a score of tclint against itself. None means not proven.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -461,14 +461,15 @@ def mbarriers_alone_before_the_proxy_fence(change: Change) -> Proof | None:
 
 @proof
 def nothing_accessed_since_the_proxy_fence(change: Change) -> Proof | None:
-    """Every path comes from a ``fence.proxy.async`` that orders as much, and since then only through the async proxy.
+    """Every path comes from a ``fence.proxy.async`` that orders as much, or from the entry, and since then only through
+    the async proxy.
 
     The fence orders what the thread has accessed through the generic proxy, or has heard of, with what is done through
     the async proxy behind it (9.7.13.4). Without any such access since the one before, that one has ordered all.
 
-    A barrier may stand between where all threads of the CTA come to the same one (9.7.13.1): then each of them comes from
-    such a fence, and what another one has done before it, that fence has ordered. So may a wait for an mbarrier in a
-    kernel whose threads arrive at none: the operations that complete its phases make no accesses through the generic proxy.
+    What the thread may have heard of lies before what may have told it: the arrivals at mbarriers, and the barriers that
+    others come to; operations that complete a phase make no accesses through the generic proxy. At a barrier to which all threads of the CTA come as to the same one (9.7.13.1), that is what lies
+    before this barrier.
 
     Where no operation writes shared memory through the async proxy, an ordinary load does not matter: two reads are in no
     order.
@@ -476,32 +477,97 @@ def nothing_accessed_since_the_proxy_fence(change: Change) -> Proof | None:
     if not ordered_by_the_fence_before(change, in_turn):
         return None
     return Proof(
-        "a proxy fence stands before it, and nothing is accessed through the generic proxy between",
+        "nothing is accessed through the generic proxy between the beginning, or a proxy fence, and it",
         "9.7.13.4",
     )
 
 
 def ordered_by_the_fence_before(change: Change, together: Callable[[Function, CFG, int], bool]) -> bool:
     """Whether that holds if all threads come to the barriers that *together* says so of."""
-    site, function = change.deleted, change.kernel.function
+    site = change.deleted
     if site is None or not _about_shared_memory(change.instructions[site]):
         return False
     kinds = (change.instructions[site].opcode, "fence.proxy.async")
-    # Who calls a function may do anything before.
-    entry = function.entry
+    # Who calls a function, or is called, may do anything.
+    entry = change.kernel.function.entry
+    alone = entry and not any(i.flow == "call" for i in change.instructions)
     reads_alone = entry and _async_reads_alone(change)
-    between = {*_sites_before(change, site, lambda i: i.opcode in kinds and i.guard < 0)}
-    if None in between:
-        return False
-    told = entry and not any(i.flow == "call" for i in change.instructions)
-    for at in between:
-        assert at is not None
-        i = change.instructions[at]
-        if _leaves_shared_memory(i) or _of_tensor_cores(i) or (reads_alone and _loads(i)):
+    news = _News(change, site, together) if alone else None
+    told_by = news.told_by if news else None
+    for at in _sites_before(change, site, lambda i: i.opcode in kinds and i.guard < 0, told_by):
+        if at is None:
+            if not entry:
+                return False
             continue
-        if not told or not (_heard_of_nobody(change, i) or together(function, change.cfg, at)):
+        i = change.instructions[at]
+        if _leaves_shared_memory(i) or _of_the_async_proxy(i) or (reads_alone and _loads(i)):
+            continue
+        if news is None or not news.heard_at(at):
             return False
     return True
+
+
+class _News:
+    """What a thread may have heard of before the fence at *site*, if all come to the barriers that *together* says so of."""
+
+    def __init__(self, change: Change, site: int, together: Callable[[Function, CFG, int], bool]) -> None:
+        self.change = change
+        self.site = site
+        self.together = together
+
+    def heard_at(self, at: int) -> bool:
+        """Whether a thread hears of others at an instruction, and it is known of whom."""
+        return self.change.instructions[at].event in ("mbarrier-wait", "barrier-sync")
+
+    def told_by(self, at: int) -> Iterable[int]:
+        """The instructions by which others may have told of what they have done before, at the latest."""
+        if self.change.instructions[at].event == "mbarrier-wait":
+            return self._arrivals
+        if self.change.instructions[at].event != "barrier-sync" or at in self._meetings:
+            return ()
+        return self._barriers
+
+    @cached_property
+    def _meetings(self) -> frozenset[int]:
+        """The barriers that all threads of the CTA come to as the same one."""
+        function, cfg = self.change.kernel.function, self.change.cfg
+        every = (i for i, x in enumerate(self.change.instructions) if x.event == "barrier-sync")
+        return frozenset(i for i in every if self.together(function, cfg, i))
+
+    @cached_property
+    def _arrivals(self) -> list[int]:
+        return self._of(("mbarrier-arrive", "mbarrier-complete"))
+
+    @cached_property
+    def _barriers(self) -> list[int]:
+        return self._of(("barrier-sync", "barrier-arrive"))
+
+    def _of(self, events: Collection[str]) -> list[int]:
+        """Instructions of some *events* that another thread may have executed when one comes to the fence.
+
+        Who is behind a barrier for all threads knows that all have come to it: not so where a way leads from there to
+        the fence.
+        """
+        cfg, instructions = self.change.cfg, self.change.instructions
+        fence = cfg.block_of[self.site]
+
+        def over(barrier: int) -> bool:
+            block = cfg.block_of[barrier]
+            return not cfg.following[block] >> fence & 1 and (block != fence or self.site < barrier)
+
+        over_at = [i for i in self._meetings if over(i)]
+        return [
+            at
+            for at, i in enumerate(instructions)
+            if i.event in events
+            and cfg.block_of[at] in cfg.rank
+            and not any(self._behind(b, at) for b in over_at)
+        ]
+
+    def _behind(self, barrier: int, at: int) -> bool:
+        """Whether every way to an instruction passes the barrier before."""
+        first, own = self.change.cfg.block_of[barrier], self.change.cfg.block_of[at]
+        return barrier < at if first == own else self.change.cfg.dominates(first, own)
 
 
 def _async_reads_alone(change: Change) -> bool:
@@ -552,12 +618,14 @@ def _writes_shared_memory(instruction: Instruction) -> bool:
     return wrote and match.space in ("", ".shared", ".shared::cta", ".shared::cluster")
 
 
-def _of_tensor_cores(instruction: Instruction) -> bool:
-    """Whether it is about a tensor core, which accesses shared memory through the async proxy, and tells nobody of others."""
+def _of_the_async_proxy(instruction: Instruction) -> bool:
+    """Whether it is about operations that access shared memory through the async proxy alone, and tells nobody of others."""
     match = instruction.match
     if match is None or match.problem or instruction.event == "tmem-alloc":
         return False
-    return instruction.group == "wgmma" or match.form.name.startswith("tcgen05")
+    if instruction.event == "issue" and match.form.proxy == "async":
+        return True
+    return instruction.group in ("wgmma", "bulk") or match.form.name.startswith("tcgen05")
 
 
 @proof
@@ -598,16 +666,24 @@ def _before(
         yield None if at is None else change.instructions[at]
 
 
-def _sites_before(change: Change, site: int, ends: Callable[[Instruction], bool]) -> Iterator[int | None]:
-    """Where that stands."""
+def _sites_before(
+    change: Change,
+    site: int,
+    ends: Callable[[Instruction], bool],
+    told_by: Callable[[int], Iterable[int]] | None = None,
+) -> Iterator[int | None]:
+    """Where that stands; and before what tells the thread of others, at each place where it hears of them."""
     cfg = change.cfg
-    work, seen = [(cfg.block_of[site], site)], set[int]()
+    work, seen, told = [(cfg.block_of[site], site)], set[int](), set[int]()
     while work:
         block, end = work.pop()
         for at in range(end - 1, cfg.blocks[block].start - 1, -1):
             if at != site and ends(change.instructions[at]):
                 break
             yield at
+            fresh = {*told_by(at)} - told if told_by else set[int]()
+            told |= fresh
+            work += [(cfg.block_of[i], i) for i in fresh]
         else:
             if block == 0:
                 yield None
@@ -660,13 +736,6 @@ def _loads(instruction: Instruction) -> bool:
     if match is None or match.problem or instruction.flow == "call" or match.form.event:
         return False
     return all(verb == "read" for verb, _ in match.form.memory) and not _exchanges(instruction)
-
-
-def _heard_of_nobody(change: Change, instruction: Instruction) -> bool:
-    """Whether it waits for an mbarrier, and no thread arrives at any: operations complete its phases."""
-    return instruction.event == "mbarrier-wait" and not any(
-        i.event in ("mbarrier-arrive", "mbarrier-complete") for i in change.instructions
-    )
 
 
 @proof

@@ -59,7 +59,7 @@ CAUSES = {
     "long": "a replay of the kernel takes too long",
     "budget": "found when the search for a path may visit more states",
     "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
-    "in turn": "every thread comes from another fence; whether all come to one barrier between depends on branches",
+    "in turn": "every thread comes from another fence, or has accessed nothing; whether all come to one barrier between depends on branches",
     "issuer": "the thread that issues the operation has a fence for it too: which of the two it takes is not said",
     "elsewhere": "nothing that its thread has accessed before it is known to be accessed through the async proxy",
     "reads": "its thread has read at most: the fence is for copies that overwrite what was read, and code in use goes without",

@@ -33,6 +33,7 @@ STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;"
 FILL = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 16, [bar];"
 PROXY = "fence.proxy.async.shared::cta;"
 WAITED = "mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;"
+TELL = "mbarrier.arrive.shared.b64 _, [bar];"
 STORED, READ = "st.shared.u32 [tile], %r1;", "ld.shared.u32 %r1, [tile];"
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 INIT, MADE = "mbarrier.init.shared.b64 [bar], 1;", "fence.mbarrier_init.release.cluster;"
@@ -153,7 +154,7 @@ CASES = [
     # what other threads have done is known behind a barrier
     ("mbarriers_alone_before_the_proxy_fence", "proxy fence narrowed",
      f"ld.global.u32 %r1, [%rd1]; fence.proxy.async.shared::cta;/*!*/ {WGMMA} ret;",
-     f"bar.sync 0; fence.proxy.async.shared::cta;/*!*/ {WGMMA} ret;"),
+     f"{MEET} fence.proxy.async.shared::cta;/*!*/ {WGMMA} ret;"),
     ("mbarriers_alone_before_the_proxy_fence", "proxy fence deleted",
      f"ld.global.u32 %r1, [%rd1]; {PROXY}/*!*/ {WGMMA} ret;",
      f"ld.acquire.gpu.global.u32 %r1, [%rd1]; {PROXY}/*!*/ {WGMMA} ret;"),
@@ -175,17 +176,30 @@ CASES = [
      f"@%p1 bra L; {STORED} bar.sync 0; bra M; L: {PROXY} bar.sync 0; {PROXY}/*!*/ {WGMMA} M: ret;"),
     ("nothing_accessed_since_the_proxy_fence", "proxy fence narrowed",
      f"{STORED} {PROXY} bar.sync 0; {PROXY}/*!*/ {WGMMA} ret;",
-     f"{STORED} {PROXY} bar.sync 1, 64; {PROXY}/*!*/ {WGMMA} ret;"),
+     f"@%p1 bra L; {STORED} bar.sync 1, 64; bra M; L: {PROXY} bar.sync 1, 64; {PROXY}/*!*/ {WGMMA} M: ret;"),
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
      f"{STORED} {PROXY} L: bar.sync 0; {WGMMA} {PROXY}/*!*/ @%p1 bra L; ret;",
      f"{STORED} {PROXY} L: bar.sync 0; {WGMMA} {PROXY}/*!*/ {STORED} @%p1 bra L; ret;"),
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
      f"{STORED} {PROXY} barrier.sync.aligned 0; {PROXY}/*!*/ {WGMMA} ret;",
-     f"{STORED} {PROXY} barrier.sync 0; {PROXY}/*!*/ {WGMMA} ret;"),
-    # a wait for operations alone, and one for what threads tell
+     f"@%p1 bra L; {STORED} barrier.sync 0; bra M; L: {PROXY} barrier.sync 0; {PROXY}/*!*/ {WGMMA} M: ret;"),
+    # who arrives comes from the fence too, or from a store behind it
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
-     f"{STORED} {PROXY} {WAITED} {PROXY}/*!*/ {WGMMA} ret;",
-     f"{STORED} {PROXY} {WAITED} {PROXY}/*!*/ {WGMMA} mbarrier.arrive.shared.b64 _, [bar]; ret;"),
+     f"{STORED} {PROXY} {WAITED} {PROXY}/*!*/ {WGMMA} {TELL} ret;",
+     f"{STORED} {PROXY} {WAITED} {PROXY}/*!*/ {WGMMA} {STORED} {TELL} ret;"),
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"@%p1 bra L; {TELL} ret; L: {WAITED} {PROXY}/*!*/ {WGMMA} ret;",
+     f"@%p1 bra L; {STORED} {TELL} ret; L: {WAITED} {PROXY}/*!*/ {WGMMA} ret;"),
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence narrowed",
+     f"{FILL} {WAITED} {STORE} {PROXY}/*!*/ {WGMMA} ret;",
+     f"{FILL} {WAITED} {STORE} call f; {PROXY}/*!*/ {WGMMA} ret;"),
+    # who stores has passed a barrier that all come to behind the fence, or perhaps in an earlier round
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"L: {WAITED} {PROXY}/*!*/ @%p2 bra L; bar.sync 0; {WGMMA} {STORED} {TELL} ret;",
+     f"L: {WAITED} {PROXY}/*!*/ bar.sync 0; {WGMMA} {STORED} {TELL} @%p2 bra L; ret;"),
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"{WAITED} {PROXY}/*!*/ bar.sync 0; {WGMMA} {STORED} {TELL} ret;",
+     f"{WAITED} {PROXY}/*!*/ bar.sync 1, 64; {WGMMA} {STORED} {TELL} ret;"),
     # two reads are in no order; a copy overwrites what was read; an acquiring load hears of what others wrote
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
      f"{STORED} {PROXY} {READ} {PROXY}/*!*/ {WGMMA} {STORE} ret;",
