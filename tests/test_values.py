@@ -1480,6 +1480,10 @@ def test_a_swizzle_of_an_aligned_address_is_a_distance_from_the_variable(align: 
         ("bfe.u32 %r3, %r1, 2, 3;", lambda t: t >> 2 & 7),
         ("mov.u32 %r2, 0x85; bfi.b32 %r3, %r1, %r2, 3, 4;", lambda t: 0x85 & ~0x78 | (t & 15) << 3),
         ("mov.u32 %r2, 6; bfi.b32 %r3, %r2, %r1, 5, 29;", lambda t: t & 31 | 6 << 5),
+        ("div.s32 %r3, %r1, 8;", lambda t: t // 8),
+        ("rem.s32 %r3, %r1, 8;", lambda t: t % 8),
+        ("not.b32 %r2, %r1; div.u32 %r3, %r2, 64;", lambda t: (~t & 0xFFFFFFFF) // 64),
+        ("not.b32 %r2, %r1; rem.u32 %r3, %r2, 64;", lambda t: ~t & 63),
     ],
 )
 def test_a_field_of_the_thread_index(text: str, expected: Callable[[int], int]) -> None:
@@ -1487,6 +1491,12 @@ def test_a_field_of_the_thread_index(text: str, expected: Callable[[int], int]) 
     planes = m.values.planes(value(m, "%r3"))
     assert planes is not None
     assert read(planes, 128) == [expected(t) & 0xFFFFFFFF for t in range(128)]
+
+
+@pytest.mark.parametrize("text", ["not.b32 %r2, %r1; div.s32 %r3, %r2, 64;", "rem.u32 %r3, %r1, 24;"])
+def test_a_quotient_that_is_no_field(text: str) -> None:
+    m = of(f"mov.u32 %r1, %tid.x; {text}")
+    assert m.values.planes(value(m, "%r3")) is None
 
 
 NUMBERED = """

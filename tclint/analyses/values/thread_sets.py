@@ -92,6 +92,13 @@ class ThreadSets(Expressions):
                 if width < T.WIDTH:
                     planes = T.narrow(planes, width, signed)
                 return T.shift_right(planes, by & 0xFFFFFFFF, signed)
+            if node[1] in ("div", "rem") and node[2] in ((".s32",), (".u32",)):
+                planes, by = self.planes(node[3]), self.known(node[4]) or 0
+                if planes is None or by <= 0 or by & by - 1 or (node[2] == (".s32",) and planes[-1]):
+                    return None  # of a negative number it is no shift, but rounds towards zero (9.7.1.8)
+                shift = by.bit_length() - 1
+                rest = tuple(p if bit < shift else 0 for bit, p in enumerate(planes))
+                return rest if node[1] == "rem" else T.shift_right(planes, shift, False)
             if node[1] == "cvt":
                 return self._converted(node)
             if node[1] == "not":
