@@ -18,7 +18,9 @@ HELPERS = """
 .func outer() { call fence; ret; }
 .func again() { wgmma.commit_group.sync.aligned; call again; ret; }
 .func plain() { .reg .b32 %r<2>; mov.u32 %r1, 1; ret; }
-"""
+.func long() { .reg .b32 %r<2>; mov.u32 %r1, 1; LONG ret; }
+.func caller() { .reg .b32 %r<2>; mov.u32 %r1, 1; call plain; ret; }
+""".replace("LONG", "add.u32 %r1, %r1, 1; " * 40)
 
 
 def inlined(body: str) -> KernelModel:
@@ -44,7 +46,9 @@ def opcodes(model: KernelModel) -> list[str]:
         ("call fence;", ["wgmma.fence.sync.aligned", "bra", "ret"]),
         ("call outer;", ["wgmma.fence.sync.aligned", "bra", "bra", "ret"]),
         ("@%p1 call fence;", ["bra", "wgmma.fence.sync.aligned", "bra", "ret"]),
-        ("call plain;", ["call", "ret"]),
+        ("call plain;", ["mov.u32", "bra", "ret"]),
+        ("call long;", ["call", "ret"]),
+        ("call caller;", ["call", "ret"]),
         ("proto: .callprototype _ ();\ncall %rd1, (), proto;", ["call", "ret"]),
         ("fence: .callprototype _ ();\ncall %rd1, (), fence;", ["call", "ret"]),
     ],
@@ -129,3 +133,31 @@ def test_parameters_of_a_callee_are_the_caller_s() -> None:
     ]  # fmt: skip
     assert {passed, back} < function.variables.keys()
     assert not {passed, back} & {name for _, name in second}
+
+
+@pytest.mark.parametrize(
+    ("body", "known"),
+    [
+        ("st.param.b32 [to], 7;\ncall (from), outer, (to);\nld.param.b32 %r1, [from];", 7),
+        ("st.param.b32 [to], 7;\ncall (from), outer, (to);\nld.param.u32 %r1, [from];", 7),
+        (
+            "st.param.b32 [to], 6;\nst.param.b32 [to], 7;\ncall (from), outer, (to);\nld.param.b32 %r1, [from];",
+            7,
+        ),
+        (
+            "st.param.b32 [to], 7;\n@%p1 st.param.b32 [to], 7;\ncall (from), outer, (to);\nld.param.b32 %r1, [from];",
+            None,
+        ),
+        ("st.param.b32 [to], 7;\ncall (from), outer, (to);\ncall again;\nld.param.b32 %r1, [from];", None),
+        ("@%p1 bra L;\nst.param.b32 [to], 7;\nL: call (from), outer, (to);\nld.param.b32 %r1, [from];", None),
+    ],
+)
+def test_what_a_call_is_given_and_returns_is_known(body: str, known: int | None) -> None:
+    again = ".func again() { call again; ret; }\n"
+    text = module(again + PASSING, kernel(f"{{ .param .b32 to, from; {body} }}\n    ret;"), header=HOPPER)
+    made = built(text)
+    function = inline(made.functions[-1], inlinable(made))
+    model = KernelModel(function, made)
+    last = max(i for i, x in enumerate(function.instructions) if x.opcode.startswith("ld.param"))
+    value = model.values.before(function.instructions[last].writes[0], last + 1)
+    assert model.values.known(value) == known

@@ -3,7 +3,8 @@
 An asynchronous operation may be issued in one function and waited for in
 another, so the analyses see a kernel with its callees inside. Only callees
 that matter are inlined: those that contain, or call something that contains,
-an instruction with an event. Recursion and indirect calls stay calls.
+an instruction with an event, and short ones: a debug build converts every
+address in one. Recursion and indirect calls stay calls.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _LIMIT = 50_000
 Names = dict[str, str]
 """Parameters of a callee, and what it passes on, by what they are called where it is inlined."""
 
+_SHORT = 32
+"""Instructions of a function that is inlined without an event: what it returns may be an address."""
 _DEPTH = 64
 """Calls inside calls that are inlined; one beyond that stays a call."""
 
@@ -56,20 +59,20 @@ def reached(function: Function, functions: Iterable[Function]) -> tuple[Function
 def inlinable(module: Module) -> dict[str, Function]:
     """The functions of *module* whose calls are worth inlining, by name; the same for all of its functions."""
     bodies = {f.name: f for f in module.functions if f.instructions and not f.damaged and not f.entry}
-    return _with_events(bodies)
+    return _worth_it(bodies)
 
 
 def inline(function: Function, wanted: dict[str, Function]) -> Function:
     """*function* with its calls of :func:`inlinable` functions inlined; itself when there are none."""
-    if not any(use.match is not None and use.match.form.flow == "call" for use in function.uses):
+    if not _calls(function):
         return function
     if not any(_callee(function, i, wanted) for use in function.uses if use.flow for i in use.sites):
         return function
     return _Inliner(function, wanted).run()
 
 
-def _with_events(bodies: dict[str, Function]) -> dict[str, Function]:
-    """The functions that have an event themselves or through a callee."""
+def _worth_it(bodies: dict[str, Function]) -> dict[str, Function]:
+    """The functions that have an event themselves or through a callee, and short ones that call nothing."""
     found = {
         name: f
         for name, f in bodies.items()
@@ -84,7 +87,12 @@ def _with_events(bodies: dict[str, Function]) -> dict[str, Function]:
             ):
                 found[name] = f
                 grown = True
-    return found
+    short = {name: f for name, f in bodies.items() if len(f.instructions) <= _SHORT and not _calls(f)}
+    return short | found
+
+
+def _calls(function: Function) -> bool:
+    return any(use.match is not None and use.match.form.flow == "call" for use in function.uses)
 
 
 def _callee(function: Function, site: int, bodies: dict[str, Function]) -> Function | None:
