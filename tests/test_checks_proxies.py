@@ -255,6 +255,21 @@ def test_stores_in_a_loop_of_some_rounds(rounds: int) -> None:
     assert not by_rule(lint(text(f"{loop}\n{FENCE}\n{SYNC}\n{OUT}")), "PR001")
 
 
+def test_a_flag_that_is_set_on_one_way() -> None:
+    """The shortest way from the entry leaves the flag as it is, and nobody who comes so issues the copy."""
+    flag = (
+        "mov.pred %p4, 0;\nsetp.ne.s32 %p5, %r9, 0;\n@%p5 bra on;\nld.global.u32 %r10, [%rd6];\n"
+        "setp.eq.s32 %p4, %r10, 0;\non: mov.u32 %r7, %r0;"
+    )
+    loop = (
+        "next: setp.ge.s32 %p3, %r7, 512;\n@%p3 bra out;\nshl.b32 %r8, %r7, 4;\nadd.u32 %r8, %r1, %r8;\n"
+        "st.shared.v4.b32 [%r8], {%r5, %r5, %r5, %r5};\nadd.s32 %r7, %r7, 128;\nbra next;\nout:"
+    )
+    issue = OUT.replace("@%p1", "@!%p4 bra done;\n") + "\ndone:"
+    assert by_rule(lint(text(f"{flag}\n{loop}\n{SYNC}\n{issue}")), "PR001")
+    assert not by_rule(lint(text(f"{flag}\n{loop}\n{FENCE}\n{SYNC}\n{issue}")), "PR001")
+
+
 def test_one_fence_that_lacks_is_one_finding() -> None:
     second = MMA.replace("%rd0, %rd1", "%rd1, %rd0").replace("wgmma.fence.sync.aligned;", "")
     (finding,) = by_rule(lint(text(f"{STORE}\n{SYNC}\n{MMA}\n{second}")), "PR001")

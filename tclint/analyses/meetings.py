@@ -110,8 +110,10 @@ class Meetings:
     """Whether a path that leaves a loop too early is looked at with as many rounds as the loop has."""
     _firsts: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
     """What expressions stand for at the end of a way from the entry."""
-    _own_leads: dict[tuple[int, int, tuple[Edge, ...]], tuple[Edge, ...] | None] = field(default_factory=dict)
-    """For each block, view of those that the path leads to, and path."""
+    _own_leads: dict[tuple[int, int, tuple[Edge, ...], bool], tuple[Edge, ...] | None] = field(
+        default_factory=dict
+    )
+    """For each block, view of those that the path leads to, path, and whether the way of all is astray."""
 
     @property
     def shared(self) -> SharedMemory:
@@ -336,8 +338,12 @@ class Meetings:
         edges = model.made(_Leads).to(start)
         if edges is None:
             return
-        yield self._route(start, path, self._first(edges), edges)
-        own = self._own_lead(start, path) if self.rounds else None
+        route = self._route(start, path, self._first(edges), edges)
+        yield route
+        if not self.rounds:
+            return
+        astray = any(self._pairs(operations, uses, route))  # it met, and cannot go on so
+        own = self._own_lead(start, path, astray)
         if own is not None and own != edges:
             yield self._route(start, path, self._first(own), own)
 
@@ -347,15 +353,19 @@ class Meetings:
             self._firsts[edges] = self.model.values.along(edges, frozenset())
         return self._firsts[edges]
 
-    def _own_lead(self, start: int, path: Path) -> tuple[Edge, ...] | None:
-        """The way of the threads that go on by the path, where not all do: only these issue what is at its end."""
+    def _own_lead(self, start: int, path: Path, astray: bool) -> tuple[Edge, ...] | None:
+        """The way of the threads that go on by the path, where not all do: only these issue what is at its end.
+
+        That is so where there are fewer of them, or where the way that all come by is *astray*: a branch on it has
+        decided the path otherwise, as where a flag is only set by who is elected.
+        """
         model = self.model
         end = model.views.at(path.end)
-        key = model.cfg.block_of[start], id(end), path.edges
+        key = model.cfg.block_of[start], id(end), path.edges, astray
         if key not in self._own_leads:
             view = View(path.threads & end.threads, end.lasting(model.values))
             fewer = view.threads not in (0, model.views.at(start).threads)
-            self._own_leads[key] = _lead(model, start, view, path.edges)[0] if fewer else None
+            self._own_leads[key] = _lead(model, start, view, path.edges)[0] if fewer or astray else None
         return self._own_leads[key]
 
     def _route(self, start: int, path: Path, before: Resolve, lead: tuple[Edge, ...] = ()) -> Route:
