@@ -173,6 +173,35 @@ def passing(name: str, place: str, parity: int = 0) -> str:
 
 
 @pytest.mark.parametrize(
+    ("issue", "wrong"), [(ISSUE, True), (f"{BROUGHT.replace('come', 'too')}\n{ISSUE}", False), (MMA, False)]
+)
+def test_a_stage_that_is_taken_when_others_have_read_it(issue: str, wrong: bool) -> None:
+    """Who waits for the copy tells who stores, and who sends the results waits for these alone."""
+    free = TELL.replace("full", "tile+8000")
+    reads = (
+        f"setp.ge.u32 %p6, %r0, 64;\n@%p6 bra third;\n{PASS}\n{issue}\nbra done;\nthird: {BROUGHT}\n{free}"
+    )
+    body = roles(f"{passing('go', 'tile+8000')}\n{STORE}\n{TELL}", reads).replace(
+        ".reqntid 64", ".reqntid 96"
+    )
+    assert bool(by_rule(lint(body.replace("bar.sync 0;", f"{LOADED}\nbar.sync 0;", 1)), "PR001")) == wrong
+
+
+def test_an_arrival_of_the_part_before_tells_of_no_fence() -> None:
+    """One role stores in two parts, each with an arrival; the fence between the first two is for the first part."""
+    second = TELL.replace("full", "tile+8000")
+    writes = (
+        f"round: {ELSEWHERE}\n{FENCE}\n{TELL}\n{STORE}\n{second}\n{passing('go', 'tile+7000')}\nbra round;"
+    )
+    reads = f"again: {passing('one', 'full')}\n{passing('two', 'tile+8000')}\n{ISSUE}\nbra again;"
+    begin = "@%p1 mbarrier.init.shared.b64 [tile+8000], 32;\n@%p1 mbarrier.init.shared.b64 [tile+7000], 1;"
+    found = lint(roles(writes, reads).replace("bar.sync 0;", f"{begin}\nbar.sync 0;", 1))
+    assert by_rule(found, "PR001")
+    fenced = writes.replace(second, f"{FENCE}\n{second}")
+    assert not by_rule(lint(roles(fenced, reads).replace("bar.sync 0;", f"{begin}\nbar.sync 0;", 1)), "PR001")
+
+
+@pytest.mark.parametrize(
     ("first", "second", "wrong"), [("full", "tile+8000", False), ("tile+8000", "full", True)]
 )
 def test_a_second_arrival_behind_a_fence(first: str, second: str, wrong: bool) -> None:

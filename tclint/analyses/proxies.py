@@ -17,6 +17,7 @@ from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.facts import FactSet
 from tclint.analyses.groups import State as GroupState
 from tclint.analyses.mbarriers import Mbarriers, Ring
+from tclint.analyses.order import Order
 from tclint.analyses.shared_memory import Access
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -259,18 +260,20 @@ class Overwritten:
     def before(self, site: int, use: Access) -> bool:
         """Whether a bulk copy has written the bytes of *use* before *site*, and the next one comes after *use*.
 
-        So it is where one role waits for a copy and changes its bytes for another role, which does not wait for it.
+        So it is where one role waits for a copy and changes its bytes for another role, which does not wait for it. Of a
+        bulk copy out of a stage it is enough that the first role may have heard of who has waited: it takes the stage
+        when it is free.
         """
         model = self.model
         mbarriers, there = model.made(Mbarriers), model.made(Extents).of(use)
         waits = {i: mbarriers.rings_at(i) for i in model.sites("mbarrier-wait")}
-        brought: set[Ring] = set()
+        brought: dict[Ring, list[int]] = {}
         for load in self._writing(use.address):
             rings = mbarriers.rings_at(load.site)
             for ring in rings:
                 place = place_of(model, ring, load)
                 if there is None or place is None or there.meets(place):
-                    brought.add(ring)
+                    brought.setdefault(ring, []).append(load.site)
             if not rings:
                 return False
         behind = {ring for i, rings in waits.items() if comes_before(model, i, site) for ring in rings}
@@ -280,7 +283,10 @@ class Overwritten:
             if not model.views.apart(i, use.site) and model.reaches(i, use.site)
             for ring in rings
         }
-        return all(waits.values()) and brought <= behind and brought.isdisjoint(with_it)
+        if model.instruction(use.site).group == "bulk":
+            told = {ring: model.made(Order).completed(loads) for ring, loads in brought.items()}
+            behind |= {ring for ring, at in told.items() if any(comes_before(model, i, site) for i in at)}
+        return all(waits.values()) and brought.keys() <= behind and with_it.isdisjoint(brought)
 
     def _writing(self, address: int) -> list[Access]:
         """The loads that may write the bytes at *address*."""

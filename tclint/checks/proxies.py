@@ -198,7 +198,7 @@ def _told_behind_a_fence(
         and start not in {site for site, _ in accessed.before(i)}
         and model.reaches(start, i)
     ]
-    at_once = [i for i in fenced if len(mbarriers.between_waits((start, i))) == 1]
+    at_once = [i for i in fenced if model.reaches(start, i, model.sites("mbarrier-wait"))]
     waits = frozenset(
         i
         for i in model.sites("mbarrier-wait")
