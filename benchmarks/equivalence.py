@@ -623,9 +623,11 @@ def _of_the_async_proxy(instruction: Instruction) -> bool:
     match = instruction.match
     if match is None or match.problem or instruction.event == "tmem-alloc":
         return False
-    if instruction.event == "issue" and match.form.proxy == "async":
-        return True
-    return instruction.group in ("wgmma", "bulk") or match.form.name.startswith("tcgen05")
+    return (
+        match.form.proxy == "async"
+        or instruction.group in ("wgmma", "bulk")
+        or match.form.name.startswith("tcgen05")
+    )
 
 
 @proof

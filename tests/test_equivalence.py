@@ -33,6 +33,7 @@ STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;"
 FILL = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 16, [bar];"
 PROXY = "fence.proxy.async.shared::cta;"
 WAITED = "mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;"
+CANCEL = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [tile], [bar];"
 TELL = "mbarrier.arrive.shared.b64 _, [bar];"
 STORED, READ = "st.shared.u32 [tile], %r1;", "ld.shared.u32 %r1, [tile];"
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
@@ -193,6 +194,9 @@ CASES = [
     ("nothing_accessed_since_the_proxy_fence", "proxy fence narrowed",
      f"{FILL} {WAITED} {STORE} {PROXY}/*!*/ {WGMMA} ret;",
      f"{FILL} {WAITED} {STORE} call f; {PROXY}/*!*/ {WGMMA} ret;"),
+    ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
+     f"{STORED} {PROXY} {CANCEL} {PROXY}/*!*/ {CANCEL} ret;",
+     f"{STORED} {PROXY} {CANCEL} {WAITED} {READ} {PROXY}/*!*/ {CANCEL} ret;"),
     # who stores has passed a barrier that all come to behind the fence, or perhaps in an earlier round
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
      f"L: {WAITED} {PROXY}/*!*/ @%p2 bra L; bar.sync 0; {WGMMA} {STORED} {TELL} ret;",
