@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from tclint.analyses import threads as T
 from tclint.analyses.shared_memory import SharedMemory
-from tclint.analyses.values import Along, Values
+from tclint.analyses.values import Along, Facts, Values
 from tclint.cfg import CFG, Edge
 from tclint.config import Config
 from tclint.dataflow import Analysis, Path, Results, Survey, find_paths, solve
@@ -303,9 +303,33 @@ class KernelModel:
         """What an expression stands for when *site* is executed for the first time; None: no way to it is found."""
         block = self.cfg.block_of[site]
         if block not in self._firsts:
-            edges, _ = find_lead(self.survey, block)
+            path = self.lead(site)
+            edges = None if path is None else path.edges
+            if edges is not None and any(self._contrary(edges, Facts())):
+                edges, _ = find_lead(self.survey, block)
             self._firsts[block] = None if edges is None else self.values.along(edges, frozenset())
         return self._firsts[block]
+
+    def _contrary(self, edges: Sequence[Edge], facts: Facts, since: int = 0) -> Iterator[Edge]:
+        """Those of *edges*, from number *since* on, where the way up to there says that the branch goes another way."""
+        along = self.values.along(edges, frozenset())
+        for k, edge in enumerate(edges[since:], since):
+            p = self.views.edge_value(edge)
+            if p is not None and self.values.decide(along.walk(p, k), facts) is (not edge.value):
+                yield edge
+
+    def untaken(self, start: int, path: Path, results: Results[Any]) -> Edge | None:
+        """The first branch on *path* that goes the other way when *start* is executed for the first time; None: none does.
+
+        One that leaves a loop in which the state does not change may be taken in a later round.
+        """
+        first = self.at_first(start) if start >= 0 else None
+        lead = () if first is None else (*first.edges,)
+        for edge in self._contrary((*lead, *path.edges), self.views.at(start).facts, len(lead)):
+            loop = self.cfg.innermost(edge.source)
+            if edge.target in loop or not loop or any(results.relevant[block] for block in loop):
+                return edge
+        return None
 
     def changes(self, value: int, path: Path, start: int) -> bool:
         """Whether *value* may have become another one on *path*, which begins at *start*."""

@@ -160,6 +160,29 @@ def test_a_cluster_of_one_has_no_peer() -> None:
     assert len(hits("CL002", body.format("setp.eq.u32 %p3, %r9, 1;\n"), ".reqntid 128")) == 1
 
 
+@pytest.mark.parametrize(("first", "shown"), [("0", False), ("%r9", True)])
+def test_a_wait_of_the_first_round_alone(first: str, shown: bool) -> None:
+    """What arrives before a loop waits in its first round, and that is not known of a number of the launch."""
+    body = f"""
+    {ARRIVE}
+    mov.u32 %r11, {first};
+passes:
+    mov.u32 %r12, %r11;
+    setp.gt.u32 %p3, %r12, 2;
+    @%p3 bra over;
+    setp.ne.s32 %p4, %r12, 0;
+    @%p4 bra later;
+    {WAIT}
+later:
+    {SYNC}
+    add.s32 %r11, %r12, 1;
+    bra passes;
+over:
+    {SYNC}
+    """
+    assert bool(hits("CL001", body)) is shown
+
+
 def test_one_fault_of_the_barrier_is_told_once() -> None:
     body = f"{SYNC}\n{GET}\n{ARRIVE}"
     assert len(hits("CL001", body)) == 1
