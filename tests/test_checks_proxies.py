@@ -273,7 +273,7 @@ def test_the_steps_say_what_orders_the_threads_alone() -> None:
     assert "fence.proxy.async.shared::cta" in finding.help
 
 
-@pytest.mark.parametrize("rounds", [1, 3, 8, 16])
+@pytest.mark.parametrize("rounds", [1, 3, 8, 16, 32])
 def test_stores_in_a_loop_of_some_rounds(rounds: int) -> None:
     """The way out of the first round is none, and the bytes that are read are stored in it."""
     loop = (

@@ -37,7 +37,7 @@ _TRIES = 8
 """Paths that are looked at for operations that begin together, and one more for each place of a use."""
 _EACH = 2
 """Those of them that may lead to one use."""
-_TURNS = 16
+_TURNS = 32
 """How many rounds of a loop a path takes to be let out of it."""
 _ONWARD = 1024
 """The blocks that may be visited to find a way from the entry that has to go on by a certain path."""
