@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from support import agrees, by_rule, kernel, lint, module
 
+from tclint.analyses import meetings
 from tclint.finding import Confidence, Severity
 from tclint.rules import all_rules
 
@@ -284,8 +285,13 @@ def test_stores_in_a_loop_of_some_rounds(rounds: int) -> None:
     assert not by_rule(lint(text(f"{loop}\n{FENCE}\n{SYNC}\n{OUT}")), "PR001")
 
 
-def test_a_flag_that_is_set_on_one_way() -> None:
-    """The shortest way from the entry leaves the flag as it is, and nobody who comes so issues the copy."""
+@pytest.mark.parametrize(("vain", "count"), [(meetings._VAIN, 1), (0, 0)])
+def test_a_flag_that_is_set_on_one_way(vain: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shortest way from the entry leaves the flag as it is, and nobody who comes so issues the copy.
+
+    A longer way is looked for as long as that is not in vain.
+    """
+    monkeypatch.setattr(meetings, "_VAIN", vain)
     flag = (
         "mov.pred %p4, 0;\nsetp.ne.s32 %p5, %r9, 0;\n@%p5 bra on;\nld.global.u32 %r10, [%rd6];\n"
         "setp.eq.s32 %p4, %r10, 0;\non: mov.u32 %r7, %r0;"
@@ -295,7 +301,7 @@ def test_a_flag_that_is_set_on_one_way() -> None:
         "st.shared.v4.b32 [%r8], {%r5, %r5, %r5, %r5};\nadd.s32 %r7, %r7, 128;\nbra next;\nout:"
     )
     issue = OUT.replace("@%p1", "@!%p4 bra done;\n") + "\ndone:"
-    assert by_rule(lint(text(f"{flag}\n{loop}\n{SYNC}\n{issue}")), "PR001")
+    assert len(by_rule(lint(text(f"{flag}\n{loop}\n{SYNC}\n{issue}")), "PR001")) == count
     assert not by_rule(lint(text(f"{flag}\n{loop}\n{FENCE}\n{SYNC}\n{issue}")), "PR001")
 
 

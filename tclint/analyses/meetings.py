@@ -41,6 +41,8 @@ _TURNS = 32
 """How many rounds of a loop a path takes to be let out of it."""
 _ONWARD = 1024
 """The blocks that may be visited to find a way from the entry that has to go on by a certain path."""
+_VAIN = 2
+"""How often such a way may be looked for and not found: each search is long, and the next one is like it."""
 _ROUNDS = 4
 """How often a path may come back to where the operations begin, or to a use."""
 
@@ -114,6 +116,8 @@ class Meetings:
         default_factory=dict
     )
     """For each block, view of those that the path leads to, path, and whether the way of all is astray."""
+    _vain: list[int] = field(default_factory=list)
+    """Where operations begin for which no such way was found."""
 
     @property
     def shared(self) -> SharedMemory:
@@ -365,7 +369,11 @@ class Meetings:
         if key not in self._own_leads:
             view = View(path.threads & end.threads, end.lasting(model.values))
             fewer = view.threads not in (0, model.views.at(start).threads)
-            self._own_leads[key] = _lead(model, start, view, path.edges)[0] if fewer or astray else None
+            asked = (fewer or astray) and len(self._vain) < _VAIN
+            found = _lead(model, start, view, path.edges)[0] if asked else None
+            if asked and found is None:
+                self._vain.append(start)
+            self._own_leads[key] = found
         return self._own_leads[key]
 
     def _route(self, start: int, path: Path, before: Resolve, lead: tuple[Edge, ...] = ()) -> Route:
