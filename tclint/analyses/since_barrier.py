@@ -63,11 +63,28 @@ class SharedByWarps(SharedMemory):
     def fits(self) -> bool:
         """Whether the kernel may be made for CTAs of this shape.
 
-        Shared memory has room for what all threads touch, and where all of them store to rows and columns that the shape
-        numbers, no two do so to the same place.
+        Shared memory has room for what all threads touch; where all of them store to rows and columns that the shape
+        numbers, no two do so to the same place; and they read nothing that none of them stores.
         """
-        return self._limit() == self.model.cta.bit_length() and all(
-            self._distinct(access.address) for access in self._everywhere() if access.writes
+        return (
+            self._limit() == self.model.cta.bit_length()
+            and all(self._distinct(access.address) for access in self._everywhere() if access.writes)
+            and self._stored()
+        )
+
+    def _stored(self) -> bool:
+        """Whether what all threads read is stored, as far as it is known who stores and where."""
+        accesses = list(self._everywhere())
+        if not {access.site for access in accesses if access.writes}.issuperset(self.writers):
+            return True
+        stored, read = (
+            self.together([a for a in accesses if a.writes is writes], self.model.cta)
+            for writes in (True, False)
+        )
+        return all(
+            there is None or here is None or there.union(here) == there
+            for base, here in read.items()
+            for there in (stored.get(base),)
         )
 
     def _distinct(self, address: int) -> bool:
