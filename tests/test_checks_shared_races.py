@@ -419,6 +419,29 @@ def test_lanes_that_a_barrier_orders_before_the_wait(meeting: str, expected: lis
     assert sorted({rule for rule, _, _ in found(body)}) == expected
 
 
+PLACE = "mov.u32 %r10, %ctaid.x;\nmad.lo.u32 %r11, %r10, 128, %r0;\n"
+
+
+@pytest.mark.parametrize(
+    ("guarded", "count"),
+    [
+        (f"setp.lt.s32 %p4, %r11, %r9;\n@%p4 {WRITE}", 1),
+        (f"setp.ge.s32 %p4, %r11, %r9;\n@%p4 bra out;\n{WRITE}", 1),
+        (f"setp.gt.s32 %p4, %r11, %r9;\nsetp.ge.s32 %p5, %r10, 9;\nor.pred %p4, %p4, %p5;\n@!%p4 {WRITE}", 1),
+        (f"setp.ge.s32 %p4, %r11, %r9;\n@%p4 {WRITE}", 0),
+        (f"setp.lt.s32 %p4, %r11, 7;\n@%p4 {WRITE}", 0),
+        (f"setp.lt.s32 %p4, %r0, %r9;\n@%p4 {WRITE}", 0),
+        (
+            f"mad.wide.u32 %rd2, %r0, 4, %rd1;\nld.global.u32 %r11, [%rd2];\nadd.u32 %r11, %r11, %r10;\nsetp.lt.s32 %p4, %r11, %r9;\n@%p4 {WRITE}",
+            0,
+        ),
+    ],
+)
+def test_a_bound_of_the_grid_leaves_whole_ctas(guarded: str, count: int) -> None:
+    """Of most images, only the CTAs at the edge have threads that stand beyond it."""
+    assert len(found(f"mov.u32 %r6, 0;\n{PLACE}{guarded}\n{READ}\nout:")) == count
+
+
 # ---------------------------------------------------------------- two dimensions
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property, partial
+from itertools import starmap
 from math import prod
 
 from tclint.analyses import threads as T
@@ -323,24 +324,28 @@ class WritesSince(SinceBarrier):
     writes = True
 
 
+_COMPUTED = frozenset("const special sum op parameter select compare logic not part pack".split())
+"""What is computed from where a thread stands, and from what comes with the launch, round no loop."""
+
+
 class Executed:
     """Whether it is known which threads execute an instruction, or one decision for the whole CTA says.
 
-    A value that is loaded for each thread may single one out, and a bound that is not known may leave few of them. A wait
-    is repeated until it succeeds, and how often a loop is repeated does not matter.
+    A value that is loaded for each thread may single one out, and a bound that is not known may leave few of them. One of
+    where threads stand in the grid leaves all of them in all CTAs but the last. A wait is repeated until it succeeds, and
+    how often a loop is repeated does not matter.
     """
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._blocks: dict[int, bool] = {}
-        self._decided: dict[int, bool] = {}
+        self._decided: dict[tuple[int, bool], bool] = {}
 
     def certainly(self, site: int) -> bool:
         block = self.model.cfg.block_of[site]
         if block not in self._blocks:
-            self._blocks[block] = all(map(self._certain, self._entering(block)))
-        guard = self.model.instruction(site).guard
-        return self._blocks[block] and (guard < 0 or self._certain(self.model.values.before(guard, site)))
+            self._blocks[block] = all(starmap(self._certain, self._entering(block)))
+        return self._blocks[block] and all(starmap(self._certain, self._guards(site)))
 
     def needed(self, site: int) -> bool:
         """Whether what *site* reads gets to memory, to a branch or to an operation of threads that no loaded value singles out.
@@ -358,25 +363,55 @@ class Executed:
         Or, where it counts that it is *guarded*, which ones execute it.
         """
         values = self.model.values
-        guard = self.model.instruction(site).guard
-        decisions = [values.before(guard, site)] if guarded and guard >= 0 else []
+        decisions = [*(self._guards(site) if guarded else ()), *self._entering(self.model.cfg.block_of[site])]
         return any(
-            not self._certain(p) and any(values.node(v)[0] in ("load", "unknown") for v in values.made_of(p))
-            for p in (*decisions, *self._entering(self.model.cfg.block_of[site]))
+            not self._certain(p, truth)
+            and any(values.node(v)[0] in ("load", "unknown") for v in values.made_of(p))
+            for p, truth in decisions
         )
 
-    def _entering(self, block: int) -> Iterator[int]:
-        """The predicates that decide whether *block* is entered at all."""
+    def _guards(self, site: int) -> Iterator[tuple[int, bool]]:
+        """The predicate that *site* stands under, and what it is where that is executed."""
+        instruction = self.model.instruction(site)
+        if instruction.guard >= 0:
+            yield self.model.values.before(instruction.guard, site), not instruction.negated
+
+    def _entering(self, block: int) -> Iterator[tuple[int, bool]]:
+        """The predicates that decide whether *block* is entered at all, and what they are then."""
         cfg = self.model.cfg
         for edge in cfg.controllers(block):
             if not (cfg.dominates(edge.target, edge.source) and cfg.dominates(edge.target, block)):
-                yield self.model.values.before(edge.predicate, cfg.blocks[edge.source].end - 1)
+                yield self.model.values.before(edge.predicate, cfg.blocks[edge.source].end - 1), edge.value
 
-    def _certain(self, p: int) -> bool:
-        if p not in self._decided:
+    def _certain(self, p: int, truth: bool) -> bool:
+        if (p, truth) not in self._decided:
             values = self.model.values
-            self._decided[p] = values.mask(p) is not None or values.level(p) is Level.CTA or self._waited(p)
-        return self._decided[p]
+            self._decided[p, truth] = (
+                values.mask(p) is not None
+                or values.level(p) is Level.CTA
+                or self._waited(p)
+                or self._bounded(p, truth)
+            )
+        return self._decided[p, truth]
+
+    def _bounded(self, p: int, truth: bool) -> bool:
+        """Whether *p* is *truth* for whoever stands in the grid before a bound that comes with the launch."""
+        values = self.model.values
+        kind, *rest = node = values.node(p)
+        if kind == "not":
+            return self._bounded(rest[0], not truth)
+        if kind == "logic":
+            return (rest[0] == "and") is truth and all(self._certain(q, truth) for q in values.parts(node))
+        if kind != "compare" or rest[0] != "lt":
+            return False
+        place, bound = rest[1:3] if truth else (rest[2], rest[1])
+        made = [values.node(v) for v in values.made_of(place)]
+        return (
+            values.level(bound) is Level.CTA
+            and any(values.node(v)[0] == "parameter" for v in values.made_of(bound))
+            and any(n[0] == "special" and n[1].startswith("%ctaid") for n in made)
+            and all(n[0] in _COMPUTED for n in made)
+        )
 
     def _waited(self, value: int) -> bool:
         """Whether *value* is made from what waits for an mbarrier say, and from nothing else."""

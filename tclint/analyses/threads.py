@@ -35,8 +35,19 @@ def lane_zero(threads: int) -> int:
 @lru_cache(maxsize=64)
 def digit(threads: int, weight: int, base: int) -> Planes:
     """The digit of the thread index that counts *weight*, in a notation in which it goes up to *base* - 1."""
-    digits = [t // weight % base for t in range(threads)]
-    return tuple(sum(1 << t for t, d in enumerate(digits) if d >> bit & 1) for bit in range(WIDTH))
+    planes = []
+    for bit in range(WIDTH):
+        # So many threads have the bit clear, and as many set, in turn, until the digit begins again.
+        run = weight << bit
+        turns = _repeated(full(run) << run, 2 * run, weight * base) if base >> bit else 0
+        planes.append(_repeated(turns, weight * base, threads))
+    return tuple(planes)
+
+
+def _repeated(pattern: int, period: int, length: int) -> int:
+    """*pattern* over and over again, the first *length* bits."""
+    times = -(-length // period)
+    return pattern * (full(period * times) // full(period)) & full(length)
 
 
 def constant(value: int, threads: int) -> Planes:
