@@ -468,8 +468,8 @@ def nothing_accessed_since_the_proxy_fence(change: Change) -> Proof | None:
     the async proxy behind it (9.7.13.4). Without any such access since the one before, that one has ordered all.
 
     What the thread may have heard of lies before what may have told it: the arrivals at mbarriers, and the barriers that
-    others come to; operations that complete a phase make no accesses through the generic proxy. At a barrier to which all threads of the CTA come as to the same one (9.7.13.1), that is what lies
-    before this barrier.
+    others come to; operations that complete a phase make no accesses through the generic proxy. At a barrier to which all
+    threads of the CTA come as to the same one (9.7.13.1), that is what lies before this barrier.
 
     Where no operation writes shared memory through the async proxy, an ordinary load does not matter: two reads are in no
     order.

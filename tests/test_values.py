@@ -1049,6 +1049,14 @@ def test_where_a_thread_stands_in_its_cta(directives: str, shape: tuple[int, int
     assert [m.values.known(value(m, f"%r2{i}")) for i in range(3)] == list(shape)
 
 
+@pytest.mark.parametrize("directives", [".reqntid 64", ".reqntid 4, 16", ".maxntid 64", ""])
+def test_the_fourth_dimension_is_no_axis(directives: str) -> None:
+    """ptxas takes %tid.w, and %tid as a whole (10.1): neither is a position along x, y or z."""
+    code = "mov.u32 %r1, %tid.w; mov.u32 %r2, %ntid.w; mov.v4.u32 {%r3, %r4, %r5, %r6}, %tid;"
+    m = of(code, directives=directives)
+    assert [m.values.planes(value(m, f"%r{i}")) for i in (1, 2, 3)] == [None] * 3
+
+
 def test_nothing_says_where_a_thread_stands_in_a_cta_of_some_shape() -> None:
     code = "mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ntid.y; add.u32 %r4, %r1, %r2;"
     m = of(code, directives=".maxntid 64")

@@ -39,10 +39,8 @@ _EACH = 2
 """Those of them that may lead to one use."""
 _TURNS = 32
 """How many rounds of a loop a path takes to be let out of it."""
-_ONWARD = 1024
-"""The blocks that may be visited to find a way from the entry that has to go on by a certain path."""
 _VAIN = 2
-"""How often such a way may be looked for and not found: each search is long, and the next one is like it."""
+"""How often a way from the entry that goes on by a path may be looked for in vain: each search is long, and the next is like it."""
 _ROUNDS = 4
 """How often a path may come back to where the operations begin, or to a use."""
 
@@ -469,8 +467,7 @@ def _lead(
     if _wrong(model, start, taken)[1] is None:
         return path.edges, False
     block = model.cfg.block_of[start]
-    more = {"budget": _ONWARD} if onward else {}
-    edges, none = find_lead(model.survey, block, view, onward, **more)
+    edges, none = find_lead(model.survey, block, view, onward)
     return edges, none and edges is None
 
 

@@ -69,24 +69,21 @@ class SharedByWarps(SharedMemory):
         """
         return (
             self._limit() == self.model.cta.bit_length()
-            and all(self._distinct(access.address) for access in self._everywhere() if access.writes)
+            and all(self._distinct(access.address) for access in self._everywhere if access.writes)
             and self._stored()
         )
 
     def _stored(self) -> bool:
         """Whether what all threads read is stored, as far as it is known who stores and where."""
-        accesses = list(self._everywhere())
+        accesses = self._everywhere
         if not {access.site for access in accesses if access.writes}.issuperset(self.writers):
             return True
-        stored, read = (
-            self.together([a for a in accesses if a.writes is writes], self.model.cta)
-            for writes in (True, False)
-        )
-        return all(
-            there is None or here is None or there.union(here) == there
-            for base, here in read.items()
-            for there in (stored.get(base),)
-        )
+        stored = self.together((a for a in accesses if a.writes), self.model.cta)
+        for base, here in self.together((a for a in accesses if not a.writes), self.model.cta).items():
+            there = stored.get(base)
+            if here is not None and there is not None and there.union(here) != there:
+                return False
+        return True
 
     def _distinct(self, address: int) -> bool:
         """Whether an address that is a sum of positions of a thread differs between threads that differ in one of these."""
@@ -102,17 +99,19 @@ class SharedByWarps(SharedMemory):
         offsets = self.offsets(mine, self.model.cta)
         return shape is None or offsets is None or len(offsets) == prod(shape[axis] for axis in axes)
 
-    def _everywhere(self) -> Iterator[Access]:
+    @cached_property
+    def _everywhere(self) -> list[Access]:
         """What all threads access."""
         model = self.model
         every = T.full(self.values.threads)
-        for site in self.sites:
-            if (
-                model.cfg.block_of[site] in model.cfg.rank
-                and model.views.at(site).threads == every
-                and self.executed.certainly(site)
-            ):
-                yield from self.accesses(site)
+        return [
+            access
+            for site in self.sites
+            if model.cfg.block_of[site] in model.cfg.rank
+            and model.views.at(site).threads == every
+            and self.executed.certainly(site)
+            for access in self.accesses(site)
+        ]
 
     def _limit(self) -> int:
         """For how many threads, from the first on, shared memory has room."""
@@ -120,7 +119,7 @@ class SharedByWarps(SharedMemory):
         every = T.full(values.threads)
         limit = model.cta.bit_length()
         ends: dict[tuple[int, int], tuple[int, int]] = {}
-        for access in self._everywhere():
+        for access in self._everywhere:
             base, mine, constant = self.split(access.address)
             low, high = ends.get((base, mine), (constant, constant))
             ends[base, mine] = min(low, constant), max(high, constant + access.size)

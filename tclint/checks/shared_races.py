@@ -32,7 +32,8 @@ def reused_without_barrier(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Shared memory that one warp reads or writes, and another one writes, with no barrier between the two."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
         return
-    found = _found(model) if model.values.shape is not None else _in_every_shape(model)
+    known = model.values.shape is not None
+    found = ((model, meeting) for meeting in _meetings(model)) if known else _in_every_shape(model)
     told: dict[int, list[tuple[KernelModel, Meeting]]] = {}
     for shaped, meeting in found:
         told.setdefault(model.cfg.block_of[meeting.use.site], []).append((shaped, meeting))
@@ -43,16 +44,13 @@ def reused_without_barrier(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         yield "SM001", _hit(model, shaped, meeting, len({m.use.site for _, m in alike}), doubt)
 
 
-def _found(model: KernelModel) -> Iterator[tuple[KernelModel, Meeting]]:
-    return ((model, meeting) for meeting in _meetings(model))
-
-
 _USUAL = ((16, 16), (32, 8), (32, 4), (32, 32), (8, 8), (64, 4), (32, 16), (128, 2), (8, 16), (32, 2))
 """Shapes of a CTA of two dimensions that are tried first."""
 _ODD = (
     (32, 3), (32, 5), (32, 6), (32, 7), (64, 3), (96, 1), (96, 2), (192, 1), (192, 2), (384, 1), (24, 4), (24, 5), (24, 8),
     (12, 8), (48, 4), (10, 10), (18, 18),
 )  # fmt: skip
+"""Those whose sides are no powers of two, such as a tile of 16 by 16 and what lies around it."""
 _WORK = 50_000
 """Instructions of all models that are made for the shapes of one kernel: no larger one is tried at all."""
 

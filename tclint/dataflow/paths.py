@@ -214,25 +214,29 @@ Held = tuple[Along, Facts, int]
 """What expressions stand for at the end of a way, what is known there, and of which threads."""
 
 
+_LONGEST = 96
+"""The edges of a way from the entry at most."""
+_SOON, _ONWARD = 256, 1024
+"""The blocks that may be visited to find one, and one that has to go on by certain edges."""
+
+
 def find_lead(
     survey: Survey,
     target: int,
     view: View | None = None,
     onward: Sequence[Edge] = (),
-    *,
-    longest: int = 96,
-    budget: int = 256,
 ) -> tuple[tuple[Edge, ...] | None, bool]:
     """A way from the entry to block *target* on which each predicate is taken as it is there; that of a *view*, if given.
 
     It goes on by the edges of *onward*.
 
     So a loop with a constant number of rounds is gone through as often as it says, which :func:`find_paths`, to which
-    two rounds are alike, does not do. Without one, also whether there is none at all: a way may have more than *longest*
-    edges, or not be found soon.
+    two rounds are alike, does not do. Without one, also whether there is none at all: a way may have too many edges, or
+    not be found soon.
     """
     cfg, values, views = survey.cfg, survey.values, survey.views
-    distance = survey.region(0, (target,), None, longest)
+    distance = survey.region(0, (target,), None, _LONGEST)
+    budget = _ONWARD if onward else _SOON
     view = view or View(T.full(values.threads))
     work = [(0, (values.along((), frozenset()), view.facts, view.threads))]
     cut = not distance  # all ways are longer
@@ -255,7 +259,7 @@ def find_lead(
             if there is not None:
                 return tuple(here[0].edges), True
         budget -= 1
-        if len(here[0].edges) == longest:
+        if len(here[0].edges) == _LONGEST:
             cut = True
             continue
         ways = [e for e in cfg.successors[block] if e.target in distance]

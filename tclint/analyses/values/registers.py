@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from tclint.analyses.values.integers import EVERY, as_signed, type_width
 from tclint.analyses.values.shape import fixed
@@ -339,7 +339,7 @@ class Registers(ThreadSets):
             return None
         cfg, end = self.cfg, at
         block = cfg.block_of[at]
-        for _ in cfg.blocks:
+        for _ in cfg.blocks if address.base in self._given else ():
             for i in range(end - 1, cfg.blocks[block].start - 1, -1):
                 instruction = self.function.instructions[i]
                 if instruction.flow == "call":
@@ -357,6 +357,17 @@ class Registers(ThreadSets):
             (block,) = cfg.sources[block]
             end = cfg.blocks[block].end
         return None
+
+    @cached_property
+    def _given(self) -> frozenset[Operand]:
+        """The parameters that something is written to."""
+        places = (
+            self.function.instructions[i].operands[0]
+            for use in self.function.uses
+            if use.match is not None and use.match.form.name == "st" and use.match.space == ".param"
+            for i in use.sites
+        )
+        return frozenset(place.base for place in places if isinstance(place, Memory))
 
     def _is_kernel_parameter(self, address: Operand | None) -> bool:
         """Whether *address* names a parameter of the kernel: the same in every thread, for good."""

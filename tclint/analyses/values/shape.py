@@ -11,7 +11,9 @@ from tclint.ir.nodes import Function, Instruction, Special
 __all__ = ["AXES", "Definitions", "fixed", "is_one_dimensional", "position", "shape_of", "thread_count"]
 
 AXES = ("%tid.x", "%tid.y", "%tid.z")
-_ACROSS = ("%tid.y", "%tid.z", "%ntid.y", "%ntid.z")
+"""Where a thread stands along each dimension of its CTA."""
+_SIZES = ("%ntid.x", "%ntid.y", "%ntid.z")
+_ACROSS = (*AXES[1:], *_SIZES[1:])
 """What tells the shape of a CTA from its size."""
 Definitions = Mapping[int, list[int]]
 """Where each register is written."""
@@ -38,19 +40,19 @@ def fixed(name: str, shape: Shape | None, stated: bool) -> int | None:
 
     A size along x that is not *stated* is the most that there can be.
     """
-    register, _, axis = name.partition(".")
-    if shape is None or register not in ("%tid", "%ntid"):
+    if shape is None:
         return None
-    size = shape["xyz".index(axis)]
-    if register == "%tid":
-        return 0 if size == 1 else None
-    return size if stated or axis != "x" else None
+    if name in AXES:
+        return 0 if shape[AXES.index(name)] == 1 else None
+    if name in _SIZES and (stated or name != "%ntid.x"):
+        return shape[_SIZES.index(name)]
+    return None
 
 
 def position(name: str, shape: Shape, threads: int) -> T.Planes | None:
     """A special register that says where a thread stands, in each of the threads of a CTA of that *shape*; None for others.
 
-    Threads are numbered along x first, then along y, and warps take them in that order (10.2, 10.4, 10.5).
+    Threads are numbered along x first, then along y, and warps take them in that order (10.1, 10.3, 10.4).
     """
     if name not in _PLACES:
         return None
