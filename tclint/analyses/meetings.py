@@ -45,6 +45,10 @@ _ROUNDS = 4
 """How often a path may come back to where the operations begin, or to a use."""
 
 
+_Touching = tuple[Access, Footprint | None]
+"""An access, and the bytes that threads touch for certain, relative to the base of its address."""
+
+
 @dataclass(slots=True, eq=False)
 class _Bundle:
     """Accesses that stand together."""
@@ -54,8 +58,10 @@ class _Bundle:
     """The operations that may be in flight."""
     footprints: dict[int, Footprint | None] = field(default_factory=dict)
     """For each base of their addresses, all bytes that they touch, when all threads have the base in common."""
-    lasting: dict[int, tuple[int, Footprint | None]] = field(default_factory=dict)
-    """The same of bases that stay what they are on every path: without a constant, and the bytes moved by that."""
+    based: dict[tuple[int, int], list[_Touching]] = field(default_factory=dict)
+    """Those with a base, as threads touch them of which others are there for certain."""
+    lasting: dict[int, tuple[int, int | None]] = field(default_factory=dict)
+    """Of bases that stay what they are on every path: the base without a constant, and the constant (:data:`_Moved`)."""
 
 
 class Route(NamedTuple):
@@ -270,8 +276,7 @@ class Meetings:
     ) -> tuple[list[Meeting], Edge | None]:
         """What meets at the end of the path, or else the branch that it takes and cannot, were it not for which it would."""
         first: Edge | None = None
-        for route in self._routes(start, operations, uses, path):
-            found = list(self._pairs(operations, uses, route))
+        for route, found in self._routes(start, operations, uses, path):
             if found:
                 at, wrong = _wrong(self.model, start, route)
                 if wrong is None and (route.lead or self.model.made(_Leads).reached(start)):
@@ -290,7 +295,9 @@ class Meetings:
         around = self._around(path.edges[leaving])
         edges = path.edges[:leaving] + around * _TURNS + path.edges[leaving:]
         for _ in range(2 if around else 0):
-            found = self._route(start, replace(path, edges=edges), route.before, route.lead)
+            longer = replace(path, edges=edges)
+            along = self.model.values.along(edges, longer.passed(self.model.cfg, start))
+            found = _route(longer, along, route.before, route.lead)
             at, wrong = _wrong(self.model, start, found)
             if wrong is None:
                 return found if self._state(start, found.path) == path.state else None
@@ -328,26 +335,36 @@ class Meetings:
                     work += [edge.target] if edge.target != head else []
         return ways.get(head, ())
 
-    def _routes(self, start: int, operations: _Bundle, uses: _Bundle, path: Path) -> Iterator[Route]:
-        """Both addresses in terms of the values at *start*, then as they are when it is executed for the first time."""
+    def _routes(
+        self, start: int, operations: _Bundle, uses: _Bundle, path: Path
+    ) -> Iterator[tuple[Route, list[Meeting]]]:
+        """The path with both addresses in terms of the values at *start*, then as they are when it is executed first.
+
+        And what meets on it.
+        """
         model = self.model
         values = model.values
-        route = self._route(start, path, lambda value: value)
-        yield route
-        bases = (*operations.footprints, *map(route.after, uses.footprints))
+        along = values.along(path.edges, path.passed(model.cfg, start))
+
+        def met(before: Resolve, lead: tuple[Edge, ...] = ()) -> tuple[Route, list[Meeting]]:
+            route = _route(path, along, before, lead)
+            return route, list(self._pairs(operations, uses, route))
+
+        yield met(values.find)
+        bases = (*operations.footprints, *map(along, uses.footprints))
         if not any(map(values.volatile, bases)):
             return
         edges = model.made(_Leads).to(start)
         if edges is None:
             return
-        route = self._route(start, path, self._first(edges), edges)
-        yield route
+        first = met(self._first(edges), edges)
+        yield first
         if not self.rounds:
             return
-        astray = any(self._pairs(operations, uses, route))  # it met, and cannot go on so
-        own = self._own_lead(start, path, astray)
+        # What met cannot go on so.
+        own = self._own_lead(start, path, astray=bool(first[1]))
         if own is not None and own != edges:
-            yield self._route(start, path, self._first(own), own)
+            yield met(self._first(own), own)
 
     def _first(self, edges: tuple[Edge, ...]) -> Resolve:
         """What expressions stand for at the end of *edges*, a way from the entry."""
@@ -374,58 +391,74 @@ class Meetings:
             self._own_leads[key] = found
         return self._own_leads[key]
 
-    def _route(self, start: int, path: Path, before: Resolve, lead: tuple[Edge, ...] = ()) -> Route:
-        along = self.model.values.along(path.edges, path.passed(self.model.cfg, start))
-        return Route(path, before, lambda value: before(along(value)), lead)
-
     def _pairs(self, operations: _Bundle, uses: _Bundle, route: Route) -> Iterator[Meeting]:
         """For each operation the first use at the end of the path, and after it, that meets it."""
         shared, values = self.shared, self.model.values
 
-        def moved(bundle: _Bundle, resolve: Resolve) -> Iterator[tuple[int, int, Footprint | None]]:
-            for base, footprint in bundle.footprints.items():
+        def moved(bundle: _Bundle, resolve: Resolve) -> Iterator[tuple[int, int, int | None]]:
+            for base in bundle.footprints:
                 found = bundle.lasting.get(base)
                 if found is None:
                     common, mine, constant = shared.split(resolve(base))
                     # A pointer that a loop moves may have begun in another place for each thread.
-                    alike = footprint if values.known(mine) == 0 else None
-                    found = common, alike and alike.moved(constant)
+                    found = common, constant if values.known(mine) == 0 else None
                     if not values.volatile(base):
                         bundle.lasting[base] = found
                 yield base, *found
 
-        there: dict[int, list[tuple[int, Footprint | None]]] = {}
-        for other, same, second in moved(uses, route.after):
-            there.setdefault(same, []).append((other, second))
-        for base, common, first in moved(operations, route.before):
-            for other, second in there.get(common, ()):
-                if first is not None and second is not None and not first.meets(second):
-                    continue
-                mine = [a for a in operations.accesses if shared.split(a.address)[0] == base]
-                near = [a for a in uses.accesses if shared.split(a.address)[0] == other]
-                yield from self._matched(mine, near, route)
+        there: dict[int, list[tuple[int, int | None]]] = {}
+        for other, same, by in moved(uses, route.after):
+            there.setdefault(same, []).append((other, by))
+        for base, common, by in moved(operations, route.before):
+            for other, beyond in there.get(common, ()):
+                apart = None if by is None or beyond is None else beyond - by
+                if apart is None or _may(operations.footprints[base], uses.footprints[other], apart):
+                    mine = self._based(operations, base, uses, route.before if apart is None else None)
+                    near = self._based(uses, other, operations, route.after if apart is None else None)
+                    yield from self._matched(mine, near, apart or 0, route)
 
-    def _matched(self, operations: list[Access], uses: list[Access], route: Route) -> Iterator[Meeting]:
-        """The operations, each with the first of the *uses* that meets it; the bases of all are the same."""
+    def _based(self, bundle: _Bundle, base: int, beside: _Bundle, resolve: Resolve | None) -> list[_Touching]:
+        """The accesses of *bundle* with that base, and what threads touch if some of those that make *beside* are there.
+
+        Relative to the base, or to what it is on a path, where *resolve* says that.
+        """
         shared, views = self.shared, self.model.views
-        threads = views.at(operations[0].site).threads, views.at(uses[0].site).threads
-        there = [shared.along(use, route.after) for use in uses]
+        threads, others = (views.at(b.accesses[0].site).threads for b in (bundle, beside))
+        those = (a for a in bundle.accesses if shared.split(a.address)[0] == base)
+        if resolve is not None:
+            return [(a, shared.footprint(shared.along(a, resolve), threads, others)) for a in those]
+        if (base, others) not in bundle.based:
+            bundle.based[base, others] = [(a, shared.footprint(a, threads, others)) for a in those]
+        return bundle.based[base, others]
+
+    def _matched(
+        self, operations: list[_Touching], uses: list[_Touching], apart: int, route: Route
+    ) -> Iterator[Meeting]:
+        """The operations, each with the first of the *uses* that meets it; their bases are so many bytes *apart*."""
+        shared = self.shared
         behind: Footprint | None = None  # what the uses after an operation touch
         left = len(uses)
-        for operation in reversed(operations):
-            first = 0 if route.path.edges else bisect_right(uses, operation.site, key=lambda use: use.site)
-            for use in there[first:left]:
-                footprint = shared.footprint(use, threads[1], threads[0])
-                behind = footprint if behind is None else footprint and behind.union(footprint)
+        for operation, own in reversed(operations):
+            first = 0 if route.path.edges else bisect_right(uses, operation.site, key=lambda use: use[0].site)
+            for _, touched in uses[first:left]:
+                behind = touched if behind is None else touched and behind.union(touched)
             left = min(left, first)
-            here = shared.along(operation, route.before)
-            own = shared.footprint(here, *threads)
-            if first == len(uses) or (own is not None and behind is not None and not own.meets(behind)):
+            if first == len(uses) or not _may(own, behind, apart):
                 continue
-            for use, moved in zip(uses[first:], there[first:], strict=True):
-                if self.meet(here, moved, route):
+            here = shared.along(operation, route.before)
+            for use, touched in uses[first:]:
+                if _may(own, touched, apart) and self.meet(here, shared.along(use, route.after), route):
                     yield Meeting(operation, use, route.path)
                     break
+
+
+def _may(one: Footprint | None, other: Footprint | None, apart: int) -> bool:
+    """Whether bytes may be the same where the bases of both are so many *apart*."""
+    return one is None or other is None or one.meets(other.moved(apart))
+
+
+def _route(path: Path, along: Resolve, before: Resolve, lead: tuple[Edge, ...] = ()) -> Route:
+    return Route(path, before, lambda value: before(along(value)), lead)
 
 
 class _Leads:

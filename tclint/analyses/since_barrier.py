@@ -50,6 +50,7 @@ class SharedByWarps(SharedMemory):
         self.model = model
         self.executed = model.made(Executed)
         self._counts: dict[Access, bool] = {}
+        self._touching: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
 
     def sure(self, threads: int, beside: int = 0) -> int:
         """The same, or those of the first two warps: one warp alone needs no barrier."""
@@ -138,16 +139,21 @@ class SharedByWarps(SharedMemory):
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
         if not self.meet(a, b, threads_a, threads_b):
             return False
-        first = dict(self._warps(a, self.sure(threads_a, threads_b)))
-        second = dict(self._warps(b, self.sure(threads_b, threads_a)))
-        return any(one.meets(two) for k, one in first.items() for j, two in second.items() if k != j)
+        first = self._warps(a, self.sure(threads_a, threads_b))
+        second = self._warps(b, self.sure(threads_b, threads_a))
+        apart = self.split(b.address)[2] - self.split(a.address)[2]
+        moved = [(j, two.moved(apart)) for j, two in second]
+        return any(k != j and one.meets(two) for k, one in first for j, two in moved)
 
-    def _warps(self, access: Access, threads: int) -> Iterator[tuple[int, Footprint]]:
-        for first in range(0, self.values.threads, 32):
-            mine = threads & 0xFFFFFFFF << first
-            footprint = self.footprint(access, mine) if mine else None
-            if footprint is not None:
-                yield first, footprint
+    def _warps(self, access: Access, threads: int) -> list[tuple[int, Footprint]]:
+        """The bytes that each warp touches, relative to a base that all have in common, and without a constant."""
+        mine = self.split(access.address)[1]
+        key = mine, access.size, access.lanes, threads
+        if key not in self._touching:
+            warps = ((first, threads & 0xFFFFFFFF << first) for first in range(0, self.values.threads, 32))
+            found = ((first, self._spread_of(mine, access, self.sure(warp))) for first, warp in warps if warp)
+            self._touching[key] = [(first, touched) for first, touched in found if touched is not None]
+        return self._touching[key]
 
     def placed(self, access: Access, threads: int) -> bool:
         """Whether it is known which bytes *threads* touch, or may be on some path."""
@@ -339,6 +345,7 @@ class Executed:
         self.model = model
         self._blocks: dict[int, bool] = {}
         self._decided: dict[tuple[int, bool], bool] = {}
+        self._needed: dict[int, bool] = {}
 
     def certainly(self, site: int) -> bool:
         block = self.model.cfg.block_of[site]
@@ -351,10 +358,12 @@ class Executed:
 
         Compilers read ahead of a guard, in all threads, what few of them need.
         """
-        model = self.model
-        return not model.instruction(site).writes or not all(
-            self._singled(i, guarded=not decided) for i, decided in model.takers(site)
-        )
+        if site not in self._needed:
+            model = self.model
+            self._needed[site] = not model.instruction(site).writes or not all(
+                self._singled(i, guarded=not decided) for i, decided in model.takers(site)
+            )
+        return self._needed[site]
 
     def _singled(self, site: int, guarded: bool) -> bool:
         """Whether it takes a number from memory, of which nothing is known, to say which threads come to *site*.

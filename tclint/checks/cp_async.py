@@ -143,11 +143,9 @@ def copies_untold(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 
     def meet(copy: Access, use: Access, route: Route) -> bool:
         here, there = (model.views.at(access.site).threads for access in (copy, use))
+        ways = {(here & route.path.threads, there), (here, there & route.path.threads)}
         return (
-            (
-                memory.across(copy, use, here & route.path.threads, there)
-                or memory.across(copy, use, here, there & route.path.threads)
-            )
+            any(memory.across(copy, use, *way) for way in ways)
             and all(since.executed.certainly(access.site) for access in (copy, use))
             and not since.loose(together.before(use.site))
         )

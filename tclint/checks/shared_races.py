@@ -159,9 +159,8 @@ def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Acce
     here, there = views.at(first.site).threads, views.at(second.site).threads
     if second.writes:
         there &= ~(_same_value if first.writes else _written_back)(model, first, second, route)
-    return (not route.path.state and memory.across(first, second, here & taking, there)) or memory.across(
-        first, second, here, there & taking
-    )
+    ways = {(here, there & taking)} if route.path.state else {(here & taking, there), (here, there & taking)}
+    return any(memory.across(first, second, *way) for way in ways)
 
 
 def _written_back(model: KernelModel, read: Access, write: Access, route: Route) -> int:

@@ -319,8 +319,9 @@ def find_paths(
         known = facts.pairs()
         before = seen.setdefault((block, at, state), [])
         # A state that knows less and has more threads goes wherever this one could.
-        if any(fewer <= known and threads & ~more == 0 for fewer, more in before):
-            return
+        for fewer, more in before:
+            if fewer <= known and not threads & ~more:
+                return
         spent += 1
         before.append((known, threads))
         trail.append((parent, edge, marks))
@@ -361,11 +362,6 @@ def find_paths(
             if end > here:
                 over.append(p)
         return Facts((p, v) for p, v in facts.items() if p not in over) if over else facts
-
-    def chosen(edge: Edge) -> list[tuple[int, int]]:
-        """The predicates that are joined where *edge* leads, each with the one that it brings."""
-        leaves = joined.get(edge.target, ())
-        return [(leaf, values.after_block(values.node(leaf)[2], edge.source)) for leaf in leaves]
 
     def condition(i: int, threads: int, facts: Facts) -> tuple[int, bool | None, int]:
         """Of a guarded instruction: its predicate, whether it executes, and the threads that may execute it."""
@@ -443,10 +439,15 @@ def find_paths(
                         continue
                     if decides:
                         next_facts = values.assume(p, edge.value, facts)
-                arrived = [(p, t) for p, a in chosen(edge) if (t := values.decide(a, next_facts)) is not None]
+                leaves = joined.get(edge.target, ())
+                arrived = [
+                    (leaf, values.decide(values.after_block(values.node(leaf)[2], block), next_facts))
+                    for leaf in leaves
+                ]
                 next_facts = values.entering(next_facts, edge.target)
                 for leaf, held in arrived:
-                    next_facts = values.assume(leaf, held, next_facts)
+                    if held is not None:
+                        next_facts = values.assume(leaf, held, next_facts)
                 if component[edge.target] != component[block]:  # within one, what decides still does
                     next_facts = needed(next_facts, edge.target)
                 push(edge.target, 0, here, next_facts, next_threads, node, edge, tuple(marks))
