@@ -177,12 +177,19 @@ class Values(Bounds):
 
     def assume(self, p: int, truth: bool, facts: Facts) -> Facts:
         """*facts* with *p* and what follows from it structurally."""
-        if facts.get(self.find(p)) is truth:
+        p = self.find(p)
+        if facts.get(p) is truth:
             return facts
+        found = facts.followed.get((p, truth))
+        if found is None:
+            found = facts.followed[p, truth] = self._assumed(p, truth, facts)
+        return found
+
+    def _assumed(self, p: int, truth: bool, facts: Facts) -> Facts:
         bounds = None if facts.bounds is None else dict(facts.bounds)
         ranges = facts.ranges
         facts = Facts(facts)
-        work = [(self.find(p), truth)]
+        work = [(p, truth)]
         while work:
             q, value = work.pop()
             node = self.nodes[q]

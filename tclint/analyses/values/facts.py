@@ -13,11 +13,13 @@ __all__ = ["Facts"]
 class Facts(dict[int, bool]):
     """Predicate values known to hold or not; immutable once made, so what follows from it is kept with it."""
 
-    __slots__ = ("bounds", "decided", "known", "lasting", "ranges")
+    __slots__ = ("bounds", "decided", "followed", "known", "lasting", "ranges")
 
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
         self.decided: dict[int, bool | None] = {}
+        self.followed: dict[tuple[int, bool], Facts] = {}
+        """What else is known when one predicate more is."""
         self.bounds: Comparisons | None = None
         """The comparisons with constants, by what is compared; None: not collected yet."""
         self.ranges: dict[int, Range] | None = None
