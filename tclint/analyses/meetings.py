@@ -56,9 +56,11 @@ class _Bundle:
     accesses: list[Access] = field(default_factory=list)
     pending: set[int] = field(default_factory=set)
     """The operations that may be in flight."""
+    based: dict[int, list[Access]] = field(default_factory=dict)
+    """The same by the bases of their addresses."""
     footprints: dict[int, Footprint | None] = field(default_factory=dict)
-    """For each base of their addresses, all bytes that they touch, when all threads have the base in common."""
-    based: dict[tuple[int, int], list[_Touching]] = field(default_factory=dict)
+    """All bytes that those with a base touch, when all threads have the base in common; found when asked for."""
+    touching: dict[tuple[int, int], list[_Touching]] = field(default_factory=dict)
     """Those with a base, as threads touch them of which others are there for certain."""
     lasting: dict[int, tuple[int, int | None]] = field(default_factory=dict)
     """Of bases that stay what they are on every path: the base without a constant, and the constant (:data:`_Moved`)."""
@@ -177,8 +179,8 @@ class Meetings:
                     use.accesses.append(access)
                     use.pending |= pending
         for bundle in (*first.values(), *second.values()):
-            threads = model.views.at(bundle.accesses[0].site).threads
-            bundle.footprints = shared.together(bundle.accesses, threads)
+            for access in bundle.accesses:
+                bundle.based.setdefault(shared.split(access.address)[0], []).append(access)
         return list(first.values()), list(second.values())
 
     def _place(self, site: int, changes: list[int], start: int) -> Place:
@@ -188,15 +190,22 @@ class Meetings:
 
     def _may_meet(self, operations: _Bundle, uses: _Bundle) -> bool:
         """Whether some bytes of the two may be the same on some path."""
-        shared, volatile = self.shared, self.model.values.volatile
-        for base, first in operations.footprints.items():
-            for other, second in uses.footprints.items():
+        volatile = self.model.values.volatile
+        for base in operations.based:
+            for other in uses.based:
                 if base != other:
-                    if shared.may_meet(base, other):
+                    if self.shared.may_meet(base, other):
                         return True
-                elif volatile(base) or first is None or second is None or first.meets(second):
+                elif volatile(base) or _may(self._all(operations, base), self._all(uses, base), 0):
                     return True
         return False
+
+    def _all(self, bundle: _Bundle, base: int) -> Footprint | None:
+        """All bytes that the accesses of *bundle* with that base touch."""
+        if base not in bundle.footprints:
+            threads = self.model.views.at(bundle.accesses[0].site).threads
+            bundle.footprints.update(self.shared.together(bundle.based[base], threads))
+        return bundle.footprints[base]
 
     def _search(self, operations: _Bundle, uses: dict[int, _Bundle]) -> list[Meeting]:
         """The uses next to the *operations* that meet one of them on a feasible path; one around a loop comes last.
@@ -351,7 +360,7 @@ class Meetings:
             return route, list(self._pairs(operations, uses, route))
 
         yield met(values.find)
-        bases = (*operations.footprints, *map(along, uses.footprints))
+        bases = (*operations.based, *map(along, uses.based))
         if not any(map(values.volatile, bases)):
             return
         edges = model.made(_Leads).to(start)
@@ -396,7 +405,7 @@ class Meetings:
         shared, values = self.shared, self.model.values
 
         def moved(bundle: _Bundle, resolve: Resolve) -> Iterator[tuple[int, int, int | None]]:
-            for base in bundle.footprints:
+            for base in bundle.based:
                 found = bundle.lasting.get(base)
                 if found is None:
                     common, mine, constant = shared.split(resolve(base))
@@ -412,24 +421,26 @@ class Meetings:
         for base, common, by in moved(operations, route.before):
             for other, beyond in there.get(common, ()):
                 apart = None if by is None or beyond is None else beyond - by
-                if apart is None or _may(operations.footprints[base], uses.footprints[other], apart):
-                    mine = self._based(operations, base, uses, route.before if apart is None else None)
-                    near = self._based(uses, other, operations, route.after if apart is None else None)
+                if apart is None or _may(self._all(operations, base), self._all(uses, other), apart):
+                    mine = self._touching(operations, base, uses, route.before if apart is None else None)
+                    near = self._touching(uses, other, operations, route.after if apart is None else None)
                     yield from self._matched(mine, near, apart or 0, route)
 
-    def _based(self, bundle: _Bundle, base: int, beside: _Bundle, resolve: Resolve | None) -> list[_Touching]:
+    def _touching(
+        self, bundle: _Bundle, base: int, beside: _Bundle, resolve: Resolve | None
+    ) -> list[_Touching]:
         """The accesses of *bundle* with that base, and what threads touch if some of those that make *beside* are there.
 
         Relative to the base, or to what it is on a path, where *resolve* says that.
         """
         shared, views = self.shared, self.model.views
         threads, others = (views.at(b.accesses[0].site).threads for b in (bundle, beside))
-        those = (a for a in bundle.accesses if shared.split(a.address)[0] == base)
+        those = bundle.based[base]
         if resolve is not None:
             return [(a, shared.footprint(shared.along(a, resolve), threads, others)) for a in those]
-        if (base, others) not in bundle.based:
-            bundle.based[base, others] = [(a, shared.footprint(a, threads, others)) for a in those]
-        return bundle.based[base, others]
+        if (base, others) not in bundle.touching:
+            bundle.touching[base, others] = [(a, shared.footprint(a, threads, others)) for a in those]
+        return bundle.touching[base, others]
 
     def _matched(
         self, operations: list[_Touching], uses: list[_Touching], apart: int, route: Route
