@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
+
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -13,18 +16,13 @@ class UnwrittenAccumulators(Analysis[int]):
     """The accumulator registers that may be without a value, one bit each."""
 
     def __init__(self, model: KernelModel) -> None:
-        self._bits: dict[int, int] = {}
-        self._registers: list[int] = []
-        self.accumulators: dict[int, int] = {}
-        """wgmma -> the bits of its accumulator."""
-        for site in model.sites("issue", "wgmma"):
-            self.accumulators[site] = sum(map(self._bit, set(model.instruction(site).writes)))
-
-    def _bit(self, register: int) -> int:
-        if register not in self._bits:
-            self._bits[register] = 1 << len(self._registers)
-            self._registers.append(register)
-        return self._bits[register]
+        written = (model.instruction(site).writes for site in model.sites("issue", "wgmma"))
+        self._registers = list(dict.fromkeys(chain.from_iterable(written)))
+        self.written: dict[int, int] = {}
+        """Instruction -> the bits of what it writes of them: all that its accumulator has, if it is a wgmma."""
+        for k, register in enumerate(self._registers):
+            for site in model.values.defs[register]:
+                self.written[site] = self.written.get(site, 0) | 1 << k
 
     def register(self, bits: int) -> int:
         """The register of the lowest of *bits*."""
@@ -39,13 +37,11 @@ class UnwrittenAccumulators(Analysis[int]):
     def join(self, a: int, b: int) -> int:
         return a | b
 
-    def relevant(self, instruction: Instruction) -> bool:
-        return not self._bits.keys().isdisjoint(instruction.writes)
+    def places(self) -> Iterable[int]:
+        return self.written
 
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
-        for register in instruction.writes:
-            state &= ~self._bits.get(register, 0)
-        return state
+        return state & ~self.written.get(at, 0)
 
     def left(self, state: int, at: int, instruction: Instruction) -> int | None:
         """:meth:`transfer` along a path, which ends where all are written."""

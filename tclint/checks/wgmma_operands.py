@@ -144,7 +144,7 @@ def undefined_accumulate(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     unwritten, results = model.solved(UnwrittenAccumulators)
     told: set[frozenset[int]] = set()
     for site in adding:
-        wanted = unwritten.accumulators[site]
+        wanted = unwritten.written[site]
         key = frozenset(model.instruction(site).writes)
         if key in told or not results.before(site) & wanted:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from tclint.analyses.groups import State, WgmmaGroups
 from tclint.checks import Hit, Mark, check
@@ -23,11 +24,14 @@ class _Layout:
     accumulator: tuple[int, ...]
     fragment: frozenset[int]
 
+    @cached_property
+    def written(self) -> frozenset[int]:
+        return frozenset(self.accumulator)
+
     @property
     def sound(self) -> bool:
         """Whether every register stands in one place; otherwise that is the fault (WG006)."""
-        distinct = {*self.accumulator}
-        return len(distinct) == len(self.accumulator) and distinct.isdisjoint(self.fragment)
+        return len(self.written) == len(self.accumulator) and self.written.isdisjoint(self.fragment)
 
     @classmethod
     def of(cls, instruction: Instruction) -> _Layout:
@@ -58,12 +62,11 @@ _WAIT = (
 
 
 def _conflict(first: _Layout, second: _Layout) -> _Conflict | None:
-    written = frozenset(first.accumulator)
-    if forwarded := written & second.fragment:
+    if forwarded := first.written & second.fragment:
         return _Conflict(forwarded, "takes {}, which an earlier wgmma still writes, as A", _WAIT, False)
-    if refilled := first.fragment.intersection(second.accumulator):
+    if refilled := first.fragment & second.written:
         return _Conflict(refilled, "writes {}, which an earlier wgmma still reads as A", _WAIT, False)
-    shared = written.intersection(second.accumulator)
+    shared = first.written & second.written
     if not shared or (first.shape, first.accumulator) == (second.shape, second.accumulator):
         return None
     difference = (

@@ -8,10 +8,12 @@ state afterwards is the join of both outcomes.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from heapq import heappop, heappush
+from operator import neg
 from typing import Generic, Literal, TypeVar
 
 from tclint.cfg import CFG, Edge
@@ -89,6 +91,8 @@ class Results(Generic[D]):
         self._numbers: dict[int, int] = {}
         """Instruction that made a fact -> its place in a set of them."""
         self._carrying: tuple[int, set[int]] = -1, set()
+        self._last: tuple[int, int, D] = -1, 0, analysis.bottom()
+        """The block that was looked into last, how many of its relevant instructions were passed, and the state there."""
 
     def carrying(self, site: int) -> AbstractSet[int] | None:
         """The blocks that a fact made at *site* may enter; None: all of them."""
@@ -130,13 +134,15 @@ class Results(Generic[D]):
     def before(self, at: int) -> D:
         """The state before instruction *at* in the direction of flow."""
         block = self.cfg.block_of[at]
-        state = self.entry[block]
-        analysis, instructions = self.analysis, self.cfg.function.instructions
+        analysis, sites = self.analysis, self.relevant[block]
         backward = analysis.direction == "backward"
-        for i in self.relevant[block]:
-            if (i <= at) if backward else (i >= at):
-                break
-            state = _step(analysis, state, i, instructions[i])
+        passed = bisect_left(sites, -at, key=neg) if backward else bisect_left(sites, at)
+        last, begin, state = self._last
+        if last != block or begin > passed:  # else it goes on from where the last question was
+            begin, state = 0, self.entry[block]
+        for i in sites[begin:passed]:
+            state = _step(analysis, state, i, self.cfg.function.instructions[i])
+        self._last = block, passed, state
         return state
 
     def after(self, at: int) -> D:
