@@ -32,15 +32,15 @@ def lane_zero(threads: int) -> int:
     return sum(1 << t for t in range(0, threads, 32))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def digit(threads: int, weight: int, base: int) -> Planes:
     """The digit of the thread index that counts *weight*, in a notation in which it goes up to *base* - 1."""
-    planes = []
-    for bit in range(WIDTH):
+    planes = [0] * WIDTH
+    for bit in range((base - 1).bit_length()):
         # So many threads have the bit clear, and as many set, in turn, until the digit begins again.
         run = weight << bit
-        turns = _repeated(full(run) << run, 2 * run, weight * base) if base >> bit else 0
-        planes.append(_repeated(turns, weight * base, threads))
+        turns = _repeated(full(run) << run, 2 * run, weight * base)
+        planes[bit] = _repeated(turns, weight * base, threads)
     return tuple(planes)
 
 
