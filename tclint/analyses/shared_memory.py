@@ -396,6 +396,9 @@ class SharedMemory:
 
 def numbers(planes: T.Planes, threads: int) -> Iterator[int]:
     """The value of *planes*, as a signed number, in each of *threads*, the last one first."""
+    start = max((threads & -threads).bit_length() - 1, 0)
+    threads >>= start
+    planes = tuple(plane >> start for plane in planes)
     # One digit of a hexadecimal number is four bits of what a thread has: planes are joined to digits, and digits to numbers.
     count = threads.bit_length()
     digits = []

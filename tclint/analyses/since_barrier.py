@@ -7,13 +7,14 @@ accesses no synchronisation stands behind; which of them meet, and in different 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from itertools import starmap
 from math import prod
+from operator import or_
 
 from tclint.analyses import threads as T
 from tclint.analyses.facts import FactSet
-from tclint.analyses.shared_memory import Access, Footprint, SharedMemory, numbers
+from tclint.analyses.shared_memory import Access, Footprint, SharedMemory
 from tclint.analyses.values import Level
 from tclint.analyses.values.shape import AXES
 from tclint.analyses.warps import of_the_cta, signals, waits
@@ -51,6 +52,7 @@ class SharedByWarps(SharedMemory):
         self.executed = model.made(Executed)
         self._counts: dict[Access, bool] = {}
         self._touching: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
+        self._ends: dict[int, tuple[int, int]] = {}
 
     def sure(self, threads: int, beside: int = 0) -> int:
         """The same, or those of the first two warps: one warp alone needs no barrier."""
@@ -59,7 +61,11 @@ class SharedByWarps(SharedMemory):
     @cached_property
     def room(self) -> int:
         """The threads that the kernel allows and shared memory has room for: more are not launched."""
-        return self.model.cta if self.function.threads is not None else T.full(self._limit())
+        cta = self.model.cta
+        if self.function.threads is not None:
+            return cta
+        outside = reduce(or_, map(self._outside, self._everywhere()), cta + 1)
+        return T.full((outside & -outside).bit_length() - 1)
 
     @property
     def fits(self) -> bool:
@@ -68,15 +74,15 @@ class SharedByWarps(SharedMemory):
         Shared memory has room for what all threads touch; where all of them store to rows and columns that the shape
         numbers, no two do so to the same place; and they read nothing that none of them stores.
         """
-        return (
-            self._limit() == self.model.cta.bit_length()
-            and all(self._distinct(access.address) for access in self._everywhere if access.writes)
-            and self._stored()
-        )
+        accesses = list[Access]()
+        for access in self._everywhere():
+            if self._outside(access) or (access.writes and not self._distinct(access.address)):
+                return False
+            accesses.append(access)
+        return self._stored(accesses)
 
-    def _stored(self) -> bool:
+    def _stored(self, accesses: list[Access]) -> bool:
         """Whether what all threads read is stored, as far as it is known who stores and where."""
-        accesses = self._everywhere
         if not {access.site for access in accesses if access.writes}.issuperset(self.writers):
             return True
         stored = self.together((a for a in accesses if a.writes), self.model.cta)
@@ -100,40 +106,35 @@ class SharedByWarps(SharedMemory):
         offsets = self.offsets(mine, self.model.cta)
         return shape is None or offsets is None or len(offsets) == prod(shape[axis] for axis in axes)
 
-    @cached_property
-    def _everywhere(self) -> list[Access]:
+    def _everywhere(self) -> Iterator[Access]:
         """What all threads access."""
         model = self.model
         every = T.full(self.values.threads)
-        return [
+        return (
             access
             for site in self.sites
             if model.cfg.block_of[site] in model.cfg.rank
             and model.views.at(site).threads == every
             and self.executed.certainly(site)
             for access in self.accesses(site)
-        ]
+        )
 
-    def _limit(self) -> int:
-        """For how many threads, from the first on, shared memory has room."""
-        values, model = self.values, self.model
-        every = T.full(values.threads)
-        limit = model.cta.bit_length()
-        ends: dict[tuple[int, int], tuple[int, int]] = {}
-        for access in self._everywhere:
-            base, mine, constant = self.split(access.address)
-            low, high = ends.get((base, mine), (constant, constant))
-            ends[base, mine] = min(low, constant), max(high, constant + access.size)
-        for (base, mine), (low, high) in ends.items():
-            size = model.size(base)
-            planes = values.planes(mine) if size and values.known(mine) is None else None
-            if planes is not None and not (
-                -low <= T.extreme(planes, every, least=True)
-                and T.extreme(planes, every, least=False) <= size - high
-            ):
-                offsets = enumerate(reversed(list(numbers(planes, every))))
-                limit = min(limit, next((t for t, at in offsets if not -low <= at <= size - high), limit))
-        return limit
+    def _outside(self, access: Access) -> int:
+        """The threads for which shared memory has no room where they access it."""
+        base, mine, constant = self.split(access.address)
+        values, size, every = self.values, self.model.size(base), self.model.cta
+        planes = values.planes(mine) if size and values.known(mine) is None else None
+        if planes is None:
+            return 0
+        if mine not in self._ends:
+            self._ends[mine] = T.extreme(planes, every, least=True), T.extreme(planes, every, least=False)
+        low, high = -constant, size - constant - access.size
+        least, greatest = self._ends[mine]
+        if low <= least and greatest <= high:
+            return 0
+        n = values.threads
+        below = T.compare("lt", planes, T.constant(low, n), True, n)
+        return every & (below | T.compare("lt", T.constant(high, n), planes, True, n))
 
     def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""

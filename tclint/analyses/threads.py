@@ -46,8 +46,10 @@ def digit(threads: int, weight: int, base: int) -> Planes:
 
 def _repeated(pattern: int, period: int, length: int) -> int:
     """*pattern* over and over again, the first *length* bits."""
-    times = -(-length // period)
-    return pattern * (full(period * times) // full(period)) & full(length)
+    while period < length:
+        pattern |= pattern << period
+        period *= 2
+    return pattern & full(length)
 
 
 def constant(value: int, threads: int) -> Planes:

@@ -73,6 +73,8 @@ def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Meeting]]
                 block = model.cfg.block_of[meeting.use.site]
                 if (left is None or block in left) and block not in met and not _doubt(shaped, meeting):
                     met[block] = shaped, meeting
+                    if left is not None and len(met) == len(left):
+                        break
             left = met if left is None else {block: left[block] for block in met}
             rows = rows or not shaped.values.one_dimensional
             if not left:
