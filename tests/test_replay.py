@@ -1060,7 +1060,7 @@ def test_a_tensor_copy_brings_no_more_than_its_phase_expects(
         mbarrier.flights.append(Flight(NOTHING, None))
         mbarrier.arrive(1, NOTHING)
         assert [*mbarrier.land()]
-    group = Group(0, (0,), Registers({}), NOTHING)
+    group = Group(0, (0,), Registers(), NOTHING)
     copies = [
         Access(1, True, 0, at, None, Actor(at, "copy", 0), 1, NOTHING, group, {}, mbarrier, phase, 1)
         for at in (0, 8192)

@@ -100,54 +100,63 @@ class _Later:
 
     def value(self, register: int) -> Lanes:
         """What *register* holds."""
-        return merge([(places, part.get(register)) for places, part in self._parts], self._size)
+        return merge([(places, part[register]) for places, part in self._parts], self._size)
 
 
-_ELSEWHERE = _Later((), 0)
-"""Not written since threads parted."""
+class Registers(dict[int, Lanes]):
+    """What the threads of a group hold: what was written, and else what there was where they parted.
 
+    ``registers[number]`` tells it, and None where it is not known; what :class:`dict` itself knows was written since.
+    """
 
-class Registers:
-    """What the threads of a group hold. Behind a branch, what nobody writes is looked up where they parted."""
-
-    __slots__ = ("_seen", "outer", "own", "places", "sampled")
+    __slots__ = ("_seen", "met", "outer", "places", "sampled")
 
     def __init__(
         self,
-        own: dict[int, Lanes | _Later],
         outer: Registers | None = None,
         places: Sequence[int] = (),
         sampled: frozenset[int] = frozenset(),
     ) -> None:
-        self.own = own
-        """What was written since."""
         self.outer = outer
         self.places = places
         """Of these threads among those of *outer*."""
         self.sampled = sampled
         """Registers that hold what a thread has that went another way."""
+        self.met: dict[int, _Later] = {}
+        """What was written before threads met, and by nobody since."""
         self._seen: dict[int, Lanes] = {}
 
     def written(self, since: Registers) -> Iterator[int]:
         """What was written since threads parted that held *since*, behind whatever branches."""
         here: Registers | None = self
         while here is not None and here is not since:
-            yield from here.own
+            yield from here
+            yield from here.met
             here = here.outer
 
-    def get(self, register: int) -> Lanes:
-        """What *register* holds; None where it is not known."""
-        value = self.own.get(register, _ELSEWHERE)
-        if value is not _ELSEWHERE:
-            if isinstance(value, _Later):
-                self.own[register] = value = value.value(register)
+    def __missing__(self, register: int) -> Lanes:
+        if register in self.met:
+            self[register] = value = self.met[register].value(register)
             return value
         outer = self.outer
         if outer is None or register in self.sampled:
             return None
         if register not in self._seen:
-            self._seen[register] = take(outer.get(register), self.places)
+            self._seen[register] = take(outer[register], self.places)
         return self._seen[register]
+
+    def copy(self) -> Registers:
+        """The same, for threads that write to them next."""
+        made = Registers(self.outer, self.places, self.sampled)
+        made.update(self)
+        made.met.update(self.met)
+        return made
+
+    def meet(self, written: Collection[int], together: _Later) -> None:
+        """Takes in what was *written* by threads that met."""
+        for register in written:
+            self.pop(register, None)
+        self.met.update(dict.fromkeys(written, together))
 
 
 @dataclass(eq=False, slots=True)
@@ -238,7 +247,7 @@ class Groups:
         self.times: dict[Actor, int] = {}
         self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
         self.groups = [
-            Group(cta, tuple(range(launch.threads)), Registers({}), NOTHING) for cta in range(launch.ctas)
+            Group(cta, tuple(range(launch.threads)), Registers(), NOTHING) for cta in range(launch.ctas)
         ]
 
     # ------------------------------------------------------------ scheduling
@@ -425,7 +434,7 @@ class Groups:
         site, size = branch.site, len(group.threads)
         if block in self.program.dispatching:
             raise Unresolved(site, "which threads go where depends on what comes with the launch")
-        guard: Lanes = 1 if branch.guard < 0 else group.registers.get(branch.guard)
+        guard: Lanes = 1 if branch.guard < 0 else group.registers[branch.guard]
         if guard is None:
             guard = self._likely(block)
         case = -1 if branch.selector is None else self._operand(group, branch.selector)
@@ -501,7 +510,7 @@ class Groups:
         children = []
         for places in parts:
             sampled = self.program.sampled if places[0] else frozenset[int]()
-            registers = Registers({}, group.registers, places, sampled)
+            registers = Registers(group.registers, places, sampled)
             threads = tuple(map(group.threads.__getitem__, places))
             child = Group(group.cta, threads, registers, group.clock, fork=fork, cluster=group.cluster)
             child.committed, child.fenced, child.rumours = group.committed, group.fenced, group.rumours
@@ -520,16 +529,14 @@ class Groups:
         for part in parts if len(parts) > 1 else ():
             clock = joined(clock, self._publish(part))
         held = [(where, part.registers) for where, part in zip(places, parts, strict=True)]
-        together = _Later(held, len(threads))
-        own: dict[int, Lanes | _Later] = {
-            r: together for part in parts for r in part.registers.written(fork.before)
-        }
         before = fork.before
         if threads == fork.threads:
-            registers = Registers({**before.own, **own}, before.outer, before.places, before.sampled)
+            registers = before.copy()
         else:  # some have ended
             index = {t: i for i, t in enumerate(fork.threads)}
-            registers = Registers(own, before, [index[t] for t in threads])
+            registers = Registers(before, [index[t] for t in threads])
+        written = {r for part in parts for r in part.registers.written(before)}
+        registers.meet(written, _Later(held, len(threads)))
         whole = Group(first.cta, threads, registers, clock, fork.join, 0, fork.outer, cluster=first.cluster)
         for part in parts:
             both = {k: _committed(whole.committed.get(k, ()), c) for k, c in part.committed.items()}
@@ -582,7 +589,7 @@ class Groups:
 
     def _operand(self, group: Group, operand: Operand | None) -> Lanes:
         if isinstance(operand, int):
-            return group.registers.get(operand)
+            return group.registers[operand]
         if isinstance(operand, Immediate):
             return immediate(operand)
         if isinstance(operand, Symbol):
@@ -590,7 +597,7 @@ class Groups:
         if isinstance(operand, Special):
             return self.launch.special(operand.name, group.cta, group.threads)
         if isinstance(operand, Not):
-            return apply(lambda p: 1 - p, [group.registers.get(operand.register)])
+            return apply(lambda p: 1 - p, [group.registers[operand.register]])
         if isinstance(operand, Memory):
             base, offset = self._operand(group, operand.base), operand.offset
             return apply(lambda a: a + offset & _EVERY, [base]) if offset else base
@@ -602,8 +609,8 @@ class Groups:
 
     def _set(self, group: Group, register: int, value: Lanes, where: Lanes = 1) -> None:
         if where != 1:
-            value = pick(where, value, group.registers.get(register), len(group.threads))
-        group.registers.own[register] = value
+            value = pick(where, value, group.registers[register], len(group.threads))
+        group.registers[register] = value
 
 
 def immediate(operand: Immediate) -> Lanes:

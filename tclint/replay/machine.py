@@ -199,9 +199,9 @@ class Machine(Groups):
         plan = self.program.plans.get(step.site)
         if plan is None:
             plan = self.program.plans[step.site] = self._plan(step)
-        held, values = group.registers.get, list(plan.values)
+        registers, values = group.registers, list(plan.values)
         for i, register in plan.registers:
-            values[i] = held(register)
+            values[i] = registers[register]
         for i, operand in plan.others:
             values[i] = self._operand(group, operand)
         if plan.sampled:
