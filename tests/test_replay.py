@@ -13,12 +13,13 @@ from support import kernel, model
 from tclint.checks.replay import _short, replayed
 from tclint.driver import analyse, check_source
 from tclint.finding import Confidence, Finding
+from tclint.ir.nodes import Immediate
 from tclint.model import KernelModel
 from tclint.replay import Replay, Run, Stuck
 from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined, known_by, last, news, of
 from tclint.replay.fitting import Fitting
-from tclint.replay.groups import Group, Limits, ManyRounds, Registers
-from tclint.replay.lanes import apply, collapse, merge, pick, take
+from tclint.replay.groups import Group, Limits, ManyRounds, OutOfSteps, Registers
+from tclint.replay.lanes import Results, apply, collapse, merge, pick, take
 from tclint.replay.launch import Launch, Numbers
 from tclint.replay.machine import Access, Machine, shuffled
 from tclint.replay.program import Program
@@ -1426,6 +1427,46 @@ again:
     @!%p1 bra again;
     ret;"""
     assert {rule for rule, _ in replayed(model(body))} <= {"MB006", "MB016"}
+
+
+def test_results_are_computed_once() -> None:
+    asked = []
+
+    def quotient(a: int, b: int) -> int:
+        asked.append((a, b))
+        return a // b
+
+    by_two = Results(quotient, [1, Immediate(2)])
+    assert [by_two[held] for held in (8, (8, 6, None, 6), 8, None)] == [4, (4, 3, None, 3), 4, None]
+    assert asked == [(8, 2), (6, 2)]
+    assert Results(quotient, [1, 2])[(8, 6), (0, 1)] is None
+    assert Results(quotient, [1, 2], sampled=True)[(8, 0), 4] == 2
+    assert Results(quotient, [Immediate(9), Immediate(3)])[()] == 3
+    either = Results(lambda a, b: a | b, [1, 2], decisive=1)
+    assert [either[held] for held in ((None, 1), (None, 0), (0, 0))] == [1, None, 0]
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+def test_no_more_steps_are_taken_than_there_are(steps: int) -> None:
+    """Whether they are executed one by one or at once."""
+    made = model(
+        "mov.u32 %r1, 64; mov.u32 %r2, 1; add.u32 %r3, %r2, 1; mbarrier.init.shared.b64 [%r1], %r3; bra over; over: ret;"
+    )
+    launch = Launch(made, Numbers(512, 8), (1,))
+    machine = Machine(Program(made), launch, Limits(steps))
+    patient = Machine(Program(made), launch, Limits(steps, patience=100))
+    whole = Machine(Program(made), launch, Limits(100))
+    whole.run()
+    patient.run()
+    taken = 100 - whole.budget
+    assert patient.limits.steps - patient.budget == taken
+    if steps < taken:
+        with pytest.raises(OutOfSteps):
+            machine.run()
+        assert machine.budget == -1
+    else:
+        machine.run()
+        assert machine.budget == steps - taken
 
 
 def test_lanes() -> None:

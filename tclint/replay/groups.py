@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
 from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined
-from tclint.replay.lanes import Lanes, apply, merge, pick, spread, take
+from tclint.replay.lanes import EVERY, Lanes, apply, immediate, merge, pick, spread, take
 from tclint.replay.launch import CANCELLED, Launch, Word
 from tclint.replay.program import Program, Step
 from tclint.replay.sync import Barrier, Mbarrier
@@ -23,10 +23,8 @@ __all__ = [
     "Stuck",
     "Unmade",
     "Unresolved",
-    "immediate",
 ]
 
-_EVERY = (1 << 64) - 1
 _MANY = 32
 """Rounds of a loop that need not be waited for: rings of a few stages have come round several times."""
 _SOME = 3
@@ -312,18 +310,20 @@ class Groups:
 
     def _run(self, group: Group) -> None:
         """Executes a group until it waits, parks or ends."""
-        blocks = self.program.blocks
         while True:
-            steps = blocks[group.block]
-            while group.at < len(steps):
-                step = steps[group.at]
-                self.budget -= 1
+            parts = self.program.parts(group.block)
+            while group.at < len(parts):
+                steps, sums, step = parts[group.at]
+                self.budget -= steps
                 if self.budget < 0:
                     self._give_up()
-                if not self._execute(group, step):
+                registers = group.registers
+                for held, results, destination in sums:
+                    registers[destination] = results[held(registers)]
+                if step is not None and not self._execute(group, step):
                     return
                 group.at += 1
-                if step.what == "mbarrier-wait":
+                if step is not None and step.what == "mbarrier-wait":
                     return  # others go on, too, before it comes to the next phase
             self.budget -= 1
             if self.budget < 0:
@@ -412,6 +412,8 @@ class Groups:
 
         Raises ManyRounds in the one case, and OutOfSteps in the other when patience is at its end, too.
         """
+        # Of the steps that are executed at once, those are still to come for which there are none.
+        ahead, self.budget = -1 - self.budget, -1
         bounds = self.program.bounds
         open_ = [
             h
@@ -425,7 +427,7 @@ class Groups:
         more = self.limits.patience
         if not more:
             raise OutOfSteps
-        self.budget += more
+        self.budget += more - ahead
         self.limits = self.limits._replace(steps=self.limits.steps + more, patience=0)
 
     def _ways(self, group: Group, block: int) -> dict[int, list[int]]:
@@ -600,7 +602,7 @@ class Groups:
             return apply(lambda p: 1 - p, [group.registers[operand.register]])
         if isinstance(operand, Memory):
             base, offset = self._operand(group, operand.base), operand.offset
-            return apply(lambda a: a + offset & _EVERY, [base]) if offset else base
+            return apply(lambda a: a + offset & EVERY, [base]) if offset else base
         return None
 
     def _role(self, group: Group, step: Step, name: str, default: Lanes = None) -> Lanes:
@@ -611,8 +613,3 @@ class Groups:
         if where != 1:
             value = pick(where, value, group.registers[register], len(group.threads))
         group.registers[register] = value
-
-
-def immediate(operand: Immediate) -> Lanes:
-    """The bits of a constant; None for one that is not an integer."""
-    return operand.value & _EVERY if isinstance(operand.value, int) else None

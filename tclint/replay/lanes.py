@@ -6,7 +6,24 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
-__all__ = ["Lanes", "apply", "collapse", "merge", "pick", "spread", "take"]
+from tclint.ir.nodes import Immediate
+
+__all__ = [
+    "EVERY",
+    "Lanes",
+    "Results",
+    "Rows",
+    "apply",
+    "collapse",
+    "immediate",
+    "merge",
+    "pick",
+    "spread",
+    "take",
+]
+
+EVERY = (1 << 64) - 1
+"""All bits of the widest register."""
 
 Lanes = int | tuple[int | None, ...] | None
 """A bit pattern that all threads share, one for each thread, or None: not known."""
@@ -27,30 +44,75 @@ def take(value: Lanes, places: Sequence[int]) -> Lanes:
     return collapse([value[i] for i in places]) if isinstance(value, tuple) else value
 
 
-def apply(
-    function: Callable[..., int],
-    values: Sequence[Lanes],
-    known: dict[tuple[Lanes, ...], Lanes] | None = None,
-) -> Lanes:
-    """*function* in every thread; *known* are results of it by its arguments."""
-    if None in values:
-        return None
-    if known is None:
-        known = {}
-    key: tuple[Any, ...] = tuple(values)
-    if key in known:
-        return known[key]
-    if tuple not in map(type, values):
-        known[key] = function(*key)
-        return known[key]
-    columns = [v if isinstance(v, tuple) else repeat(v) for v in values]
-    found: list[Any] = []
-    for row in zip(*columns, strict=False):
-        if row not in known:
-            known[row] = None if None in row else function(*row)
-        found.append(known[row])
-    known[key] = collapse(found)
-    return known[key]
+class Rows(dict[tuple[Any, ...], int | None]):
+    """What a function gives in one thread, by its arguments."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., int]) -> None:
+        self._function = function
+
+    def __missing__(self, row: tuple[Any, ...]) -> int | None:
+        self[row] = found = None if None in row else self._function(*row)
+        return found
+
+    def across(self, values: Sequence[Lanes]) -> Lanes:
+        """What it gives in every thread."""
+        if None in values:
+            return None
+        if tuple not in map(type, values):
+            return self[tuple(values)]
+        columns = [v if isinstance(v, tuple) else repeat(v) for v in values]
+        return collapse(list(map(self.__getitem__, zip(*columns, strict=False))))
+
+
+def apply(function: Callable[..., int], values: Sequence[Lanes]) -> Lanes:
+    """*function* in every thread."""
+    return Rows(function).across(values)
+
+
+def immediate(operand: Immediate) -> Lanes:
+    """The bits of a constant; None for one that is not an integer."""
+    return operand.value & EVERY if isinstance(operand.value, int) else None
+
+
+class Results(dict[Any, Lanes]):
+    """What an instruction gives, by what those of its sources hold that are no constants: one alone, several as a tuple.
+
+    It is computed when it is asked for first.
+    """
+
+    __slots__ = ("_decisive", "_places", "_rows", "_sampled", "_sources")
+
+    def __init__(
+        self,
+        function: Callable[..., int],
+        sources: Sequence[object],
+        decisive: int | None = None,
+        sampled: bool = False,
+    ) -> None:
+        self._rows = Rows(function)
+        self._sources: list[Lanes] = [immediate(o) if isinstance(o, Immediate) else None for o in sources]
+        self._places = [i for i, o in enumerate(sources) if not isinstance(o, Immediate)]
+        self._decisive = decisive
+        """The value of one of two predicates that decides alone."""
+        self._sampled = sampled
+        """It is enough to compute it for the first of some threads."""
+
+    def __missing__(self, held: Any) -> Lanes:
+        values = self._sources.copy()
+        for place, value in zip(self._places, (held,) if len(self._places) == 1 else held, strict=True):
+            values[place] = value[0] if self._sampled and isinstance(value, tuple) else value
+        self[held] = found = self._computed(values)
+        return found
+
+    def _computed(self, values: list[Lanes]) -> Lanes:
+        if self._decisive is not None and self._decisive in values:
+            return self._decisive
+        try:
+            return self._rows.across(values)
+        except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
+            return None
 
 
 def pick(chosen: Lanes, yes: Lanes, no: Lanes, size: int) -> Lanes:

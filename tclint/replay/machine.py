@@ -7,13 +7,13 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE
-from tclint.ir.nodes import Immediate, Instruction, Memory, Not, Operand, Pair, Vector
+from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined, last, news, of
-from tclint.replay.groups import Group, Groups, Limits, Stuck, Unmade, Unresolved, immediate
+from tclint.replay.groups import Group, Groups, Limits, Stuck, Unmade, Unresolved
 from tclint.replay.lanes import Lanes, apply, collapse, spread
 from tclint.replay.launch import Launch
-from tclint.replay.program import Plan, Program, Step
+from tclint.replay.program import Program, Step
 from tclint.replay.sync import Barrier, Flight, Mbarrier, Passed
 
 __all__ = ["Access", "Machine", "Overrun", "shuffled"]
@@ -32,8 +32,6 @@ _OWN = -1
 """No mask: the CTA that the address is in."""
 _DATA = frozenset("compute constant unknown load store read tensor write".split())
 """Steps that neither wait nor tell anything."""
-_NEW: Any = object()
-"""What has not been computed yet."""
 _FEW = 32
 """Places that a store of what is not known may go to at once, if it tells others something: more are data."""
 
@@ -196,21 +194,12 @@ class Machine(Groups):
             self._set(group, register, step.compute(), where)
 
     def _compute(self, group: Group, step: Step, where: Lanes) -> None:
-        plan = self.program.plans.get(step.site)
-        if plan is None:
-            plan = self.program.plans[step.site] = self._plan(step)
-        registers, values = group.registers, list(plan.values)
-        for i, register in plan.registers:
-            values[i] = registers[register]
-        for i, operand in plan.others:
-            values[i] = self._operand(group, operand)
-        if plan.sampled:
-            values = [v[0] if isinstance(v, tuple) else v for v in values]
-            where = where[0] if isinstance(where, tuple) else where
-        known = plan.known.get(tuple(values), _NEW)
-        found = self._computed(step, plan, values) if known is _NEW else known
-        destination = plan.destination
-        if type(destination) is int:
+        destination, sources, results, sampled = self.program.plan(step)
+        held = [self._operand(group, o) for o in sources]
+        found = results[held[0] if len(held) == 1 else tuple(held)]
+        if sampled and isinstance(where, tuple):
+            where = where[0]
+        if isinstance(destination, int):
             self._set(group, destination, found, where)
         elif isinstance(destination, Vector):
             match = step.instruction.match
@@ -224,34 +213,6 @@ class Machine(Groups):
                 self._set(group, destination.second, None, where)
             if isinstance(destination.first, int):
                 self._set(group, destination.first, found, where)
-
-    def _plan(self, step: Step) -> Plan:
-        instruction, match = step.instruction, step.instruction.match
-        assert match is not None
-        destination, *sources = instruction.operands
-        if sources and isinstance(sources[0], Vector):
-            sources = list(sources[0].items)
-        decisive = {"and": 0, "or": 1}.get(match.form.compute) if ".pred" in match.modifiers else None
-        sampled = not self.program.sampled.isdisjoint(instruction.writes)
-        return Plan(
-            destination,
-            [immediate(o) if isinstance(o, Immediate) else None for o in sources],
-            [(i, o) for i, o in enumerate(sources) if isinstance(o, int)],
-            [(i, o) for i, o in enumerate(sources) if not isinstance(o, int | Immediate)],
-            sampled,
-            decisive,
-            {},
-        )
-
-    def _computed(self, step: Step, plan: Plan, values: list[Lanes]) -> Lanes:
-        """What an instruction gives."""
-        if plan.decisive is not None and plan.decisive in values:
-            return plan.decisive
-        assert step.compute is not None
-        try:
-            return apply(step.compute, values, plan.known)
-        except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
-            return None
 
     def _load(self, group: Group, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.tensor_memory import TensorMemory
@@ -23,7 +24,7 @@ from tclint.isa.semantics import COMPUTE, bind
 from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
 from tclint.model import KernelModel
-from tclint.replay.lanes import Lanes
+from tclint.replay.lanes import Lanes, Results
 from tclint.replay.launch import GRID, MEMORY, Word
 
 __all__ = ["Program", "Step", "relaxes"]
@@ -60,17 +61,31 @@ class Plan(NamedTuple):
     """What is read and written to compute something."""
 
     destination: Operand
-    values: list[Lanes]
-    """The sources that are constants."""
-    registers: list[tuple[int, int]]
-    """Which sources are registers."""
-    others: list[tuple[int, Operand]]
+    sources: list[Operand]
+    """Those that are no constants."""
+    results: Results
+    """What it gives for them, in any replay."""
     sampled: bool
     """It is enough to compute it for one thread of a group."""
-    decisive: int | None
-    """The value of one of two predicates that decides alone."""
-    known: dict[tuple[Lanes, ...], Lanes]
-    """What it gave for some operands, in any replay."""
+
+
+class Sum(NamedTuple):
+    """What is computed for all threads of a group from what registers hold."""
+
+    held: Callable[[Mapping[int, Lanes]], Any]
+    """What :attr:`results` are found by."""
+    results: Results
+    destination: int
+
+
+class Part(NamedTuple):
+    """A part of a block that is executed at once."""
+
+    steps: int
+    """How many these are."""
+    sums: list[Sum]
+    step: Step | None
+    """None: nothing but the sums."""
 
 
 class Branch(NamedTuple):
@@ -103,8 +118,8 @@ class Program:
         self.instructions = model.function.instructions
         self.defs = model.values.defs
         self.widths = [width_of(r.type) or 64 for r in model.function.registers]
-        self.plans: dict[int, Plan] = {}
-        """What has been computed, by instruction."""
+        self._plans: dict[int, Plan] = {}
+        self._parts: dict[int, list[Part]] = {}
         self.shuffles: dict[tuple[object, ...], tuple[Lanes, list[int | None]]] = {}
         """Which threads get theirs from inside their part of the warp, and the places of those whose values all get."""
         self.gathered: dict[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], list[list[int]]]] = {}
@@ -467,6 +482,51 @@ class Program:
                 {e.case: e.target for e in edges if e.predicate < 0 or e.value is not last.negated},
                 next((e.target for e in edges if e.predicate >= 0 and e.value is last.negated), -1),
             )
+        return found
+
+    # ------------------------------------------------------------ what is executed
+
+    def parts(self, block: int) -> list[Part]:
+        """The steps of a block: at once those one behind the other that only compute, and each of the others alone."""
+        found = self._parts.get(block)
+        if found is None:
+            found = self._parts[block] = []
+            for step in self.blocks[block]:
+                made = self._sum(step)
+                if made is None:
+                    found.append(Part(1, [], step))
+                elif found and found[-1].step is None:
+                    steps, sums, _ = found[-1]
+                    found[-1] = Part(steps + 1, [*sums, made], None)
+                else:
+                    found.append(Part(1, [made], None))
+        return found
+
+    def _sum(self, step: Step) -> Sum | None:
+        """A step as a sum, if all threads take part and nothing but registers is asked for."""
+        if step.what != "compute" or step.instruction.guard >= 0:
+            return None
+        destination, sources, results, _ = self.plan(step)
+        registers = [o for o in sources if isinstance(o, int)]
+        if not isinstance(destination, int) or len(registers) < len(sources):
+            return None
+        return Sum(itemgetter(*registers) if registers else lambda _: (), results, destination)
+
+    def plan(self, step: Step) -> Plan:
+        """How to compute what a step gives."""
+        found = self._plans.get(step.site)
+        if found is None:
+            instruction, match = step.instruction, step.instruction.match
+            assert match is not None
+            assert step.compute is not None
+            destination, *sources = instruction.operands
+            if sources and isinstance(sources[0], Vector):
+                sources = list(sources[0].items)
+            decisive = {"and": 0, "or": 1}.get(match.form.compute) if ".pred" in match.modifiers else None
+            sampled = not self.sampled.isdisjoint(instruction.writes)
+            results = Results(step.compute, sources, decisive, sampled)
+            sources = [o for o in sources if not isinstance(o, Immediate)]
+            found = self._plans[step.site] = Plan(destination, sources, results, sampled)
         return found
 
     # ------------------------------------------------------------ slicing
