@@ -221,11 +221,14 @@ class Replay:
         block_of = model.cfg.block_of
         entered = frozenset[int]().union(*(run.entered for run in self.runs))
         waits = {block_of[i] for i in model.sites("mbarrier-wait")}
-        deeds = [e.site for e in model.events if e.kind != "mbarrier-wait"]
+        deeds: dict[int, list[int]] = {}
+        for event in model.events:
+            if event.kind != "mbarrier-wait":
+                deeds.setdefault(block_of[event.site], []).append(event.site)
         for head, loop in model.cfg.loops.items():
             if loop.isdisjoint(waits) or not loop.isdisjoint(entered):
                 continue
-            if done := [i for i in deeds if block_of[i] in loop]:
+            if done := [i for block in loop for i in deeds.get(block, ())]:
                 start = model.cfg.blocks[head].start
                 if self._lacks(run.stuck, start, done) if not run.races else self._before(run.races, start):
                     return True

@@ -52,6 +52,8 @@ def joined(a: Clock, b: Clock) -> Clock:
     """What both have heard of together."""
     if a == b or not b:
         return a
+    if not a:
+        return b
     more = _at_least(a, b)
     # All bits of the fields in which *a* is no less than *b*.
     kept = more - (more >> _WIDTH - 1)

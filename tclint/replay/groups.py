@@ -335,19 +335,17 @@ class Groups:
 
     def _leave(self, group: Group) -> bool:
         """Where the threads go at the end of a block; whether this group goes on."""
-        block, cfg = group.block, self.cfg
-        edges = cfg.successors[block]
-        if block in self.program.branching:
-            ways = self._ways(group, block)
-            for target in ways:
-                self._count(group, target)
-            if len(ways) > 1:
-                self._fork(group, ways)
-                return False
-            return self._go(group, next(iter(ways)))
-        target = edges[0].target if len(edges) == 1 and block not in cfg.exits else cfg.ipdom.get(block, -1)
-        self._count(group, target)
-        return self._go(group, target)
+        block, program = group.block, self.program
+        ways = self._ways(group, block) if block in program.branching else program.onward(block)
+        if isinstance(ways, int):
+            self._count(group, ways)
+            return self._go(group, ways)
+        for target in ways:
+            self._count(group, target)
+        if len(ways) > 1:
+            self._fork(group, ways)
+            return False
+        return self._go(group, next(iter(ways)))
 
     def _count(self, group: Group, target: int) -> None:
         """A group comes to the header of a loop, perhaps once more than anybody has to see."""
@@ -430,8 +428,8 @@ class Groups:
         self.budget += more - ahead
         self.limits = self.limits._replace(steps=self.limits.steps + more, patience=0)
 
-    def _ways(self, group: Group, block: int) -> dict[int, list[int]]:
-        """The blocks that threads go to, each with the places of those who do; -1 is the end."""
+    def _ways(self, group: Group, block: int) -> int | dict[int, list[int]]:
+        """The block that all threads go to, or each with the places of those who do; -1 is the end."""
         branch = self.program.branch(block)
         site, size = branch.site, len(group.threads)
         if block in self.program.dispatching:
@@ -442,10 +440,11 @@ class Groups:
         case = -1 if branch.selector is None else self._operand(group, branch.selector)
         taken, other, negated = branch.taken, branch.other, branch.negated
         if isinstance(guard, int) and isinstance(case, int):
-            return {taken.get(case, -1) if guard ^ negated else other: []}
+            return taken.get(case, -1) if guard ^ negated else other
         key = block, guard, case
-        if key in self._parted:
-            return self._parted[key]
+        ways = self._parted.get(key)
+        if ways is not None:
+            return ways
         ways = self._parted[key] = {}
         for place, (p, k) in enumerate(zip(spread(guard, size), spread(case, size), strict=True)):
             if p is None or k is None:
@@ -602,6 +601,8 @@ class Groups:
             return apply(lambda p: 1 - p, [group.registers[operand.register]])
         if isinstance(operand, Memory):
             base, offset = self._operand(group, operand.base), operand.offset
+            if isinstance(base, int) and offset:
+                return base + offset & EVERY
             return apply(lambda a: a + offset & EVERY, [base]) if offset else base
         return None
 

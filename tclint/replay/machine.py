@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE
@@ -413,25 +415,21 @@ class Machine(Groups):
             raise Unmade(step.site, "there is no mbarrier at this address", address & _OFFSET, made)
         return found
 
-    def _each(
-        self, group: Group, step: Step, places: Sequence[int], *values: Lanes
-    ) -> dict[tuple[int, ...], int]:
+    def _each(self, step: Step, places: Sequence[int], *values: Lanes) -> dict[tuple[int, ...], int]:
         """The different operands, and how many threads have them."""
         if None in values:
             raise Unresolved(step.site, "an operand is not known")
-        found: dict[tuple[int, ...], int] = {}
-        if all(isinstance(v, int) for v in values):
+        if tuple not in map(type, values):
             return {tuple(values): len(places)}  # type: ignore[arg-type]
-        rows = list(zip(*(spread(v, len(group.threads)) for v in values if v is not None), strict=True))
-        for i in places:
-            if None in rows[i]:
-                raise Unresolved(step.site, "an operand is not known")
-            found[rows[i]] = found.get(rows[i], 0) + 1
+        columns = [map(v.__getitem__, places) if isinstance(v, tuple) else repeat(v) for v in values]
+        found = Counter[Any](zip(*columns, strict=False))
+        if any(None in row for row in found):
+            raise Unresolved(step.site, "an operand is not known")
         return found
 
     def _on_mbarrier_init(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         address, count = self._role(group, step, "mbarrier"), self._role(group, step, "count")
-        for at, number in self._each(group, step, places, address, count):
+        for at, number in self._each(step, places, address, count):
             self._mbarriers[at] = Mbarrier(step.site, at, number & 0xFFFFF, number & 0xFFFFF)
 
     def _on_mbarrier_arrive(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
@@ -442,7 +440,7 @@ class Machine(Groups):
         count, tx = self._role(group, step, "count", 1), self._role(group, step, "tx", 0)
         clock = group.fenced if _relaxed(instruction) else self._publish(group)
         phases = set()
-        for (at, number, bytes_), threads in self._each(group, step, places, address, count, tx).items():
+        for (at, number, bytes_), threads in self._each(step, places, address, count, tx).items():
             mbarrier = self._mbarrier(step, at)
             phases.add(mbarrier.phase)
             mbarrier.expect(bytes_ * threads)
@@ -460,12 +458,12 @@ class Machine(Groups):
 
     def _on_mbarrier_expect(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         address, tx = self._role(group, step, "mbarrier"), self._role(group, step, "tx")
-        for (at, bytes_), threads in self._each(group, step, places, address, tx).items():
+        for (at, bytes_), threads in self._each(step, places, address, tx).items():
             self._mbarrier(step, at).expect(bytes_ * threads)
 
     def _on_mbarrier_complete(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         address, tx = self._role(group, step, "mbarrier"), self._role(group, step, "tx")
-        for (at, bytes_), threads in self._each(group, step, places, address, tx).items():
+        for (at, bytes_), threads in self._each(step, places, address, tx).items():
             mbarrier = self._mbarrier(step, at)
             mbarrier.bytes -= bytes_ * threads
             mbarrier.settle()
@@ -474,7 +472,7 @@ class Machine(Groups):
         address = self._role(group, step, "mbarrier")
         token = step.instruction.role("state") is not None
         phase = self._role(group, step, "state" if token else "parity")
-        each = list(self._each(group, step, places, address, phase))
+        each = list(self._each(step, places, address, phase))
         question = (step.site, *sorted(each))
 
         def complete(row: tuple[int, ...]) -> bool:
@@ -650,7 +648,7 @@ class Machine(Groups):
         time = self.times.get(issuer, 0)
         self.times[issuer] = time + 1
         known = joined(group.clock, event(issuer, time))
-        for (at, to, many, mask), threads in self._each(group, step, places, *operands).items():
+        for (at, to, many, mask), threads in self._each(step, places, *operands).items():
             bytes_ = many if many >= 0 else None
             home = at if pairs or to < 0 else to
             for rank in self._ranks(step, mask) if several else (home >> 24,):
@@ -725,7 +723,7 @@ class Machine(Groups):
         else:
             clock = joined(self._publish(group), issued)
             address, ctas = self._role(group, step, "mbarrier"), self._role(group, step, "mask", _OWN)
-            for (at, mask), threads in self._each(group, step, places, address, ctas).items():
+            for (at, mask), threads in self._each(step, places, address, ctas).items():
                 for rank in self._ranks(step, mask) if mask >= 0 else (at >> 24,):
                     mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
                     flight = Flight(clock, arrivals=threads, site=step.site, threads=group.threads)

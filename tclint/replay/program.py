@@ -131,6 +131,7 @@ class Program:
         self._words: dict[int, tuple[Hashable, int]] = {}
         self._steady: dict[int, bool] = {}
         self._branches: dict[int, Branch] = {}
+        self._onward: dict[int, int] = {}
         self.clustered = any(
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
@@ -466,6 +467,16 @@ class Program:
             for c in (*cfg.controllers(edge.source), edge):
                 if c.predicate >= 0:
                     yield values.before(c.predicate, cfg.blocks[c.source].end - 1)
+
+    def onward(self, block: int) -> int:
+        """Where threads meet that leave a block of which it does not matter how; -1: nowhere."""
+        found = self._onward.get(block)
+        if found is None:
+            cfg = self.model.cfg
+            edges = cfg.successors[block]
+            alone = len(edges) == 1 and block not in cfg.exits
+            found = self._onward[block] = edges[0].target if alone else cfg.ipdom.get(block, -1)
+        return found
 
     def branch(self, block: int) -> Branch:
         """What decides where threads go from *block*."""
