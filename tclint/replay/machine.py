@@ -256,8 +256,12 @@ class Machine(Groups):
             value = self._operand(group, item)
             if many and value is None:
                 continue
-            rows = zip(spread(where, threads), address, spread(value, threads), strict=True)
-            for a, number in {(a, v if w else None) for w, a, v in rows if w != 0 and a is not None}:
+            stored: dict[int, int | None] = {}
+            for w, a, v in zip(spread(where, threads), address, spread(value, threads), strict=True):
+                if w != 0 and a is not None:  # which of different ones stays is not known
+                    number = v if w else None
+                    stored[a] = number if stored.get(a, number) == number else None
+            for a, number in stored.items():
                 self._put(a + i * size, number, size)
 
     def _get(self, address: int, size: int) -> int | None:
