@@ -1303,6 +1303,22 @@ def test_a_number_of_32_bits_says_nothing_of_the_sign_of_64() -> None:
     assert m.values.decide(value(m, "%p2"), facts) is not True
 
 
+def test_what_was_narrowed_may_get_a_sign_when_it_is_widened() -> None:
+    m = of(
+        "ld.param.u32 %r1, [n]; ld.param.u64 %rd5, [m]; cvt.u64.u32 %rd1, %r1; cvt.u32.u64 %r2, %rd1;"
+        "cvt.s64.s32 %rd2, %r2; shr.u64 %rd3, %rd5, 20; cvt.u32.u64 %r3, %rd3; cvt.s64.s32 %rd4, %r3;",
+        parameters=".param .u32 n, .param .u64 m",
+    )
+    above = -1 << 32 & (1 << 64) - 1
+    zeros = {
+        register: m.values.known_bits(value(m, register))[0] for register in ("%rd1", "%rd2", "%rd3", "%rd4")
+    }
+    assert zeros["%rd1"] == above
+    assert zeros["%rd3"] == -1 << 44 & (1 << 64) - 1
+    assert zeros["%rd2"] == zeros["%rd4"] == 0
+    assert value(m, "%r2") == value(m, "%r1")
+
+
 _STEPS = (
     "add.s32 {r}, {a}, {b};", "add.s32 {r}, {a}, {c};", "sub.s32 {r}, {a}, {b};", "mul.lo.s32 {r}, {a}, {c};",
     "shl.b32 {r}, {a}, {n};", "shr.u32 {r}, {a}, {n};", "shr.s32 {r}, {a}, {n};", "bfe.u32 {r}, {a}, {n}, 9;",

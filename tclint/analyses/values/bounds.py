@@ -310,25 +310,6 @@ class Bounds(Induction):
         exact &= most < 1 << 31
         return (zeros, ones) if exact or self._wide(value) else _low(zeros, ones)
 
-    def _wide(self, value: int, depth: int = 0) -> bool:
-        """Whether *value* is sure to have been computed in 64 bits."""
-        node = self.node(value)
-        kind = node[0]
-        if kind == "const":
-            return not -1 << 31 <= node[1] < 1 << 32
-        if kind == "sum":
-            return not -1 << 31 <= node[2] < 1 << 32 or (
-                depth < 4 and any(self._wide(t, depth + 1) for t, _ in node[1])
-            )
-        if kind == "op":
-            if node[1] == "mask":
-                return bool(node[3] >= SHORT)
-            types = node[2] if isinstance(node[2], tuple) else (node[2],)
-            return any(t in (".b64", ".u64", ".s64", ".wide") for t in types)
-        if kind == "pack":
-            return bool(node[1] * (len(node) - 2) >= 64)
-        return bool(kind == "parameter" and node[2] == 8)
-
     # ------------------------------------------------------------ apart or not
 
     def never_meet(self, a: int, size_a: int, b: int, size_b: int) -> bool:

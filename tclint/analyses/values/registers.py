@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 
-from tclint.analyses.values.integers import EVERY, as_signed, type_width
+from tclint.analyses.values.integers import EVERY, SHORT, as_signed, type_width
 from tclint.analyses.values.shape import fixed
 from tclint.analyses.values.thread_sets import Level, ThreadSets
 from tclint.cfg import CFG
@@ -435,7 +435,13 @@ class Registers(ThreadSets):
             # Widening and narrowing keep an address and a small index what they are.
             if min(to := type_width(types[0]), source := type_width(types[1])) < 32:
                 return None
-            return self._widened(a[0], source) if to > source and types[1][1] == "u" else a[0]
+            if to > source and types[1][1] == "u":
+                return self._widened(a[0], source)
+            if to > source and self._wide(a[0]):  # narrowed before: above the sign is another number
+                return self._node("op", "cvt", tuple(types), a[0])
+            node = self.node(a[0])
+            narrowed = to < source and node[:2] == ("op", "mask") and node[3] & SHORT == SHORT
+            return node[2] if narrowed else a[0]
         if root == "add" and len(a) == 2:
             return self.add(a[0], a[1], width)
         if root == "sub" and len(a) == 2:
