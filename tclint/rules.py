@@ -114,8 +114,15 @@ class _Pages(Mapping[str, Rule]):
 
 @cache
 def all_rules() -> Mapping[str, Rule]:
-    """All rules by id, in the order of their ids. Asking for one raises RuleError if its page is not as it must be."""
-    return _Pages(data("rules"))
+    """All rules by id, in the order of their ids. Asking for one raises RuleError if its page is not as it must be.
+
+    Raises RuleError as well where there are none: without its pages, tclint would find nothing anywhere.
+    """
+    folder = data("rules")
+    rules = _Pages(folder)
+    if not rules:
+        raise RuleError(f"tclint is not installed completely: there are no rules in {folder}")
+    return rules
 
 
 def load_rules(folder: Path) -> Mapping[str, Rule]:

@@ -109,3 +109,9 @@ def test_rules_are_found_by_id_and_name(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(UnknownRule) as caught:
         rules.find("zzz")
     assert str(caught.value) == "there is no rule zzz"
+
+
+def test_without_pages_nothing_looks_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "data", lambda name: tmp_path / name)
+    with pytest.raises(RuleError, match="not installed completely"):
+        rules.all_rules.__wrapped__()
