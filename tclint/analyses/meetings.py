@@ -44,7 +44,6 @@ _VAIN = 2
 _ROUNDS = 4
 """How often a path may come back to where the operations begin, or to a use."""
 
-
 _Touching = tuple[Access, Footprint | None]
 """An access, and the bytes that threads touch for certain, relative to the base of its address."""
 
@@ -63,7 +62,10 @@ class _Bundle:
     touching: dict[tuple[int, int], list[_Touching]] = field(default_factory=dict)
     """Those with a base, as threads touch them of which others are there for certain."""
     lasting: dict[int, tuple[int, int | None]] = field(default_factory=dict)
-    """Of bases that stay what they are on every path: the base without a constant, and the constant (:data:`_Moved`)."""
+    """Of bases that stay what they are on every path: the base without a constant, and the constant.
+
+    None for that where a pointer may have begun in another place for each thread.
+    """
 
 
 class Route(NamedTuple):
