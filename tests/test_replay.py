@@ -25,7 +25,7 @@ from tclint.replay.machine import Access, Machine, shuffled
 from tclint.replay.program import Program
 from tclint.replay.races import races
 from tclint.replay.sync import Barrier, Flight, Mbarrier
-from tclint.replay.tries import Try
+from tclint.replay.tries import ODD, Launches, Try
 from tclint.source import Source
 
 RULES = Path(__file__).parent.parent / "rules"
@@ -628,6 +628,21 @@ def test_later_tiles_where_memory_says_what_there_is_to_do() -> None:
     code = persistent("%nctaid.x", 6, "    mov.u32 %r22, 0;\n    mov.u32 %r23, 0;\n")
     listed = changed("    ld.param.u32 %r35, [tiles];\n", "    ld.global.u32 %r35, [%in];\n", code)
     assert replay(listed).run is None
+
+
+def test_numbers_like_those_that_showed_nothing_new_wait_until_something_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = replay(RING)
+    assert found.run is None
+    launches, same = Launches(found.model, Program(found.model)), found.runs[0]
+    last = {Try(1280, 24, 23), Try(512, 8, 7), Try(1098, 5, 4)}
+    monkeypatch.setattr(Launches, "_open", lambda *_: {*ODD, *last})
+    assert launches.add(Try(512, 8), same) == {*ODD, *last}
+    assert launches.add(ODD[0], same) == last
+    assert launches.add(Try(512, 8, 7), same) == set()
+    more = same._replace(entered=same.entered | {99})
+    assert launches.add(Try(1280, 2), more) == {*ODD, *last}
 
 
 def test_launches_that_take_too_long_beside_others_that_go_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

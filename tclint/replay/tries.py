@@ -122,6 +122,8 @@ class Launches:
     """The loops that went right more than once."""
     used: set[int] = field(default_factory=set)
     """The mbarriers that went right."""
+    vain: set[Try] = field(default_factory=set)
+    """Numbers like others that have shown nothing new since anything did."""
 
     @property
     def some(self) -> bool:
@@ -144,7 +146,8 @@ class Launches:
         self.entered |= run.entered
         self.repeated |= run.repeated
         self.used |= run.used
-        return self._open(self.entered, self.repeated).difference(() if news else _alike(tried))
+        self.vain = set() if news else self.vain.union(_alike(tried))
+        return self._open(self.entered, self.repeated) - self.vain
 
     def beyond(self) -> set[Try]:
         """Numbers with which launches may come to what those that go wrong leave out, one as another."""
