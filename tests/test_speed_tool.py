@@ -154,6 +154,11 @@ def test_growth_and_ptxas_are_shown_where_they_were_measured() -> None:
     one = speed.Measured("k.ptx", 100, 10, 1.0, 1.0, ptxas=4.0)
     assert speed._against(speed.asdict(one)) == ["4.00", "0.250", "**missed**"]
     assert speed._sum([one, speed.Measured("l.ptx", 100, 10, 1.0, 1.0)], 0.0)["ptxas"] is None
+    summed, listed = speed._sum([one], 0.0), [speed.asdict(one)]
+    shown = speed._files(
+        {"all": summed, "compiled": summed, "largest": listed, "slower": 3, "slowest": listed}
+    )
+    assert "3 files take longer than ptxas does (goal: none)." in shown
 
 
 def test_a_fresh_process_measures_its_own_memory(tmp_path: Path) -> None:
