@@ -331,6 +331,10 @@ class KernelModel:
                 return edge
         return None
 
+    def along(self, path: Path, start: int) -> Along:
+        """What expressions stand for at the end of *path*, in terms of the values at *start*, where it begins."""
+        return self.values.along(path.edges, path.passed(self.cfg, start))
+
     def changes(self, value: int, path: Path, start: int) -> bool:
         """Whether *value* may have become another one on *path*, which begins at *start*."""
         places = self.values.volatile(value)

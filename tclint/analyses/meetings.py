@@ -307,8 +307,7 @@ class Meetings:
         edges = path.edges[:leaving] + around * _TURNS + path.edges[leaving:]
         for _ in range(2 if around else 0):
             longer = replace(path, edges=edges)
-            along = self.model.values.along(edges, longer.passed(self.model.cfg, start))
-            found = _route(longer, along, route.before, route.lead)
+            found = _route(longer, self.model.along(longer, start), route.before, route.lead)
             at, wrong = _wrong(self.model, start, found)
             if wrong is None:
                 return found if self._state(start, found.path) == path.state else None
@@ -353,9 +352,8 @@ class Meetings:
 
         And what meets on it.
         """
-        model = self.model
-        values = model.values
-        along = values.along(path.edges, path.passed(model.cfg, start))
+        model, values = self.model, self.model.values
+        along = model.along(path, start)
 
         def met(before: Resolve, lead: tuple[Edge, ...] = ()) -> tuple[Route, list[Meeting]]:
             route = _route(path, along, before, lead)

@@ -233,7 +233,7 @@ class _Waits:
                 return None
             if branches and not any(cfg.blocks[e.source].end - 1 in branches for e in path.edges):
                 return None
-            along = values.along(path.edges, path.passed(cfg, site))
+            along = model.along(path, site)
             for k, edge in enumerate(path.edges):
                 if cfg.blocks[edge.source].end - 1 not in branches:
                     continue

@@ -420,7 +420,7 @@ def unfenced_maps(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             )
             if path is None:
                 continue
-            along = model.values.along(path.edges, path.passed(model.cfg, write))
+            along = model.along(path, write)
             if maps.apart(along(address), maps.writes[write]) == 0:
                 told.add(status)
                 yield "PR003", _map_hit(model, write, use, path)
