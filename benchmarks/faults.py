@@ -260,14 +260,20 @@ for _name, _family, _event, _group, _rules in (
         "barrier",
         "barrier-sync",
         None,
-        "TM008 TM006 BK003 SM001 CA005 MB014 MB015 MB002 MB016",
+        "TM008 TM006 BK003 SM001 CA005 PR005 MB014 MB015 MB002 MB016",
     ),
-    ("warp barrier deleted", "barrier", "barrier-sync", "lanes", "MB014 MB015 MB002 TM008 BK003"),
+    ("warp barrier deleted", "barrier", "barrier-sync", "lanes", "MB014 MB015 MB002 TM008 BK003 PR005"),
     ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, "GD001 GD002"),
     ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
     ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
     ("memory fence deleted", "memory", "memory-fence", None, ""),
-    ("cluster barrier deleted", "barrier", "barrier-wait", None, "TM008 TM006 TM011 CL001 CL002 SM001 MB002"),
+    (
+        "cluster barrier deleted",
+        "barrier",
+        "barrier-wait",
+        None,
+        "TM008 TM006 TM011 CL001 CL002 SM001 PR005 MB002",
+    ),
     ("cluster arrival deleted", "barrier", "barrier-arrive", "cluster", "CL001"),
 ):
     operator(_name, _family, _rules)(_deletes(_event, _group))
@@ -851,7 +857,9 @@ _LANE = (
 _ELECT = "{{ .reg .pred %tclint_p; elect.sync _|%tclint_p, 0xffffffff; {} }}"
 
 
-@operator("CTA barrier to warp barrier", "barrier", "TM008 TM006 BK003 SM001 CA005 MB014 MB015 MB002 MB016")
+@operator(
+    "CTA barrier to warp barrier", "barrier", "TM008 TM006 BK003 SM001 CA005 PR005 MB014 MB015 MB002 MB016"
+)
 def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
     """A barrier of the CTA that becomes one of each warp."""
     for site in kernel.sites("barrier-sync"):
@@ -867,7 +875,7 @@ def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
                 yield Fault((edit,), about | {site}, f"{kernel.text(site)} -> {edit.text}")
 
 
-@operator("CTA barrier before the cp.async.wait", "barrier", "CA005 SM001")
+@operator("CTA barrier before the cp.async.wait", "barrier", "CA005 SM001 PR005")
 def _early_barrier(kernel: Kernel) -> Iterator[Fault]:
     """A barrier that stood behind a wait for copies, and so told the other threads of it."""
     waits = set(kernel.sites("wait", "cp.async"))
@@ -1313,7 +1321,7 @@ def _odd_cluster(kernel: Kernel) -> Iterator[Fault]:
         yield Fault((edit,), pairs, match[0].decode().strip())
 
 
-@operator("cluster barrier and its arrival deleted", "barrier", "CL002 TM008 TM006 TM011 SM001 MB002")
+@operator("cluster barrier and its arrival deleted", "barrier", "CL002 TM008 TM006 TM011 SM001 PR005 MB002")
 def _no_cluster_barrier(kernel: Kernel) -> Iterator[Fault]:
     """All threads go on without the other CTAs: the wait and the arrival before it are gone."""
     about = _of_peers(kernel) | kernel.of_events("tmem-") | kernel.where(lambda m: "mbarrier" in m.form.roles)

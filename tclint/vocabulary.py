@@ -25,7 +25,7 @@ MISSING = {
         "first accumulation": "WG013 TC024",
         "copy wait": "CA001 CA003",
         "copy commit": "CA002",
-        "CTA barrier": "BK003 CA005 MB015 SM001 TM008",
+        "CTA barrier": "BK003 CA005 MB015 PR005 SM001 TM008",
         "warp barrier": "MB014",
         "bulk read wait": "BK002",
         "bulk write wait": "BK004",

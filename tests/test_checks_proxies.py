@@ -63,7 +63,7 @@ CASES = {
     "fenced for all spaces": f"{STORE}\nfence.proxy.async;\n{SYNC}\n{MMA}",
     "not fenced": f"{STORE}\n{SYNC}\n{MMA} // want PR001",
     "not fenced, bulk store": f"{STORE}\n{SYNC}\n{OUT} // want PR001",
-    "not even synchronised": f"{STORE}\n{OUT} // want PR001",
+    "not even synchronised": f"{STORE}\n{OUT} // want PR001 PR005",
     "a fence for global memory": f"{STORE}\nfence.proxy.async.global;\n{SYNC}\n{MMA} // want PR001",
     "a fence between aliases": f"{STORE}\nfence.proxy.alias;\n{SYNC}\n{MMA} // want PR001",
     "a fence in front of the stores": f"{FENCE}\n{STORE}\n{SYNC}\n{MMA} // want PR001",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property, partial, reduce
-from itertools import starmap
 from math import prod
 from operator import or_
 
@@ -163,11 +162,11 @@ class SharedByWarps(SharedMemory):
         )
 
     def counts(self, access: Access) -> bool:
-        """Whether anything can be said of an access: a plain one, or a later read, of bytes and of threads that are known."""
+        """Whether anything can be said of an access: a plain one, of bytes and of threads that are known."""
         if access not in self._counts:
             site = access.site
             self._counts[access] = (
-                (plain(self.model, site) or (access.later and not access.writes))
+                plain(self.model, site)
                 and self.executed.certainly(site)
                 and self.placed(access, self.model.views.at(site).threads)
             )
@@ -345,14 +344,18 @@ class Executed:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._blocks: dict[int, bool] = {}
-        self._decided: dict[tuple[int, bool], bool] = {}
+        self._decided: dict[tuple[int, int, bool], bool] = {}
         self._needed: dict[int, bool] = {}
 
     def certainly(self, site: int) -> bool:
         block = self.model.cfg.block_of[site]
         if block not in self._blocks:
-            self._blocks[block] = all(starmap(self._certain, self._entering(block)))
-        return self._blocks[block] and all(starmap(self._certain, self._guards(site)))
+            threads = self.model.views.reach.get(block, 0)
+            self._blocks[block] = all(self._certain(threads, *decision) for decision in self._entering(block))
+        threads = self.model.views.at(site).threads
+        return self._blocks[block] and all(
+            self._certain(threads, *decision) for decision in self._guards(site)
+        )
 
     def needed(self, site: int) -> bool:
         """Whether what *site* reads gets to memory, to a branch or to an operation of threads that no loaded value singles out.
@@ -372,9 +375,10 @@ class Executed:
         Or, where it counts that it is *guarded*, which ones execute it.
         """
         values = self.model.values
+        threads = self.model.views.at(site).threads
         decisions = [*(self._guards(site) if guarded else ()), *self._entering(self.model.cfg.block_of[site])]
         return any(
-            not self._certain(p, truth)
+            not self._certain(threads, p, truth)
             and any(values.node(v)[0] in ("load", "unknown") for v in values.made_of(p))
             for p, truth in decisions
         )
@@ -392,25 +396,29 @@ class Executed:
             if not (cfg.dominates(edge.target, edge.source) and cfg.dominates(edge.target, block)):
                 yield self.model.values.before(edge.predicate, cfg.blocks[edge.source].end - 1), edge.value
 
-    def _certain(self, p: int, truth: bool) -> bool:
-        if (p, truth) not in self._decided:
+    def _certain(self, threads: int, p: int, truth: bool) -> bool:
+        """Whether *p* is *truth* for all of *threads*, or one decision for all says whether it is."""
+        key = threads, p, truth
+        if key not in self._decided:
             values = self.model.values
-            self._decided[p, truth] = (
-                values.mask(p) is not None
+            self._decided[key] = (
+                not threads & values.may(p, not truth)
                 or values.level(p) is Level.CTA
                 or self._waited(p)
-                or self._bounded(p, truth)
+                or self._bounded(threads, p, truth)
             )
-        return self._decided[p, truth]
+        return self._decided[key]
 
-    def _bounded(self, p: int, truth: bool) -> bool:
-        """Whether *p* is *truth* for whoever stands in the grid before a bound that comes with the launch."""
+    def _bounded(self, threads: int, p: int, truth: bool) -> bool:
+        """Whether *p* is *truth* for those of *threads* that stand in the grid before a bound that comes with the launch."""
         values = self.model.values
         kind, *rest = node = values.node(p)
         if kind == "not":
-            return self._bounded(rest[0], not truth)
+            return self._bounded(threads, rest[0], not truth)
         if kind == "logic":
-            return (rest[0] == "and") is truth and all(self._certain(q, truth) for q in values.parts(node))
+            return (rest[0] == "and") is truth and all(
+                self._certain(threads, q, truth) for q in values.parts(node)
+            )
         if kind != "compare" or rest[0] != "lt":
             return False
         place, bound = rest[1:3] if truth else (rest[2], rest[1])

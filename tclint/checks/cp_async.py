@@ -158,10 +158,7 @@ def copies_untold(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         lambda state, site: (site, WAITED) in state[0],
         lambda site: OPEN,
         groups.follow,
-        lambda access: (
-            not (access.writes and access.later)
-            and memory.placed(access, model.views.at(access.site).threads)
-        ),
+        lambda access: not access.later and memory.placed(access, model.views.at(access.site).threads),
         meet,
         memory=memory,
         ready=lambda age: age == WAITED,

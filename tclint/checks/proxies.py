@@ -338,7 +338,7 @@ def _steps(
 
 def _hit(model: KernelModel, clash: _Clash, count: int) -> Hit:
     write, use = clash.first.site, clash.last.site
-    operation, writer = _called(model, use), _called(model, write)
+    operation, writer = called(model, use), called(model, write)
     return Hit(
         site=use,
         message=f"{operation} reads shared memory through the async proxy that {writer} wrote through the generic proxy,"
@@ -375,7 +375,7 @@ def unfenced_copies(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         lambda copy, use, route: route.path.state == LANDED and _meet(model, copy, use, route),
     )
     for clash, count in _folded(model, (_Clash.of(model, meeting) for meeting in meetings)):
-        operation = _called(model, clash.last.site)
+        operation = called(model, clash.last.site)
         waits = [
             place
             for place, i in enumerate(clash.passed)
@@ -477,7 +477,7 @@ def _acquired(model: KernelModel, use: int, path: Path) -> tuple[Repair, ...]:
 
 
 def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
-    operation, writer = _called(model, use), _called(model, write)
+    operation, writer = called(model, use), called(model, write)
     fences = [
         Mark(i, "this fence releases it")
         for i in path.sites(model.cfg, write)
@@ -515,7 +515,7 @@ def unfenced_reads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     found += _answered_again(model)
     found += _handed_over(model, UnfencedReads, model.sites("clc-request"), writes=True)
     for clash, count in _folded(model, found):
-        operation, reader = _called(model, clash.last.site), _called(model, clash.first.site)
+        operation, reader = called(model, clash.last.site), called(model, clash.first.site)
         yield (
             "PR004",
             Hit(
@@ -541,7 +541,7 @@ def _decided(model: KernelModel, clash: _Clash) -> bool:
     )
 
 
-def _called(model: KernelModel, site: int) -> str:
+def called(model: KernelModel, site: int) -> str:
     """The instruction at *site* in words: without the modifiers that say how it does it."""
     instruction = model.instruction(site)
     words = instruction.opcode.split(".")

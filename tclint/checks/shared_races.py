@@ -124,8 +124,9 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
 
         def wanted(access: Access, since: SinceBarrier = since, write: bool = kind is ReadsSince) -> bool:
             instruction = model.instruction(access.site)
-            if access.later and access.writes and instruction.group != "cp.async":
-                return write and instruction.event == "issue" and since.counts(access)
+            if access.later and instruction.group != "cp.async":
+                # What is read later is PR005's.
+                return access.writes and write and instruction.event == "issue" and since.counts(access)
             return (access.writes or not write) and since.counts(access)
 
         def meet(first: Access, second: Access, route: Route, since: SinceBarrier = since) -> bool:

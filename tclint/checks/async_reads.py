@@ -1,0 +1,264 @@
+"""The check of what the async proxy reads before other threads may have written it (PTX ISA 8.6, 8.9.4, 9.7.13.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, reduce
+from operator import and_
+from typing import Any, NamedTuple
+
+from tclint.analyses import threads as T
+from tclint.analyses.copy_groups import WAITED, WaitedCopies
+from tclint.analyses.groups import OPEN
+from tclint.analyses.meetings import Meeting, Meetings, Route
+from tclint.analyses.proxies import fences, through_async
+from tclint.analyses.shared_memory import Access
+from tclint.analyses.since_barrier import LOOSE, WritesSince
+from tclint.checks import Hit, Mark, check
+from tclint.checks._repairs import barrier_between
+from tclint.checks._ways import left_out
+from tclint.checks.proxies import called
+from tclint.dataflow import Results
+from tclint.finding import Confidence, Severity
+from tclint.model import KernelModel
+
+
+@check("PR005")
+def read_before_others_wrote(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+    """Shared memory that other threads write, read through the async proxy by one that nothing makes wait for them."""
+    if model.values.threads == 1 or not model.function.entry or not _reads(model):
+        return
+    told: dict[int, list[tuple[Meeting, _Early]]] = {}
+    for writes in (_Stores(model), _Copies(model)):
+        for meeting in writes.meetings():
+            early = writes.early[meeting.operation.site, meeting.use.site]
+            told.setdefault(model.cfg.block_of[meeting.use.site], []).append((meeting, early))
+    for alike in told.values():
+        first = next((each for each in alike if each[1].proven), alike[0])
+        yield "PR005", _hit(model, *first, len({meeting.use.site for meeting, _ in alike}))
+
+
+def _wanted(model: KernelModel, access: Access) -> bool:
+    return not access.writes and through_async(model, access)
+
+
+def _reads(model: KernelModel) -> list[int]:
+    """The instructions that read shared memory through the async proxy."""
+    shared = model.shared
+    return [i for i in sorted(shared.sites) if any(_wanted(model, a) for a in shared.accesses(i))]
+
+
+class _Early(NamedTuple):
+    """A read through the async proxy that nothing orders behind what other threads write."""
+
+    proven: bool
+    """Bytes of theirs are surely among those that it reads."""
+    lanes: bool = False
+    """They are of the warp of the thread that starts it."""
+    in_step: bool = False
+    """They are of its warpgroup, of which the warps wait for each other where ``wgmma`` begins, though nothing promises it."""
+
+
+class _Writes:
+    """What threads write, and have told nobody of."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.since, self.loose = model.solved(WritesSince)
+        self.early: dict[tuple[int, int], _Early] = {}
+        """By write and read."""
+
+    results: Results[Any]
+
+    def pending(self, state: Any) -> Iterator[int]:
+        """The writes that a state tells of."""
+        raise NotImplementedError
+
+    def meetings(self) -> Meetings:
+        raise NotImplementedError
+
+    def wanted(self, access: Access) -> bool:
+        model, site = self.model, access.site
+        return _wanted(model, access) and self.since.memory.placed(access, model.views.at(site).threads)
+
+    def doubtful(self, path: Any) -> Any:
+        return left_out(self.model, path, self.since.ends)
+
+    def meet(self, write: Access, read: Access, route: Route) -> bool:
+        """Whether other threads write what is read than one that takes the path."""
+        if not self.since.executed.certainly(write.site):
+            return False
+        found = self._by_warps(write, read, route) or self._by_lanes(write, read, route)
+        if found is not None:
+            self.early[write.site, read.site] = found
+        return found is not None
+
+    def _by_warps(self, write: Access, read: Access, route: Route) -> _Early | None:
+        """Another warp does.
+
+        Its bytes are among those that are read at least, and the warps come together; or it writes them by the same
+        instruction, no warp but that of the thread starts an operation, and how much it reads is not said.
+        """
+        since, memory = self.since, self.since.memory
+        here, taking = self._threads(write, read, route)
+        warpgroups = self.model.instruction(read.site).group == "wgmma"
+        size = 128 if warpgroups else 32
+        own = here & T.whole(taking & -taking, 32)
+        comparable = (
+            since.executed.certainly(read.site)
+            and not since.loose(self.loose.before(write.site))
+            and self._more(write, own, here & ~own)
+        )
+        if comparable and memory.across(write, read, here & ~T.whole(taking, size), taking):
+            return _Early(proven=True)
+        others = memory.sure(here) & here & ~T.whole(self._issuing(write), size) & self._fencing(write, route)
+        if self._alike(write, read, here, taking, others):
+            return _Early(proven=False)
+        if warpgroups and comparable and memory.across(write, read, here, taking):
+            return _Early(proven=True, in_step=True)
+        return None
+
+    def _by_lanes(self, write: Access, read: Access, route: Route) -> _Early | None:
+        """Another lane of its warp does, and the lanes do not meet on the path."""
+        here, taking = self._threads(write, read, route)
+        others = here & T.whole(taking, 32) & ~self._issuing(write) & self._fencing(write, route)
+        if not others or any(self._meets(i) for i in route.path.sites(self.model.cfg, write.site)):
+            return None
+        proven = self._more(write, here & taking, others) and self.since.memory.meet(
+            write, read, others, taking
+        )
+        if not proven and not self._alike(write, read, here, taking, others):
+            return None
+        return _Early(proven, lanes=True)
+
+    def _threads(self, write: Access, read: Access, route: Route) -> tuple[int, int]:
+        """Those that write, and those that read where the path leads."""
+        views = self.model.views
+        return views.at(write.site).threads, views.at(read.site).threads & route.path.threads
+
+    def _alike(self, write: Access, read: Access, here: int, taking: int, others: int) -> bool:
+        """Whether *others* of the threads *here* write elsewhere than the rest, and the operation may read that as well.
+
+        How much it reads, a tensor map says, or the shape of a matrix: no more is compared than where it begins.
+        """
+        unknown = self.model.known(read.site, "bytes") is None
+        return (
+            unknown
+            and self._more(write, here & ~others, others)
+            and self.since.memory.meet(write, read, here, taking)
+        )
+
+    def _more(self, write: Access, own: int, others: int) -> bool:
+        """Whether *others* write other bytes as well than *own*: threads that store a number for all need no order."""
+        mine, theirs = (self.since.memory.footprint(write, threads) for threads in (own, others))
+        return mine is not None and theirs is not None and theirs.union(mine) != mine
+
+    def _meets(self, site: int) -> bool:
+        """Whether the lanes of a warp come to *site* together."""
+        match = self.model.instruction(site).match
+        return match is not None and bool(match.form.event) and match.form.scope == "lanes"
+
+    def _fencing(self, write: Access, route: Route) -> int:
+        """The threads that make what they write visible to the async proxy: all, where there is no fence on the path."""
+        model = self.model
+        passed = route.path.sites(model.cfg, write.site)
+        return reduce(and_, (model.views.at(i).threads for i in passed if fences(model.instruction(i))), -1)
+
+    def _issuing(self, write: Access) -> int:
+        """The threads that start an operation on shared memory behind what is written in the block of *write*."""
+        return self._issuers.get(self.model.cfg.block_of[write.site], 0)
+
+    @cached_property
+    def _issuers(self) -> dict[int, int]:
+        model, found = self.model, dict[int, int]()
+        for read in _reads(model):
+            for site in self.pending(self.results.before(read)):
+                block = model.cfg.block_of[site]
+                found[block] = found.get(block, 0) | model.views.at(read).threads
+        return found
+
+
+class _Stores(_Writes):
+    """What they have stored."""
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self.results = self.loose
+
+    def pending(self, state: Any) -> Iterator[int]:
+        return (site for site, _ in state if site != LOOSE)
+
+    def meetings(self) -> Meetings:
+        return Meetings(
+            self.model,
+            self.results,
+            self.since.operations,
+            self.pending,
+            lambda state, site: site in self.pending(state),
+            lambda site: False,
+            self.since.follow,
+            self.wanted,
+            self.meet,
+            begins=lambda access: access.writes and not access.later,
+            memory=self.since.memory,
+            doubtful=self.doubtful,
+            rounds=True,
+        )
+
+
+class _Copies(_Writes):
+    """What they have copied by ``cp.async``, and waited for."""
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self.groups, self.results = model.solved(WaitedCopies)
+
+    def pending(self, state: Any) -> Iterator[int]:
+        return (site for site, age in state[0] if age == WAITED)
+
+    def meetings(self) -> Meetings:
+        return Meetings(
+            self.model,
+            self.results,
+            frozenset(self.model.sites("issue", "cp.async")),
+            self.pending,
+            lambda state, site: (site, WAITED) in state[0],
+            lambda site: OPEN,
+            self.groups.follow,
+            self.wanted,
+            self.meet,
+            memory=self.since.memory,
+            doubtful=self.doubtful,
+            ready=lambda age: age == WAITED,
+            rounds=True,
+        )
+
+
+def _hit(model: KernelModel, meeting: Meeting, early: _Early, count: int) -> Hit:
+    write, read, path = meeting.operation.site, meeting.use.site, meeting.path
+    operation, writer = called(model, read), called(model, write)
+    who, barrier = ("lanes of its warp", _WARP) if early.lanes else ("warps", _CTA)
+    fence = [i for i in path.sites(model.cfg, write) if fences(model.instruction(i))]
+    begin = fence[-1] if fence else write
+    doubt = ""
+    if left_out(model, path, model.solved(WritesSince)[0].ends) is not None:
+        doubt = "on other ways between the two, the thread waits"
+    return Hit(
+        site=read,
+        message=f"{operation} reads shared memory that other {who} may not have written yet: nothing makes the thread that"
+        " starts it wait for them",
+        steps=(
+            Mark(write, f"{writer} writes it", role=model.who(model.views.at(write).threads)),
+            *(Mark(i, "the fence orders what a thread has written itself") for i in fence[-1:]),
+            Mark(read, f"{operation} reads it", role=model.who(path.threads)),
+        ),
+        count=count,
+        help=f"put {barrier} between what these threads write, with the proxy fence behind it, and the operation",
+        fixes=() if early.lanes else barrier_between(model, begin, read),
+        severity=Severity.WARNING if early.lanes or early.in_step else None,
+        confidence=None if early.proven and model.function.threads else Confidence.MEDIUM,
+    ).doubted(doubt)
+
+
+_CTA = "a barrier of all these threads and the one that starts the operation (bar.sync, __syncthreads())"
+_WARP = "bar.warp.sync (__syncwarp())"
