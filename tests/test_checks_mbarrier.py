@@ -172,6 +172,33 @@ def test_the_initialising_thread_may_use_it_at_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("between", "user", "early"),
+    [
+        ("bar.warp.sync -1;", "mov.u32 %r8, %r7;", ""),
+        ("bar.sync 0;", "mov.u32 %r8, ring;", ""),
+        ("", "mov.u32 %r8, %r7;", "lanes 1-31 of warps 0-3"),
+    ],
+)
+def test_each_warp_has_an_mbarrier_of_its_own(between: str, user: str, early: str) -> None:
+    """A warp publishes by bar.warp.sync what nobody else uses."""
+    body = f"""
+    shr.u32 %r6, %r0, 5;
+    mov.u32 %r7, ring;
+    mad.lo.u32 %r7, %r6, 8, %r7;
+    and.b32 %r5, %r0, 31;
+    setp.eq.u32 %p5, %r5, 0;
+    @%p5 mbarrier.init.shared::cta.b64 [%r7], 1;
+    {between}
+    @%p5 mbarrier.arrive.shared::cta.b64 _, [%r7];
+    {user}
+    wait: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r8], 0;
+    @!%p1 bra wait;
+    """
+    hits = found(body, "MB002")
+    assert [hit.message.partition(" may use")[0] for hit in hits] == ([early] if early else [])
+
+
+@pytest.mark.parametrize(
     ("mask", "user", "confidence"),
     [(-1, 0, Confidence.LOW), (-1, 1, Confidence.HIGH), (12, 2, Confidence.LOW), (12, 0, Confidence.HIGH), ("%r9", 0, Confidence.HIGH)],
 )  # fmt: skip

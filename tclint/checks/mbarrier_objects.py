@@ -534,7 +534,7 @@ def _elsewhere(model: KernelModel, use: int) -> bool:
 def _others(model: KernelModel, maker: View) -> Iterator[tuple[View, bool, str]]:
     """The threads that do not initialise, whether they are of the same warp, and what speaks against that; no doubt comes first.
 
-    Where several threads initialise, each its own mbarrier, they are left out.
+    Where several threads initialise, each its own mbarrier, they are left out, and the mbarriers of a warp are its own.
     """
     values, threads = model.values, maker.threads
     elected, usual = _elected(model, maker), 0
@@ -543,11 +543,10 @@ def _others(model: KernelModel, maker: View) -> Iterator[tuple[View, bool, str]]
         mask = values.known(values.node(elected[0])[1])
         usual = warp & (mask & -mask) << ((warp & -warp).bit_length() - 1) if mask else 0
         yield View(warp & ~usual, Facts({elected[0]: False})), True, ""
-    elif threads & (threads - 1) == 0:
-        warp = T.whole(threads, 32)
-        yield View(warp & ~threads), True, ""
     else:
-        warp = threads
+        warp = T.whole(threads, 32)
+        if mates := warp & ~threads:
+            yield View(mates), True, ""
     others = T.full(values.threads) & ~warp
     if model.function.most_threads is not None and others:
         yield View(others), False, ""
