@@ -123,6 +123,49 @@ def test_what_a_fault_does_to_a_ring(old: str, new: str, seen: str) -> None:
         assert run is None
 
 
+PASSED = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 size)").replace(
+    "    mov.u32 %r0, %tid.x;\n", "    mov.u32 %r0, %tid.x;\n    ld.param.u32 %r12, [size];\n", 1
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        pytest.param("_, [%r29], 2048", "_, [%r29], %r12", "", id="expected bytes"),
+        pytest.param("[%in], 2048, [%r29]", "[%in], %r12, [%r29]", "", id="bytes of the copy"),
+        pytest.param("2048", "%r12", "", id="both"),
+        pytest.param("_, [%r29], 2048", "_, [%r29], %r12", "overrun", id="and the producer does not wait"),
+    ],
+)
+def test_bytes_that_the_launch_says(old: str, new: str, seen: str) -> None:
+    """How many bytes are expected and how many come go together in real launches, whatever number each of them has here."""
+    code = "\n".join(
+        line.replace(old, new) if "complete_tx" in line or "expect_tx" in line else line
+        for line in PASSED.splitlines()
+    )
+    assert code != PASSED
+    run = replay(code.replace(FREE, "") if seen else code).run
+    assert what(run) == {seen} if seen else run is None
+
+
+def test_nothing_may_be_expected() -> None:
+    """Where the launch says how many bytes come, there may be no copy."""
+    copy = next(line for line in PASSED.splitlines() if "complete_tx" in line)
+    code = PASSED.replace(copy, "").replace("_, [%r29], 2048", "_, [%r29], %r12")
+    assert replay(code).run is None
+    assert what(replay(PASSED.replace(copy, "")).run) == {"stuck"}
+
+
+def test_rounds_that_different_numbers_say() -> None:
+    """A number of tiles may be passed beside the size that it follows from: here both are 512, in no real launch."""
+    fewer = "    shr.u32 %r20, %r20, 6;\n    shr.u32 %r12, %r12, 6;\n    add.u32 %r12, %r12, 2;\n"
+    producer, consumer = PASSED.replace("[size];\n", f"[size];\n{fewer}").split("use:")
+    code = f"{producer}use:{consumer.replace('%r21, %r20;', '%r21, %r12;')}"
+    ((_, hit),) = replayed(replay(code).model)
+    assert hit.confidence is Confidence.LOW
+    assert "different numbers" in hit.doubt
+
+
 MULTICAST = changed(
     "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r30], [%in], 2048, [%r29];",
     "    mov.b16 %h0, 3;\n    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"

@@ -19,6 +19,8 @@ _IDLE = (
     "no launch that was tried has a round to go of some loop that waits: their sizes may go together in none"
 )
 """What there is to say where :meth:`Replay.idle` holds."""
+_UNRELATED = "different numbers that come with the launch say how often the two sides go round, and how they go together is not said"
+"""What there is to say where :meth:`Replay.unrelated` holds."""
 _MOST = 4
 """Waits that are told of: of a whole pipeline that stands still, each role has one."""
 
@@ -38,7 +40,7 @@ def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         hit = replace(
             hit, message=f"{hit.message} (in clusters of {shape}, if launched so; no other shape goes right)"
         )
-    yield "MB016", hit.doubted(_IDLE if replay.idle(run) else "")
+    yield "MB016", hit.doubted(_IDLE if replay.idle(run) else _UNRELATED if replay.unrelated(run) else "")
 
 
 def _seen(model: KernelModel, run: Run) -> Hit | None:

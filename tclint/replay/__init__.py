@@ -16,7 +16,7 @@ place: what is left over of a loop is executed for some numbers only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from math import prod
@@ -26,6 +26,7 @@ from tclint.ir.nodes import MOST_THREADS
 from tclint.model import KernelModel
 from tclint.replay.fitting import BUDGET, TOO_LONG, Fitting, Shape
 from tclint.replay.groups import Stuck, Unmade
+from tclint.replay.launch import Word
 from tclint.replay.machine import Access
 from tclint.replay.program import Program
 from tclint.replay.races import Race
@@ -64,6 +65,8 @@ class Replay:
         """It was cut short: nothing was in its way."""
         self.unmade: Unmade | None = None
         """Where threads named an mbarrier that nobody had made so far, in the first launch in which they did."""
+        self._bounds: Mapping[int, frozenset[Word]] = {}
+        """The words of the launch that decide how often each loop goes round, by its header."""
         self.runs: list[Run] = []
         """How those went that were replayed to their end, or until something went wrong."""
 
@@ -73,6 +76,7 @@ class Replay:
         if not self.model.function.entry or not self.model.sites("mbarrier-init"):
             return None
         program = Program(self.model)
+        self._bounds = program.bounds
         if not program.counted:
             self.reason = "the launch says how many arrivals there are"
             return None
@@ -233,6 +237,26 @@ class Replay:
                 if self._lacks(run.stuck, start, done) if not run.races else self._before(run.races, start):
                     return True
         return False
+
+    def unrelated(self, run: Run) -> bool:
+        """Whether other numbers of the launch say how often those go round that are stuck than how often others do by whom they wait.
+
+        A number of tiles that is passed beside the size that it follows from has nothing to do with it in a replay.
+        """
+        events = [event.site for event in self.model.events if event.kind != "mbarrier-wait"]
+        for s in run.stuck:
+            if isinstance(s.what, Mbarrier):
+                words = self._deciding(s.site)
+                others = {self._deciding(i) for i in events if self._helps(s, i)} - {frozenset()}
+                if words and others and words not in others:
+                    return True
+        return False
+
+    def _deciding(self, site: int) -> frozenset[Word]:
+        """The words that decide how often threads come to *site*."""
+        block = self.model.cfg.block_of[site]
+        loops = self.model.cfg.loops
+        return frozenset().union(*(self._bounds[head] for head, body in loops.items() if block in body))
 
     def _before(self, races: list[Race], start: int) -> bool:
         """Whether a loop that begins at *start* lies before where threads race."""

@@ -156,7 +156,12 @@ class Machine(Groups):
                     self._overrun(flight.site, flight.threads, mbarrier)
             if landed:
                 return True
-        return False
+        # Where the launch says what is expected, it may be nothing.
+        waiting = [m for m in self._mbarriers.values() if m.unsaid and not m.pending and not m.flights]
+        for mbarrier in waiting:
+            mbarrier.open = True
+            mbarrier.settle()
+        return bool(waiting)
 
     # ------------------------------------------------------------ steps
 
@@ -441,13 +446,13 @@ class Machine(Groups):
         if instruction.group == "cp.async" and ".noinc" not in instruction.opcode:
             return
         address = self._role(group, step, "mbarrier")
-        count, tx = self._role(group, step, "count", 1), self._role(group, step, "tx", 0)
+        count, tx, given = self._role(group, step, "count", 1), *self._tx(group, step)
         clock = group.fenced if _relaxed(instruction) else self._publish(group)
         phases = set()
         for (at, number, bytes_), threads in self._each(step, places, address, count, tx).items():
             mbarrier = self._mbarrier(step, at)
             phases.add(mbarrier.phase)
-            mbarrier.expect(bytes_ * threads)
+            mbarrier.expect(None if given else bytes_ * threads)
             mbarrier.arrive(number * threads, clock)
             self._overrun(step.site, group.threads, mbarrier)
             if "drop" in instruction.opcode:
@@ -461,15 +466,21 @@ class Machine(Groups):
             raise Overrun(Stuck(site, threads, mbarrier))
 
     def _on_mbarrier_expect(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
-        address, tx = self._role(group, step, "mbarrier"), self._role(group, step, "tx")
+        address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
         for (at, bytes_), threads in self._each(step, places, address, tx).items():
-            self._mbarrier(step, at).expect(bytes_ * threads)
+            self._mbarrier(step, at).expect(None if given else bytes_ * threads)
+
+    def _tx(self, group: Group, step: Step) -> tuple[Lanes, bool]:
+        """How many bytes an instruction is about, or 0 and that the launch says how many."""
+        given = self.program.given(step.site, "tx")
+        return 0 if given else self._role(group, step, "tx", 0), given
 
     def _on_mbarrier_complete(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
-        address, tx = self._role(group, step, "mbarrier"), self._role(group, step, "tx")
+        address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
         for (at, bytes_), threads in self._each(step, places, address, tx).items():
             mbarrier = self._mbarrier(step, at)
             mbarrier.bytes -= bytes_ * threads
+            mbarrier.open |= given
             mbarrier.settle()
 
     def _on_mbarrier_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
@@ -688,7 +699,7 @@ class Machine(Groups):
         if "tensormap" in match.form.roles:
             return None
         if "bytes" in match.form.roles:
-            return self._role(group, step, "bytes")
+            return None if self.program.given(step.site, "bytes") else self._role(group, step, "bytes")
         return _bits(match) // 8 * int((match.binding.get("vec") or ".v1")[2:])  # st.async
 
     def _ranks(self, step: Step, mask: int) -> list[int]:

@@ -129,6 +129,7 @@ class Program:
         self._sampled: set[int] = set()
         self._reached: set[int] = set()
         self._words: dict[int, tuple[Hashable, int]] = {}
+        self._given: dict[tuple[int, str], bool] = {}
         self._steady: dict[int, bool] = {}
         self._branches: dict[int, Branch] = {}
         self._onward: dict[int, int] = {}
@@ -342,6 +343,14 @@ class Program:
         return not any(map(self._launched, counts))
 
     # ------------------------------------------------------------ what comes with the launch
+
+    def given(self, site: int, role: str) -> bool:
+        """Whether the launch says a number: no two of such go with each other for certain."""
+        key = site, role
+        if key not in self._given:
+            value = self.model.value(site, role)
+            self._given[key] = value is not None and self._launched(value)
+        return self._given[key]
 
     def word(self, step: Step) -> tuple[Hashable, int]:
         """From where a step loads what comes with the launch: a base, and bytes behind it."""

@@ -183,7 +183,7 @@ def _sizes(accesses: Iterable[Access]) -> dict[int, int]:
             size = own[at] - copy.offset if at < len(own) else None
             if size is not None and copy.mbarrier is not None:
                 expected = copy.mbarrier.expected
-                size = min(size, expected[copy.phase] or max(expected))
+                size = min(size, expected[copy.phase] or max(expected) or size)
         if size is not None:
             found[copy.box] = min(size, found.get(copy.box, size))
     return {copy.site: found.get(copy.box, _LEAST) for copy in copies}

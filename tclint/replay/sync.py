@@ -51,6 +51,8 @@ class Mbarrier:
     """Expected in this phase, and not yet brought."""
     expected: list[int] = field(default_factory=lambda: [0])
     """All bytes that each phase so far has expected."""
+    unsaid: bool = False
+    """The launch says how many it expects: as many as come."""
     open: bool = False
     """Copies of unknown size have reported: they brought what was expected."""
     flights: list[Flight] = field(default_factory=list)
@@ -67,9 +69,11 @@ class Mbarrier:
         """Whether nothing has come yet in the present phase."""
         return self.pending == self.count and not self.bytes and not self.open and not self.flights
 
-    def expect(self, bytes_: int) -> None:
-        self.bytes += bytes_
-        self.expected[-1] += bytes_
+    def expect(self, bytes_: int | None) -> None:
+        """Expects so many bytes more in this phase; None: some."""
+        self.bytes += 1 if bytes_ is None else bytes_
+        self.expected[-1] += bytes_ or 0
+        self.unsaid |= bytes_ is None
 
     def arrive(self, times: int, clock: Clock) -> None:
         self.pending -= times
@@ -81,10 +85,8 @@ class Mbarrier:
         flights = [f for f in self.flights if commits or not f.arrivals]
         self.flights = [f for f in self.flights if f.arrivals and not commits]
         for flight in flights:
-            if flight.bytes is None:
-                self.open = True
-            else:
-                self.bytes -= flight.bytes
+            self.bytes -= flight.bytes or 0
+            self.open |= flight.bytes is None or self.unsaid
             self.pending -= flight.arrivals
             self.gathering = joined(self.gathering, flight.clock)
             if flight.arrivals:
@@ -97,7 +99,7 @@ class Mbarrier:
         if self.pending == 0 and (self.bytes == 0 or self.open) and not (self.bytes and self.flights):
             self.phase += 1
             self.expected.append(0)
-            self.pending, self.bytes, self.open = self.count, 0, False
+            self.pending, self.bytes, self.open, self.unsaid = self.count, 0, False, False
             heard = self.gathering
             self.overtaken += [(p, heard) for p in self.passed.values() if last(heard, p.actor) < p.number]
             self.told.append(joined(self.told[-1], heard))
