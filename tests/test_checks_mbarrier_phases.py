@@ -96,6 +96,19 @@ def test_how_many_threads_there_are_is_said_at_launch() -> None:
     assert finding.confidence is Confidence.MEDIUM
 
 
+@pytest.mark.parametrize(
+    ("count", "confidence"), [(64, Confidence.LOW), (128, Confidence.LOW), (100, Confidence.MEDIUM)]
+)
+def test_a_count_that_says_how_many_threads_there_are(count: int, confidence: Confidence) -> None:
+    """A bound is no size: a CTA of as many threads as the mbarrier counts is right."""
+    findings = [
+        f
+        for f in report(phase(count, ARRIVE), directives=".maxntid 1024").findings
+        if f.rule.id in ("MB006", "MB008")
+    ]
+    assert [f.confidence for f in findings] == [confidence]
+
+
 @pytest.mark.parametrize(("count", "right"), [(96, True), (1024, True), (1025, False)])
 def test_no_bound_says_how_many_threads_there_are(count: int, right: bool) -> None:
     """A kernel of torchao makes its mbarriers for 1024 threads: the host launches so many, and the text has no bound."""

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
+from tclint.analyses import threads as T
 from tclint.analyses.bulk_rings import WIDEST, room, rows
 from tclint.analyses.mbarriers import RESPONSE, Arrivals, Delivery, Mbarrier, Mbarriers, Ring
 from tclint.analyses.values import Facts
@@ -143,8 +144,20 @@ def _miscounted(
         return None if wait is None else _too_few(stage, stage.count, bounds, wait, steps, confidence)
     if bounds.least > stage.count and not _alternatives(model, arriving):
         about = (*arriving, *ring.uses.get("mbarrier-expect", ()))
-        return _too_many(stage, stage.count, bounds, arriving[-1], steps, confidence, frozenset(about))
+        rule, hit = _too_many(stage, stage.count, bounds, arriving[-1], steps, confidence, frozenset(about))
+        arrive = [mbarriers.named(i)[stage] for i in arriving]
+        return rule, hit.doubted("" if model.function.threads else _fewer(stage.count, arrive))
     return None
+
+
+def _fewer(count: int, arrive: list[int]) -> str:
+    """What speaks against too many arrivals where a bound is taken for the size of the CTA: the count may say what it is."""
+    for threads in range(32, max(arrive, default=0).bit_length(), 32):
+        if sum((mask & T.full(threads)).bit_count() for mask in arrive) == count:
+            return (
+                f"a CTA of {threads} threads, which the bound allows, gets just as many arrivals as it counts"
+            )
+    return ""
 
 
 def _alternatives(model: KernelModel, arriving: list[int]) -> bool:
