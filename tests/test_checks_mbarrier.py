@@ -34,6 +34,16 @@ LANES = """
     @%p2 mbarrier.init.shared::cta.b64 [%r3], 1;
 """
 RANK = "mov.u32 %r5, %cluster_ctarank;"
+LOOP = """
+    @%p0 bra made;
+    mov.u32 %r3, 0;
+make:
+    mbarrier.init.shared::cta.b64 [%r1], 128;
+    add.u32 %r1, %r1, 8;
+    add.u32 %r3, %r3, 1;
+    setp.ne.u32 %p1, %r3, {};
+    @%p1 bra make;
+made:"""
 JOIN = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;"
 
 
@@ -220,6 +230,14 @@ def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Con
         "another": (
             f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+8];",
             "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
+        ),
+        "behind those that a loop makes": (
+            LOOP.format(2) + f"\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];",
+            "the mbarrier [ring+16], which is never initialised: no mbarrier.init names it",
+        ),
+        "one of those that a loop makes": (
+            LOOP.format(3) + f"\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];",
+            "",
         ),
         "another ended": (
             f"{MAKE}\n{TELL}\n{ARRIVE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [ring+8];",

@@ -62,6 +62,28 @@ def ring_of(body: str, size: str = ".reqntid 160") -> tuple[Mbarriers, Ring]:
     return found, ring
 
 
+@pytest.mark.parametrize("rounds", [1, 3, 4])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "shl.b32 %r4, %r2, 3; add.s32 %r7, %r6, %r4;",
+        "mov.u32 %r7, %r8; add.s32 %r8, %r8, 8;",
+        "sub.s32 %r5, %r9, %r2; shl.b32 %r4, %r5, 3; add.s32 %r7, %r6, %r4;",
+    ],
+)
+def test_mbarriers_that_a_loop_makes(address: str, rounds: int) -> None:
+    """So many as it has rounds, by an index or by a pointer."""
+    loop = (
+        "    mov.u32 %r6, full;\n    mov.u32 %r8, full;\n    mov.u32 %r2, 0;\n    mov.u32 %r9, {last};\n"
+        "    setp.ne.u32 %p0, %r0, 0;\n    @%p0 bra M;\n"
+        f"L:\n    {address}\n    mbarrier.init.shared::cta.b64 [%r7], 160;\n"
+        "    add.u32 %r2, %r2, 1;\n    setp.lt.u32 %p1, %r2, {rounds};\n    @%p1 bra L;\nM:\n    bar.sync 0;"
+    )
+    found = Mbarriers(model(loop.replace("{last}", str(rounds - 1)).replace("{rounds}", str(rounds))))
+    assert sorted(offset for _, offset in found.objects) == [8 * k for k in range(rounds)]
+    assert not found.unresolved
+
+
 @pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 def test_stages_of_a_ring(stage: str) -> None:
     found, ring = ring_of(

@@ -828,6 +828,64 @@ def test_a_ring_that_starts_again_before_a_limit() -> None:
     assert m.values.interval(value(m, "%r1", "loop")) == (0, 2)
 
 
+def counted(first: int, step: int, test: str) -> tuple[int, ...]:
+    """The numbers that a counter has, one in each round: what *test* says of it before and after, as a function of both."""
+    numbers, now = [first], first
+    while eval(test, {"r1": now, "r2": now + step}) and len(numbers) < 100:
+        now += step
+        numbers.append(now)
+    return tuple(numbers)
+
+
+@pytest.mark.parametrize("first", [0, 1, 4])
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("limit", [0, 1, 5, 6, 12])
+@pytest.mark.parametrize(
+    ("setp", "test"),
+    [
+        ("setp.lt.s32 %p1, %r2, {};\n@%p1", "r2 < {}"),
+        ("setp.lt.u32 %p1, %r1, {};\n@%p1", "r1 < {}"),
+        ("setp.le.u32 %p1, %r2, {};\n@%p1", "r2 <= {}"),
+        ("setp.ge.s32 %p1, %r2, {};\n@!%p1", "r2 < {}"),
+        ("setp.gt.s32 %p1, %r2, {};\n@!%p1", "r2 <= {}"),
+        ("setp.ne.u32 %p1, %r2, {};\n@%p1", "r2 != {}"),
+        ("setp.eq.s32 %p1, %r1, {};\n@!%p1", "r1 != {}"),
+    ],
+)
+def test_rounds_that_a_constant_says(first: int, step: int, limit: int, setp: str, test: str) -> None:
+    """Where they are said to be known, they are what counting shows."""
+    m = of(f"mov.u32 %r1, {first};\nloop:\nadd.s32 %r2, %r1, {step};\n" +
+           setp.format(limit).replace("\n", "\nmov.u32 %r3, %r1;\nmov.u32 %r1, %r2;\n") + " bra loop;")  # fmt: skip
+    phi = value(m, "%r1", "loop")
+    rounds, numbers = m.values.rounds(m.values.node(phi)[1]), counted(first, step, test.format(limit))
+    if rounds is not None:
+        assert rounds == len(numbers)
+        assert m.values.interval(phi) == (numbers[0], numbers[-1])
+    elif "!=" not in test:
+        assert len(numbers) == 1  # the test is never true: nobody counts
+    else:
+        assert (limit - first) % step or limit < first + step
+
+
+@pytest.mark.parametrize(
+    ("body", "rounds"),
+    [
+        ("add.s32 %r1, %r1, 1;\nsetp.lt.s32 %p1, %r1, 4;", 4),
+        ("add.s32 %r1, %r1, 1;\nsetp.lt.s32 %p1, %r1, %r9;", None),
+        ("add.s32 %r1, %r1, %r9;\nsetp.lt.s32 %p1, %r1, 4;", None),
+        ("add.s32 %r1, %r1, 1;\n@%p2 add.s32 %r1, %r1, 1;\nsetp.lt.s32 %p1, %r1, 4;", None),
+        ("add.s32 %r1, %r1, 1;\n@%p2 bra loop;\nsetp.lt.s32 %p1, %r1, 4;", None),
+        ("add.s32 %r1, %r1, 1;\nsetp.eq.s32 %p2, %r1, 9;\n@!%p2 bra loop;\nsetp.lt.s32 %p1, %r1, 4;", 9),
+        ("add.s32 %r1, %r1, -1;\nsetp.ne.s32 %p1, %r1, -4;", 4),
+        ("add.s32 %r1, %r1, -1;\nsetp.ne.s32 %p1, %r1, 4;", None),
+        ("add.s32 %r1, %r1, -1;\nsetp.gt.s32 %p1, %r1, -4;", None),
+    ],
+)
+def test_rounds_that_every_way_back_tests(body: str, rounds: int | None) -> None:
+    m = of(f"mov.u32 %r1, 0;\nloop:\n{body}\n@%p1 bra loop;")
+    assert m.values.rounds(m.values.node(value(m, "%r1", "loop"))[1]) == rounds
+
+
 def test_a_stage_that_another_counter_resets_has_no_modulus() -> None:
     m = of(RING.format(start=0, test="setp.eq.s32 %p1, %r8, 10; selp.b32 %r1, 0, %r2, %p1;"))
     phi = value(m, "%r1", "loop")

@@ -210,7 +210,9 @@ class Mbarriers:
             return None
         stride, low, stages = steps(values, moves)
         if step:
-            stride, low, stages = gcd(stride, step), 0, None
+            assert pointer is not None
+            rounds = None if moves else values.rounds(values.node(pointer)[1])
+            stride, low, stages = gcd(stride, step), min(step, 0) * ((rounds or 1) - 1), rounds
         if stages is not None and stages > _MOST:
             low, stages = 0, None
         return Address(values.total(base, 0), start + low, stride, stages, values.total(mine, 0), remote)

@@ -73,10 +73,11 @@ def place_at_first(model: KernelModel, site: int) -> Place | None:
 
 def _places_of(model: KernelModel, site: int, address: int, each: bool) -> frozenset[Place] | None:
     values, shared = model.values, model.shared
-    base, mine, constant = shared.split(at_home(model, address)[0])
+    start, moved = _begun(model, at_home(model, address)[0])
+    base, mine, constant = shared.split(start)
     terms, _ = values.linear(base)
     moving = [t for t in terms if values.volatile(t[0])]
-    if each and (not moving or places(model, site) is None):
+    if each and (not (moving or moved) or places(model, site) is None):
         return places(model, site)
     own = shared.offsets(mine, model.views.at(site).threads)
     numbers = [_numbers(model, term, each) for term, _ in moving]
@@ -84,9 +85,22 @@ def _places_of(model: KernelModel, site: int, address: int, each: bool) -> froze
         return None
     lasting = values.total(tuple(t for t in terms if t not in moving), 0)
     steps = [[n * factor for n in known or ()] for known, (_, factor) in zip(numbers, moving, strict=True)]
+    steps += [moved] if moved else []
     if len(steps) > 1:  # whose sum may have fewer values than its terms
         return None
     return frozenset(Place(lasting, constant + sum(s) + n) for s in product(*steps) for n in own)
+
+
+def _begun(model: KernelModel, address: int) -> tuple[int, list[int]]:
+    """An address with where a pointer began that a loop of so many rounds moves, and how far it moves it in each."""
+    values = model.values
+    for term, factor in values.linear(address)[0]:
+        start, step, modulus = values.induction(term) or (-1, 0, None)
+        rounds = values.rounds(values.node(term)[1]) if factor == 1 and step and modulus is None else None
+        if rounds is not None and rounds <= _STAGES and values.known(start) is None:
+            began = values.add(address, values.add(start, values.times(term, -1)))
+            return began, [step * k for k in range(rounds)]
+    return address, []
 
 
 def _numbers(model: KernelModel, value: int, bounded: bool) -> list[int] | None:

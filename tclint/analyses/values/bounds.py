@@ -9,7 +9,7 @@ from tclint.analyses.values.expressions import Node
 from tclint.analyses.values.induction import Induction
 from tclint.analyses.values.integers import EVERY, SHORT, trailing_zeros, type_width
 from tclint.analyses.values.registers import DEEP
-from tclint.cfg import CFG
+from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Variable
 
 __all__ = ["Bits", "Bounds", "Interval"]
@@ -34,6 +34,7 @@ class Bounds(Induction):
         super().__init__(function, cfg, variables)
         self._bits: dict[int, Bits] = {}
         self._intervals: dict[int, Interval | None] = {}
+        self._rounds: dict[int, int | None] = {}
         self._guess: dict[int, Interval] = {}  # bounds that are being tried
         self._seen_bounds: dict[int, Interval | None] = {}  # what one question has asked already
 
@@ -138,8 +139,8 @@ class Bounds(Induction):
         if self._guess:
             return self._guess.get(value)
         if value not in self._intervals:
-            self._intervals[value] = None
-            phis, numbers = self._carried(value)
+            self._intervals[value] = self._counted(value)
+            phis, numbers = self._carried(value) if self._intervals[value] is None else (set(), set())
             if numbers:
                 guess = min(numbers), max(numbers)
                 self._guess = dict.fromkeys(phis, guess)
@@ -149,6 +150,54 @@ class Bounds(Induction):
                 if all(b is not None and guess[0] <= b[0] and b[1] <= guess[1] for b in brought):
                     self._intervals.update(dict.fromkeys(phis, guess))
         return self._intervals[value]
+
+    def rounds(self, head: int) -> int | None:
+        """How many rounds the loop from block *head* has at most; None: each way back must test a counter from a constant."""
+        if head not in self._rounds:
+            self._rounds[head] = None  # as long as a test asks for what it is part of
+            inside = self.cfg.loops.get(head, frozenset())
+            back = [edge for edge in self.cfg.predecessors[head] if edge.source in inside]
+            taken = [self._taken(edge, head) for edge in back]
+            known = [n for n in taken if n is not None]
+            self._rounds[head] = max(known) + 1 if known and len(known) == len(taken) else None
+        return self._rounds[head]
+
+    def _taken(self, edge: Edge, head: int) -> int | None:
+        """Behind how many rounds of a loop the way back by *edge* is taken, one after the other."""
+        if edge.predicate < 0:
+            return None
+        test, truth = self.find(self.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)), edge.value
+        while self.nodes[test][0] == "not":
+            test, truth = self.find(self.nodes[test][1]), not truth
+        if self.nodes[test][0] != "compare":
+            return None
+        relation, *sides = self.nodes[test][1:4]
+        below = self.known(sides[0]) is None
+        tested, limit = sides if below else sides[::-1]
+        end, (terms, ahead) = self.known(limit), self.linear(tested)
+        counter = terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else -1
+        if end is None or counter < 0 or self.nodes[counter][:2] != ("phi", head):
+            return None
+        start, stride, modulus = self.induction(counter) or (-1, 0, None)
+        first = self.known(start) if start >= 0 else None
+        if first is None or not stride or modulus is not None:
+            return None
+        way = end - first - ahead
+        if relation == "eq" and not truth:
+            return way // stride if way % stride == 0 and way // stride >= 0 else None
+        if relation != "lt" or truth is not below or stride < 0 or not 0 <= first + ahead <= end < 1 << 31:
+            return None
+        return way // stride + 1 if not truth else -(-way // stride)  # up to the limit, or below it
+
+    def _counted(self, value: int) -> Interval | None:
+        """Bounds of a counter from a constant in a loop of so many rounds."""
+        start, stride, modulus = self.induction(value) or (-1, 0, None)
+        first = self.known(start) if start >= 0 else None
+        rounds = self.rounds(self.nodes[value][1]) if first is not None and modulus is None else None
+        if first is None or rounds is None:
+            return None
+        last = first + stride * (rounds - 1)
+        return min(first, last), max(first, last)
 
     def _carried(self, value: int) -> tuple[set[int], set[int]]:
         """The phis that *value* is carried through, and the numbers that may bound it; no numbers: too many, or one unknown."""
