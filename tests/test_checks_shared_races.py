@@ -311,6 +311,23 @@ def test_the_bytes_of_a_third_warp(directives: str, wrong: bool) -> None:
     assert bool(found(f"{WRITE}\nld.shared.u32 %r6, [tile+256];", directives=directives)) == wrong
 
 
+@pytest.mark.parametrize(
+    ("code", "wrong"),
+    [
+        ("@%p0 {};\n" + READ, True),
+        ("@%p0 {};\nbar.sync 0;\n" + READ, False),
+        (f"{READ}\n@%p0 {{}};\nmov.u32 %r7, %r6;", True),
+        ("@%p0 {};\nld.shared.u32 %r6, [%r5+512];", False),
+    ],
+)
+def test_a_region_that_one_thread_clears(code: str, wrong: bool) -> None:
+    """``st.bulk`` writes as many bytes as it says (9.7.9.13); TileLang had no barrier behind it."""
+    clear = "st.bulk.weak.shared::cta [%rd2], 512, 0"
+    body = f"{START}\ncvt.u64.u32 %rd2, %r1;\n{code.format(clear)}\n{USE}\nret;"
+    text = module(kernel(body), header=HEADER.replace("8.0", "8.6").replace("sm_90a", "sm_100a"))
+    assert bool(by_rule(lint(text), "SM001")) == wrong
+
+
 def test_steps_and_remedy() -> None:
     text = module(kernel(f"{START}\n@%p1 {WRITE}\n{READ}\n{USE}\nret;"), header=HEADER)
     (finding,) = by_rule(lint(text), "SM001")

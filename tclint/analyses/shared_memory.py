@@ -112,6 +112,7 @@ class SharedMemory:
             operand = instruction.named(name)
             if isinstance(operand, Memory):
                 size, lanes = _extent(match)
+                size = (self._size(site) if "bytes" in match.form.roles else None) or size
                 yield Access(site, verb == "write", values.operand(operand, site), size, lanes)
         for names, writes in ((match.form.async_reads, False), (match.form.async_writes, True)):
             for name in names:
