@@ -495,6 +495,36 @@ def test_relaxed_arrivals(before: str, between: str, behind: str, count: int) ->
 
 
 @pytest.mark.parametrize(
+    ("arrive", "write", "read", "count"),
+    [
+        (".relaxed.cta", "%r0", "%r0, -64", 1),
+        (".relaxed.cta", "%r6", "%r6, 0", 1),
+        (".release.cta", "%r6", "%r6, 0", 0),
+        (".relaxed.cta", "%r6", "%r6, 64", 0),
+    ],
+)
+def test_relaxed_arrivals_of_one_role(arrive: str, write: str, read: str, count: int) -> None:
+    """The index of a thread in its role is that of another thread in the other role."""
+    body = f"""
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 64;
+    {TELL}
+    and.b32 %r6, %r0, 63;
+    mov.u32 %r3, tile;
+    setp.lt.u32 %p5, %r0, 64;
+    @!%p5 bra reads;
+    mad.lo.u32 %r3, {write}, 4, %r3;
+    st.shared.u32 [%r3], %r0;
+    mbarrier.arrive{arrive}.shared::cta.b64 _, [full];
+    ret;
+    reads: {WAIT}
+    add.u32 %r7, {read};
+    mad.lo.u32 %r3, %r7, 4, %r3;
+    ld.shared.u32 %r4, [%r3];
+    """
+    assert len(found(body, "MB013")) == count
+
+
+@pytest.mark.parametrize(
     ("sem", "fence", "read", "count"),
     [
         (".relaxed.cta", "", "[tile+64]", 1),

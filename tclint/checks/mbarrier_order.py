@@ -150,9 +150,14 @@ def _overlap(model: KernelModel, a: Access, b: Access) -> bool:
 
 
 def _own(model: KernelModel, store: Access, load: Access) -> bool:
-    """Whether each thread has bytes of its own, which it writes and reads."""
-    mine = model.shared.split(store.address)[1]
-    return model.values.known(mine) is None and mine == model.shared.split(load.address)[1]
+    """Whether each thread has bytes of its own, as far as that is known, which it writes and reads."""
+    shared, views = model.shared, model.views
+    (_, mine, there), (_, other, here) = (shared.split(access.address) for access in (store, load))
+    if model.values.known(mine) is not None or (mine, there) != (other, here):
+        return False
+    threads = views.at(store.site).threads | views.at(load.site).threads
+    offsets = shared.offsets(mine, threads)
+    return offsets is None or len(offsets) == threads.bit_count()
 
 
 def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) -> Hit | None:
