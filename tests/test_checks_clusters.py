@@ -250,6 +250,13 @@ NEXT = "@%p4 bra again;"
             f"{passes('answer')}\n{READ}\n{ID}",
             "takes the id of a cancelled cluster from a response without asking",
         ),
+        # Nobody looks at the answer.
+        (
+            f"{passes('answer')}\n{READ}\n{ASK}\n{ID}",
+            "takes the id of a cancelled cluster from a response without asking",
+        ),
+        # What is taken beside the question may never be used.
+        (f"{passes('answer')}\n{READ}\n{ASK}\n@%p4 bra done;\n{ID}\ndone:", ""),
         (f"{READ}\n{ASK}\n@%p4 {ID}\n{NEXT}", "reads the response of clusterlaunchcontrol.try_cancel before"),
         (f"{passes('wrong', 'other')}\nbar.sync 0;\n{READ}\n{ASK}\n@%p4 {ID}\n{NEXT}", "reads the response"),
         (

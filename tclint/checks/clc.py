@@ -23,7 +23,7 @@ def response_misuse(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not model.function.entry:
         return
     for hit in (
-        _decoded_unasked(model, asks, decodes),
+        _decoded_unasked(model, [ask for ask in asks if any(True for _ in model.takers(ask))], decodes),
         _read_unwaited(model, requests, _loads(model, [*asks, *decodes])),
         _asked_again(model, requests, asks),
     ):
@@ -43,7 +43,7 @@ def _queries(model: KernelModel) -> tuple[list[int], list[int]]:
 
 
 def _decoded_unasked(model: KernelModel, asks: list[int], decodes: list[int]) -> Hit | None:
-    """An id taken from a response although nothing asks, before or behind, whether there is one."""
+    """An id taken from a response although nothing asks, before or behind, whether there is one, and looks at the answer."""
     every = T.full(model.values.threads)
     ends = {*asks, *calls(model)}
     for site in decodes:
