@@ -192,12 +192,15 @@ def test_an_address_from_memory_is_unresolved() -> None:
     assert arrivals.most is None
 
 
-def test_another_cta_may_arrive() -> None:
+@pytest.mark.parametrize(("mapped", "beyond"), [("full", 0), ("full+8", -8), ("full-32", 32)])
+def test_another_cta_may_arrive(mapped: str, beyond: int) -> None:
+    """At the mbarrier itself, or so many bytes behind what has been mapped."""
     body = inits("full", 1, 2) + (
-        "    mov.u32 %r2, full;\n    mapa.shared::cluster.u32 %r3, %r2, 1;\n"
-        "    mbarrier.arrive.shared::cluster.b64 _, [%r3];"
+        f"    mov.u32 %r2, {mapped};\n    mapa.shared::cluster.u32 %r3, %r2, 1;\n"
+        f"    mbarrier.arrive.shared::cluster.b64 _, [%r3+{beyond}];"
     )
     found, ring = ring_of(body)
+    assert found.rings_at(found.sites["mbarrier-arrive"][0]) == {ring}
     assert found.arrivals(ring.stages[0]) is None
 
 

@@ -233,12 +233,17 @@ class Mbarriers:
         values, remote = self.model.values, False
         while True:
             node = values.node(value)
-            if node[:2] == ("op", "mapa"):
-                value, remote = node[3], True
+            mapped = next((t for t, factor in values.linear(value)[0] if factor == 1 and self._maps(t)), None)
+            if mapped is not None:
+                own = values.node(mapped)[3]
+                value, remote = values.add(value, values.add(own, values.times(mapped, -1))), True
             elif node[:2] == ("op", "mask") and node[3] | _ALIGNED == _LEADER:
                 value, remote = node[2], True
             else:
                 return values.find(value), remote
+
+    def _maps(self, value: int) -> bool:
+        return self.model.values.node(value)[:2] == ("op", "mapa")
 
     def _split(self, terms: Terms, init: bool) -> tuple[Terms, Terms]:
         """The base among the terms of an address, which is what an init has, and the other terms."""
@@ -294,17 +299,7 @@ class Mbarriers:
         planes = values.planes(address.mine)
         if planes is None:
             return []
-        found: list[tuple[int, int]] = []
-        while threads:
-            first = (threads & -threads).bit_length() - 1
-            number, same = 0, threads
-            for bit, plane in enumerate(planes):
-                one = plane >> first & 1
-                number |= one << bit
-                same &= plane if one else ~plane
-            found.append((number - (1 << 32 if number >> 31 else 0), same))
-            threads &= ~same
-        return found
+        return list(T.numbers(planes, threads))
 
     @cached_property
     def unresolved(self) -> list[int]:

@@ -9,9 +9,20 @@ then exact and costs microseconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
-__all__ = ["LIMIT", "Planes", "compare", "describe", "digit", "full", "lane_zero", "partial_groups"]
+__all__ = [
+    "LIMIT",
+    "Planes",
+    "compare",
+    "describe",
+    "digit",
+    "full",
+    "lane_zero",
+    "numbers",
+    "partial_groups",
+]
 
 LIMIT = 1024
 """Threads of a CTA at most (every target)."""
@@ -144,6 +155,19 @@ def extreme(planes: Planes, threads: int, *, least: bool) -> int:
         if planes[bit] & threads:
             number += (1 << bit) - (1 << WIDTH if bit == WIDTH - 1 else 0)
     return number
+
+
+def numbers(planes: Planes, threads: int) -> Iterator[tuple[int, int]]:
+    """The different values of *planes*, as signed numbers, each with those of *threads* that have it."""
+    while threads:
+        first = (threads & -threads).bit_length() - 1
+        number, same = 0, threads
+        for bit, plane in enumerate(planes):
+            one = plane >> first & 1
+            number |= one << bit
+            same &= plane if one else ~plane
+        yield number - (number >> 31 << 32), same
+        threads &= ~same
 
 
 def partial_groups(taken: int, active: int, size: int) -> bool:
