@@ -74,10 +74,8 @@ class Views:
         """
         found = set()
         for b in self.cfg.order:
-            last = self.cfg.blocks[b].end - 1
-            instruction = self.cfg.function.instructions[last]
-            if instruction.flow == "branch-table":
-                node = self.values.node(self.values.operand(instruction.operands[0], last))
+            if self.cfg.function.instructions[self.cfg.blocks[b].end - 1].flow == "branch-table":
+                node = self.values.node(self._selected(b))
                 while node[0] in ("part", "pack", "sum", "op") and len(node) > 1:
                     inner = self.values.parts(node)
                     if not inner:
@@ -88,16 +86,25 @@ class Views:
         return frozenset(found)
 
     @cached_property
+    def unread(self) -> frozenset[int]:
+        """Those of the dispatchers of which it is not known which warps take which role."""
+        return frozenset(b for b in self.dispatchers if not self.values.looked_up(self._selected(b)))
+
+    def _selected(self, block: int) -> int:
+        """What selects the case of the table at the end of *block*."""
+        last = self.cfg.blocks[block].end - 1
+        return self.values.operand(self.cfg.function.instructions[last].operands[0], last)
+
+    @cached_property
     def reach(self) -> dict[int, int]:
         """The threads that may arrive at each block."""
-        cfg, values = self.cfg, self.values
-        every = T.full(values.threads)
+        cfg = self.cfg
+        every = T.full(self.values.threads)
         reach: dict[int, int] = {0: every} if cfg.blocks else {}
         masks: dict[Edge, int] = {}
         for b in cfg.order:
             for edge in cfg.successors[b]:
-                p = self.edge_value(edge)
-                masks[edge] = every if p is None else values.may(p, edge.value)
+                masks[edge] = self._may_take(edge)
         work = list(cfg.order)
         while work:
             changed = []
@@ -111,6 +118,14 @@ class Views:
                         changed.append(edge.target)
             work = sorted(set(changed), key=lambda b: cfg.rank[b])
         return reach
+
+    def _may_take(self, edge: Edge) -> int:
+        """The threads that may take *edge*, wherever they come from."""
+        values, p = self.values, self.edge_value(edge)
+        threads = T.full(values.threads) if p is None else values.may(p, edge.value)
+        if edge.case >= 0:
+            threads &= values.may_choose(self._selected(edge.source), edge.case)
+        return threads
 
     @cached_property
     def aborted(self) -> bool:

@@ -1604,3 +1604,68 @@ def test_a_cta_whose_threads_are_only_numbered_may_have_one_dimension(code: str,
     assert m.values.one_dimensional == flat
     assert (planes is not None) == flat
     assert planes is None or read(planes, 64) == list(range(64))
+
+
+TABLE = """
+    .shared .align 8 .b8 roles[64];
+    mov.u32 %r0, %tid.x;
+    shr.u32 %r1, %r0, 5;
+    mov.u32 %r2, roles;
+    add.s32 %r3, %r2, %r1;
+    st.shared.v2.b32 [roles+16], {{{first}, 0x01010101}};
+    bar.sync 0;
+    ld.shared.b8 %r4, [%r3+{offset}];
+    {more}
+    setp.eq.s32 %p1, %r4, {number};
+"""
+
+
+def warps(*numbers: int) -> int:
+    return sum(0xFFFFFFFF << 32 * n for n in numbers)
+
+
+@pytest.mark.parametrize(
+    ("first", "offset", "more", "number", "may"),
+    [
+        ("0x03020100", 16, "", 0, warps(0)),
+        ("0x03020100", 16, "", 1, warps(1, 4, 5, 6, 7)),
+        ("0x03020100", 16, "", 2, warps(2)),
+        ("0x03020100", 16, "", 9, 0),
+        ("0x03020100", 12, "", 0, warps(0, 1, 2, 3, 4)),  # nobody has said what the first four find
+        ("0x03020100", 16, "st.shared.b32 [roles+16], 0;", 0, warps(0, 1, 2, 3)),
+        ("0x03020100", 16, "st.shared.b32 [roles+16], 0;", 3, warps(3)),
+        ("0x03020100", 16, "st.shared.b8 [%r3], %r4;", 0, -1),  # a number of each thread
+        ("%r0", 16, "", 0, -1),  # what is stored is not said
+        ("0x03020100", 16, "add.s32 %r4, %r4, 1;", 1, warps(0)),
+        ("0x03020100", 16, "xor.b32 %r4, %r4, %r0;", 0, -1),
+    ],
+)
+def test_a_table_of_roles(first: str, offset: int, more: str, number: int, may: int) -> None:
+    """Triton stores which warps take which part as constants, and each warp loads its byte (test of what it may be)."""
+    m = of(TABLE.format(first=first, offset=offset, more=more, number=number), directives=".reqntid 256")
+    every = T.full(256)
+    assert m.values.may(value(m, "%p1"), True) == may & every
+
+
+def test_a_table_that_each_thread_reads_for_itself() -> None:
+    body = TABLE.format(first=0, offset=16, more="", number=0).replace(
+        "shr.u32 %r1, %r0, 5;", "mov.u32 %r1, %r0;"
+    )
+    m = of(body, directives=".reqntid 256")
+    assert m.values.may(value(m, "%p1"), True) == T.full(256)
+
+
+def test_cases_of_a_table_of_roles() -> None:
+    """Who takes which case of a branch table, too."""
+    m = of(
+        TABLE.format(first="0x00020100", offset=16, more="", number=0)
+        + "table: .branchtargets none, one, two;\nbrx.idx %r4, table;\nnone: mov.u32 %r5, 0;\nret;\n"
+        "one: mov.u32 %r5, 1;\nret;\ntwo: mov.u32 %r5, 2;\nret;",
+        directives=".reqntid 256",
+    )
+    found = [
+        m.views.at(i).threads for i, ins in enumerate(m.function.instructions) if ins.opcode == "mov.u32"
+    ][-3:]
+    assert found == [warps(0, 3), warps(1, 4, 5, 6, 7), warps(2)]
+    assert m.views.dispatchers
+    assert not m.views.unread

@@ -304,9 +304,9 @@ def _read(model: KernelModel) -> Protocol:
 
 
 def partitions(model: KernelModel) -> dict[int, int]:
-    """The blocks that one case alone of a table of roles leads to, each with the number of the case."""
+    """The blocks that one case alone of a table of roles leads to, each with the number of the case, where nobody knows its warps."""
     cfg, found = model.cfg, dict[int, int]()
-    for dispatcher in sorted(model.views.dispatchers):
+    for dispatcher in sorted(model.views.unread):
         cases: dict[int, int] = {}
         for edge in cfg.successors[dispatcher]:
             cases.setdefault(edge.target, edge.case)
@@ -979,7 +979,7 @@ class _Reader:
         found: list[Unresolved] = []
         if not model.function.entry:
             found.append(Unresolved(-1, "not a kernel: what its callers have done, and do next, is not seen"))
-        for block in sorted(model.views.dispatchers):
+        for block in sorted(model.views.unread):
             why = (
                 "roles are dispatched by a number from memory: which warps make which partition is not known"
             )
