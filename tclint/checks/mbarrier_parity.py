@@ -15,7 +15,7 @@ _ARRIVALS = ("mbarrier-arrive", "commit")
 def invariant_parity(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A wait that a loop repeats for one mbarrier with the same parity, while phases of it go by."""
     mbarriers = model.made(Mbarriers)
-    for ring in mbarriers.rings if model.function.entry and not model.views.dispatchers else ():
+    for ring in mbarriers.rings if model.function.entry and not model.views.unread else ():
         if any(model.cfg.block_of[i] in model.cfg.in_cycle for i in ring.inits):
             continue  # each round has a fresh one
         waits = ring.uses.get("mbarrier-wait", ())

@@ -28,7 +28,7 @@ def arrives_for_others(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """One lane arrives on an mbarrier for threads whose accesses nothing has ordered before its arrival."""
     arrivals = [i for i in model.sites("mbarrier-arrive") if _alone(model, i)]
     waits = model.sites("mbarrier-wait")
-    if not arrivals or not waits or not model.function.entry or model.views.dispatchers:
+    if not arrivals or not waits or not model.function.entry or model.views.unread:
         return
     release = _Release(model)
     if not release.plain:

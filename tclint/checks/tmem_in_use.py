@@ -82,7 +82,7 @@ def _others(model: KernelModel, frees: Iterable[int], site: int) -> int:
 
 def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
     """A warp that accesses tensor memory and ends without a word, while another warp frees it."""
-    if model.views.dispatchers:
+    if model.views.unread:
         return None
     told = {*signals(model), *frees}
     # What is stored and then told to nobody is no use to anyone: such a path is not taken.
@@ -146,7 +146,7 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
         threads = views.at(free).threads
         met = [b for b in barriers(model) if behind(model, b, free)]
         met = [b for b in met if all(b is c or behind(model, c, b) for c in met)]
-        if not threads or not met or views.dispatchers:
+        if not threads or not met or views.unread:
             continue
         (start,) = met
         between = (w for w in heard if w != start and views.at(w).threads & threads)
@@ -181,7 +181,7 @@ def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
     """A deallocation by a warp that copies for the MMA of others and has not waited since: that MMA is yet to come."""
     mbarriers = model.made(Mbarriers)
     ends = {*waits(model), *calls(model)}
-    for free in frees if not model.views.dispatchers else ():
+    for free in frees if not model.views.unread else ():
         warp = T.whole(model.views.at(free).threads, 32)
         for copy in last(model, model.sites("issue", "mbarrier"), ends, (free,)):
             use = None if _waits_elsewhere(model, warp, copy, free) else _fed(model, mbarriers, frees, copy)

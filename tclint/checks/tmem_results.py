@@ -16,7 +16,7 @@ from tclint.model import KernelModel
 def read_by_another_role(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A role that loads what the MMA of another role adds up, on a way that hears nothing of a commit behind it."""
     loads, mmas = model.sites("issue", "tcgen05.ld"), model.sites("issue", "tcgen05")
-    if not loads or not mmas or not whole_program(model) or model.views.dispatchers:
+    if not loads or not mmas or not whole_program(model) or model.views.unread:
         return
     tmem, order = model.solved(TensorMemory)[0], model.made(Order)
     stores = frozenset(model.sites("issue", "tcgen05.st"))
