@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from tclint.analyses import threads as T
@@ -21,6 +21,7 @@ from tclint.analyses.protocol import (
     Bytes,
     Event,
     MbarrierRing,
+    Multicast,
     Protocol,
     Region,
     RegionUse,
@@ -333,7 +334,8 @@ def _ring(found: Protocol, ring: MbarrierRing) -> Iterator[Row]:
         if arriving.isdisjoint(b.sites):
             yield Row(("expect", b.who, _bytes(b.bytes)), b.sites)
     for b in ring.copies:
-        yield Row(("copy", b.who, f"{_bytes(b.bytes, b.opcode)}, {b.opcode}"), b.sites)
+        what = [_bytes(b.bytes, b.opcode), b.opcode, *_to(b.multicast)]
+        yield Row(("copy", b.who, ", ".join(what)), b.sites)
     for w in ring.waits:
         yield Row(("wait", w.who, _parity(w)), w.sites)
     for then in ring.then:
@@ -451,10 +453,15 @@ def _arriving(arrive: Arrive) -> str:
     many = "each thread" if arrive.threads is None else str(arrive.threads)
     text = each if arrive.threads == 1 else f"{many} x {each}"
     notes = [arrive.scope] if arrive.scope != "cta" else []
-    notes += ["maybe another CTA's"] if arrive.remote else []
+    notes += _to(arrive.multicast)
+    notes += ["maybe another CTA's"] if arrive.remote and arrive.multicast is None else []
     notes += ["when its tcgen05 operations are done"] if arrive.opcode.startswith("tcgen05") else []
     notes += ["when its cp.async are done"] if arrive.opcode.startswith("cp.async") else []
     return ", ".join([text, *notes])
+
+
+def _to(multicast: Multicast | None) -> list[str]:
+    return [] if multicast is None else [f"multicast to {multicast.to}"]
 
 
 def _bytes(number: int | None, opcode: str = "") -> str:
@@ -539,6 +546,7 @@ def _about(found: Protocol, event: Event) -> str:
         parts.append("sources only" if event.sources else "")
     elif event.kind == "commit" and not event.rings:
         parts = [event.group]
+    parts += _to(event.multicast)
     return ", ".join(filter(None, parts))
 
 
@@ -564,6 +572,10 @@ def _file(shown: Shown) -> dict[str, Any]:
 
 def _problem(problem: Problem) -> dict[str, Any]:
     return {"line": problem.line or None, "message": problem.message}
+
+
+def _multicast(found: Multicast | None) -> dict[str, Any] | None:
+    return None if found is None else asdict(found)
 
 
 class _Json:
@@ -651,6 +663,7 @@ class _Json:
                     "count": a.count,
                     "scope": a.scope,
                     "remote": a.remote,
+                    "multicast": _multicast(a.multicast),
                 }
                 for a in ring.arrives
             ],
@@ -687,7 +700,12 @@ class _Json:
         }
 
     def _bytes(self, of: Bytes) -> dict[str, Any]:
-        return {**self._who(of), "instruction": of.opcode, "bytes": of.bytes}
+        return {
+            **self._who(of),
+            "instruction": of.opcode,
+            "bytes": of.bytes,
+            "multicast": _multicast(of.multicast),
+        }
 
     def _barrier_use(self, use: BarrierUse) -> dict[str, Any]:
         return {**self._who(use), "kind": use.kind, "threads": use.threads, "count": use.count}
@@ -711,4 +729,5 @@ class _Json:
             "sources": event.sources,
             "barrier": event.barrier,
             "scope": event.scope,
+            "multicast": _multicast(event.multicast),
         }

@@ -88,6 +88,12 @@ def strict(schema: Any) -> Any:
     return {**found, "additionalProperties": False} if "properties" in found and "type" in found else found
 
 
+def follows_its_schema(found: Any) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = strict(json.loads((ROOT / "docs" / "barriers.schema.json").read_text(encoding="utf-8")))
+    jsonschema.Draft202012Validator(schema).validate(found)
+
+
 def test_the_text_of_a_small_kernel() -> None:
     assert shown(SMALL) == SHOWN
 
@@ -125,12 +131,26 @@ def test_the_json_of_a_small_kernel() -> None:
     ],
 )
 def test_the_json_follows_its_schema(name: str) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    schema = strict(json.loads((ROOT / "docs" / "barriers.schema.json").read_text(encoding="utf-8")))
     text = (ROOT / "fixtures" / "kernels" / f"{name}.ptx").read_bytes()
     once, twice = (render_json([read(Source.from_bytes(text, "k.ptx"))]) for _ in range(2))
-    jsonschema.Draft202012Validator(schema).validate(json.loads(once))
+    follows_its_schema(json.loads(once))
     assert once == twice
+
+
+def test_a_multicast_is_shown_with_its_ctas() -> None:
+    copy = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+    text = SMALL.replace("    bar.sync", f"    {copy} [tile], [%rd0], 64, [done], 3;\n    bar.sync").replace(
+        ".shared", ".shared .align 16 .b8 tile[64];\n.shared", 1
+    )
+    out = shown(text)
+    assert "64 bytes, cp.async.bulk.load, multicast to CTAs 0, 1  line" in out
+    assert "64 bytes, to done, tile+0..64, multicast to CTAs 0, 1  all threads" in out
+    file = document(text)
+    (found,) = file["kernels"]
+    multicast = {"to": "CTAs 0, 1", "ctas": [0, 1]}
+    assert [copy["multicast"] for ring in found["mbarriers"] for copy in ring["copy"]] == [multicast]
+    assert [e["multicast"] for e in found["events"] if e["kind"] in ("copy", "wait")] == [multicast, None]
+    follows_its_schema({"schema": 1, "files": [file]})
 
 
 def test_the_page_shows_what_the_command_says(run_tclint: Process) -> None:

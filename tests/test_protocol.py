@@ -6,7 +6,7 @@ import pytest
 from support import HOPPER, model, module, register
 
 from tclint.analyses.expressions import Expressions
-from tclint.analyses.protocol import MbarrierRing, Protocol, protocol
+from tclint.analyses.protocol import MbarrierRing, Multicast, Protocol, protocol
 from tclint.driver import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.model import KernelModel
@@ -243,6 +243,78 @@ def test_another_cta_may_arrive() -> None:
     (arrive,) = ring(found, "full").arrives
     assert (arrive.remote, arrive.scope) == (True, "cluster")
     assert ring(found, "full").arrivals is None
+
+
+MULTICAST = (
+    INITS + "    {mask}\n    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 4096;\n"
+    "    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+    "[tile], [%rd0], 4096, [full], %h1;\n"
+    "    tcgen05.commit.cta_group::1.mbarrier::arrive::one.multicast::cluster.b64 [empty], %h1;\n    ret;"
+)
+
+
+@pytest.mark.parametrize(
+    ("mask", "multicast"),
+    [
+        ("mov.b16 %h1, 5;", Multicast("CTAs 0, 2", (0, 2))),
+        ("mov.b16 %h1, 0x8000;", Multicast("CTA 15", (15,))),
+        ("mov.b16 %h1, 0;", Multicast("no CTA", ())),
+        (
+            "mov.u32 %r5, %cluster_ctarank; shl.b32 %r5, 3, %r5; cvt.u16.u32 %h1, %r5;",
+            Multicast("CTAs of mask 3 << %cluster_ctarank", None),
+        ),
+        ("ld.global.b16 %h1, [%rd0];", Multicast("unknown CTAs", None)),
+    ],
+)
+def test_a_multicast_names_its_ctas(mask: str, multicast: Multicast) -> None:
+    found = read(MULTICAST.format(mask=mask))
+    assert {e.kind: e.multicast for e in found.events if e.multicast} == {
+        "copy": multicast,
+        "commit": multicast,
+    }
+    (copy,), (arrive,) = ring(found, "full").copies, ring(found, "empty").arrives
+    assert (copy.multicast, arrive.multicast, arrive.remote) == (multicast, multicast, True)
+    assert [b.multicast for b in ring(found, "full").expects] == [None]
+
+
+@pytest.mark.parametrize(
+    ("directives", "ctas"), [("", None), (".explicitcluster\n.reqnctapercluster 2, 1, 1", (0, 1))]
+)
+def test_a_multicast_to_all_ctas(directives: str, ctas: tuple[int, ...] | None) -> None:
+    found = read(
+        INITS + "    clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"
+        ".multicast::cluster::all.b128 [tile], [full];\n    ret;",
+        f".reqntid 160\n{directives}",
+    )
+    assert [b.multicast for b in ring(found, "full").copies] == [Multicast("all CTAs", ctas)]
+
+
+COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd0], 4096, [full];"
+
+
+@pytest.mark.parametrize(
+    ("copy", "why"),
+    [
+        (COPY.replace("bytes ", "bytes.multicast::cluster ").replace(";", ", 3;"), "other CTAs may"),
+        ("mbarrier.complete_tx.shared::cta.b64 [full], 4096;", "it completes some that no copy brings"),
+        (
+            f"ld.shared.u32 %r5, [tile]; setp.eq.u32 %p5, %r5, %r0; @%p5 {COPY}",
+            "a value that is not known decides",
+        ),
+        (
+            f"ld.param.u32 %r1, [number]; again: {COPY} setp.ne.u32 %p5, %r1, 0; @%p5 bra again;",
+            "a loop comes there several times",
+        ),
+    ],
+)
+def test_why_the_bytes_of_a_phase_are_not_known(copy: str, why: str) -> None:
+    found = read(f"{INITS}{copy}\n    ret;")
+    assert ring(found, "full").delivered is None
+    (reason,) = found.unresolved
+    assert reason.why.startswith(f"the bytes of a phase are not known: {why}")
+    assert (
+        model(f"{INITS}{copy}\n    ret;", before=SHARED).instruction(reason.site).role("mbarrier") is not None
+    )
 
 
 def test_the_name_of_a_local_variable_is_short() -> None:

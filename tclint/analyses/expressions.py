@@ -129,6 +129,8 @@ class Expressions:
             return f"{self._atom(first, depth)} {_OPERATORS[name]} {self._atom(second, depth)}"
         if name == "shr" and (by := values.known(node[4])) is not None and 0 < by < 32:
             return f"{self._atom(node[3], depth)} >> {by}"
+        if name == "shl":
+            return f"{self._atom(node[3], depth)} << {self._atom(node[4], depth)}"
         if name == "rem" and len(node) == 5:
             return f"{self._atom(node[3], depth)} % {self._atom(node[4], depth)}"
         raise _Unwritable

@@ -574,26 +574,38 @@ class Mbarriers:
         ]
 
     def _deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
+        if not whole_program(self.model) or any(self.hiding_bytes(object_)):
+            return None
         ring = self._ring_of[object_]
-        expects, copies = self.expects(ring), self.copies(ring)
-        every = [*expects, *copies]
-        if (
-            any(self._leaves(i) for i in every)
-            or "mbarrier-complete" in ring.uses
-            or not whole_program(self.model)
-        ):
-            return None
-        here = {i: self._takes_part(i, object_) for i in every if object_ in self.named(i)}
-        if any(sure != many for sure, many in here.values()):
-            return None
+        copies = self.copies(ring)
+        here = {
+            i: self._takes_part(i, object_)[1]
+            for i in (*self.expects(ring), *copies)
+            if object_ in self.named(i)
+        }
         found = []
-        for threads, places in _classes({i: many for i, (_, many) in here.items()}):
+        for threads, places in _classes(here):
             for bunch in self._phases.together(places):
-                if any(self._repeated(i, self._phases) for i in bunch):
-                    return None
                 mine = [i for i in bunch if i in copies]
                 found.append(Delivery(self._launched(threads), [i for i in bunch if i not in mine], mine))
         return found
+
+    def hiding_bytes(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
+        """The instructions for which it is not known who expects and brings the bytes of a phase, each with the reason."""
+        ring = self._ring_of[object_]
+        every = [*self.expects(ring), *self.copies(ring)]
+        for i in every:
+            if self._leaves(i):
+                yield i, "other CTAs may expect or bring some as well"
+        for i in ring.uses.get("mbarrier-complete", ()):
+            yield i, "it completes some that no copy brings"
+        for i in every:
+            if object_ in self.named(i):
+                sure, many = self._takes_part(i, object_)
+                if sure != many:
+                    yield i, "a value that is not known decides which threads expect or bring some"
+                elif self._repeated(i, self._phases):
+                    yield i, "a loop comes there several times in one phase"
 
     def copies(self, ring: Ring) -> list[int]:
         """What completes transactions at an object of the ring."""

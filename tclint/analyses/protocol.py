@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, pairwise
+from math import prod
 from typing import NamedTuple, TypeVar
 
 from tclint.analyses import threads as T
@@ -35,6 +36,7 @@ __all__ = [
     "Event",
     "Init",
     "MbarrierRing",
+    "Multicast",
     "Next",
     "Protocol",
     "Region",
@@ -74,6 +76,8 @@ _LONGEST = 1000
 """Characters of the name of a variable."""
 _FOLLOWED = 64
 """Expressions that an address is made of, of which more are not looked at."""
+_RANKS = 16
+"""CTAs that a mask has bits for."""
 _ALL = "all threads"
 
 E = TypeVar("E")
@@ -88,6 +92,16 @@ class Role:
     threads: int
     partition: int | None = None
     """Which case of a table of roles it is; its warps are then those that may be sent there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """The CTAs of the cluster that a copy fills, or in which a commit arrives."""
+
+    to: str
+    """In words."""
+    ctas: tuple[int, ...] | None
+    """Their ranks; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +132,7 @@ class Event:
     barrier: int | None = None
     """The number of a barrier of the CTA."""
     scope: str = "cta"
+    multicast: Multicast | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +157,7 @@ class Arrive:
     scope: str
     remote: bool
     """Whether it may be at the mbarrier of another CTA."""
+    multicast: Multicast | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +170,7 @@ class Bytes:
     opcode: str
     bytes: int | None
     """None: not a constant; what a tensor copy brings is said by its tensor map."""
+    multicast: Multicast | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,6 +549,7 @@ class _Reader:
         at_once = {(threads & here).bit_count() for m, threads in named.items() if m in ring.stages}
         every = self._many(site)
         counted = model.instruction(site).role("count") is not None
+        multicast = self._multicast(site)
         return Arrive(
             sites=(site,),
             who=self._who(site),
@@ -540,16 +558,38 @@ class _Reader:
             threads=max(at_once) if every is not None else None,
             count=model.known(site, "count") if counted else 1,
             scope=_scope(model, site),
-            remote=self._remote(site),
+            remote=multicast is not None or any(a.remote for a in self.mbarriers.addresses(site)),
+            multicast=multicast,
         )
 
-    def _remote(self, site: int) -> bool:
-        multicast = ".multicast" in self.model.instruction(site).opcode
-        return multicast or any(a.remote for a in self.mbarriers.addresses(site))
+    def _multicast(self, site: int) -> Multicast | None:
+        """Which CTAs are meant: bit *r* of the mask is the CTA of rank *r* (9.7.9.25.4.1)."""
+        model = self.model
+        match = model.instruction(site).match
+        modifiers = match.modifiers if match is not None else ()
+        if ".multicast::cluster::all" in modifiers:
+            size = model.function.directives.get(".reqnctapercluster")
+            return Multicast("all CTAs", tuple(range(prod(size))) if size else None)
+        value = model.value(site, "mask") if ".multicast::cluster" in modifiers else None
+        if value is None:
+            return None
+        mask = model.values.known(value)
+        if mask is None:
+            words = self.words.text(value)
+            return Multicast(f"CTAs of mask {words}" if words else "unknown CTAs", None)
+        ctas = tuple(rank for rank in range(_RANKS) if mask >> rank & 1)
+        ranks = ", ".join(map(str, ctas))
+        return Multicast({0: "no CTA", 1: f"CTA {ranks}"}.get(len(ctas), f"CTAs {ranks}"), ctas)
 
     def _bytes(self, site: int, role: str) -> Bytes:
-        many = self.model.known(site, role)
-        return Bytes((site,), self._who(site), self._part(site), _opcode(self.model, site), many)
+        return Bytes(
+            sites=(site,),
+            who=self._who(site),
+            roles=self._part(site),
+            opcode=_opcode(self.model, site),
+            bytes=self.model.known(site, role),
+            multicast=self._multicast(site),
+        )
 
     def _delivered(self, object_: Mbarrier) -> tuple[Delivered, ...] | None:
         found = self.mbarriers.deliveries(object_)
@@ -943,6 +983,7 @@ class _Reader:
             sources=kind == "wait group" and _completion(model, site) == "read",
             barrier=model.known(site, "id"),
             scope=_scope(model, site),
+            multicast=self._multicast(site),
         )
 
     def _around(self, site: int) -> tuple[int, ...]:
@@ -997,7 +1038,12 @@ class _Reader:
             match = model.instruction(i).match
             if match is not None and "id" in match.form.roles and model.known(i, "id") is None:
                 found.append(Unresolved(i, "the number of the barrier is computed at run time"))
-        yield from sorted(found, key=lambda u: (u.site, u.why))
+        for ring in self.rings:
+            found += [
+                Unresolved(i, f"the bytes of a phase are not known: {why}")
+                for i, why in self.mbarriers.hiding_bytes(ring.stages[0])
+            ]
+        yield from sorted(dict.fromkeys(found), key=lambda u: (u.site, u.why))
 
     def _unnamed(self, site: int) -> str:
         """Why it is not known which mbarrier an instruction names."""
