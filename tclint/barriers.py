@@ -142,7 +142,7 @@ def _replayed(model: KernelModel) -> Iterator[Unresolved]:
     """Why the synchronisation could not be replayed to its end, which is how rule MB016 sees a hang."""
     replay = model.made(Replay)
     if replay.run is None and replay.reason and not replay.short:
-        yield Unresolved(replay.site, f"not replayed: {replay.reason}")
+        yield Unresolved((replay.site,) if replay.site >= 0 else (), f"not replayed: {replay.reason}")
 
 
 class _Places:
@@ -268,10 +268,8 @@ class _Text:
                 yield from (f"  {line}" for line in [*lines, *filter(None, (section.note,))])
         yield from self._program(found)
         yield from self._section("where", self._names(found))
-        unresolved = [
-            ("line " + str(self._places.line(u.site)) if u.site >= 0 else "", u.why) for u in found.unresolved
-        ]
-        yield from self._section("not resolved", _counted(unresolved))
+        unresolved = [(self._places.words(u.sites) if u.sites else "", u.why) for u in found.unresolved]
+        yield from self._section("not resolved", unresolved)
 
     def _cells(self, row: Row) -> Cells:
         return (*row.cells, self._places.words(row.sites)) if row.sites else row.cells
@@ -415,17 +413,6 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_LINES]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _counted(rows: Iterable[tuple[str, str]]) -> Iterator[Cells]:
-    """Reasons, each once, with the lines that it is about."""
-    found: dict[str, list[str]] = {}
-    for where, why in rows:
-        found.setdefault(why, []).append(where.removeprefix("line "))
-    for why, lines in found.items():
-        lines = list(dict.fromkeys(filter(None, lines)))
-        text = _few(lines)
-        yield f"line {text}" if text else "", why
-
-
 def short_name(name: str) -> str:
     """The name of a kernel, its middle left out where it is long: templates have names of a thousand characters."""
     return name if len(name) <= _NAME else f"{name[: _NAME - 21]}...{name[-18:]}"
@@ -467,6 +454,8 @@ def _to(multicast: Multicast | None) -> list[str]:
 def _bytes(number: int | None, opcode: str = "") -> str:
     if number is not None:
         return f"{number} bytes"
+    if opcode.startswith("tcgen05.cp"):
+        return "a matrix"
     return "a box of its tensor map" if ".tensor" in opcode else "bytes unknown"
 
 
@@ -501,12 +490,10 @@ def _phase(ring: MbarrierRing) -> Iterator[str]:
 
 
 def _arrivals(ring: MbarrierRing) -> str:
+    if ring.arriving is not None:
+        return str(ring.arriving)
     found = ring.arrivals
-    if found is None or found.most is None:
-        return "an unknown number"
-    if ring.count is not None and ring.count in found.known:
-        return str(ring.count)
-    return str(found.least) if found.least == found.most else f"{found.least} to {found.most}"
+    return "an unknown number" if found is None or found.most is None else f"{found.least} to {found.most}"
 
 
 def region_words(region: Region) -> str:
@@ -632,7 +619,12 @@ class _Json:
                 {"name": n.name, "meaning": n.meaning, "line": self._places.line(n.site)} for n in found.names
             ],
             "unresolved": [
-                {"line": self._places.line(u.site) if u.site >= 0 else None, "why": u.why}
+                {
+                    "line": self._places.line(u.sites[0]) if u.sites else None,
+                    "count": len(u.sites),
+                    "places": self._places.json(u.sites),
+                    "why": u.why,
+                }
                 for u in found.unresolved
             ],
         }

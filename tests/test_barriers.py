@@ -192,7 +192,7 @@ def unresolved(body: str, before: str = "", *, entry: str = "k") -> list[tuple[i
             "the address of the mbarrier comes from memory",
         ),
         ("mbarrier.arrive.shared::cta.b64 _, [done];", "no mbarrier.init makes an mbarrier at done"),
-        ("mov.u32 %r1, %laneid;\nbar.sync %r1;", "the number of the barrier is computed at run time"),
+        ("mov.u32 %r1, %laneid;\nbar.sync %r1;", "the number of the barrier depends on the thread index"),
         ("call other, (%r1);", "calls other: what that does to barriers is not seen"),
         (
             "prototype: .callprototype _ (.param .b32 x);\ncall %rd1, (%r1), prototype;",
@@ -204,6 +204,21 @@ def test_what_is_not_resolved_has_a_reason(body: str, why: str) -> None:
     found = unresolved(body, ".extern .func other(.param .b32 x);")
     assert [reason for _, reason in found] == [why]
     assert all(found[0])
+
+
+def test_a_reason_is_told_once() -> None:
+    wait = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [done], %r0;\n"
+    text = SMALL.replace("again:", f"ld.shared.u32 %r0, [done];\n{wait * 5}again:")
+    assert "not resolved\n  line 21, 22, 23, 24 and 1 more  the parity depends on memory\n" in shown(text)
+    file = document(text)
+    (kernel,) = file["kernels"]
+    assert kernel["unresolved"][0] == {
+        "line": 21,
+        "count": 5,
+        "places": [{"line": line, "source": None} for line in range(21, 26)],
+        "why": "the parity depends on memory",
+    }
+    follows_its_schema({"schema": 1, "files": [file]})
 
 
 def test_a_callee_may_arrive() -> None:
@@ -223,7 +238,7 @@ def test_an_mbarrier_that_a_caller_passes() -> None:
     out = shown(text)
     assert out.startswith("function arrive  k.ptx:4, threads of a CTA not known\n")
     assert "not a kernel: what its callers have done, and do next, is not seen" in out
-    assert "the address of the mbarrier is passed by a caller, or comes from a call" in out
+    assert "the address of the mbarrier comes from a caller, or a call" in out
 
 
 def test_a_kernel_that_is_cut_in_half() -> None:
@@ -321,6 +336,8 @@ ret;
 """
     loaded = "ld.shared.u32 %r2, [%r1+64];\nsetp.eq.u32 %p2, %r2, 7;\n@%p2 bra wait;"
     assert [why for _, why in unresolved(body.format(loaded))] == [
-        "not replayed: a branch depends on what is not known"
+        "an address in shared memory depends on a caller, or a register that is never set",
+        "the arrivals of a phase are not known: which threads arrive depends on memory",
+        "not replayed: a branch depends on what is not known",
     ]
     assert unresolved(body.format("")) == []

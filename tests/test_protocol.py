@@ -295,15 +295,18 @@ COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile]
 @pytest.mark.parametrize(
     ("copy", "why"),
     [
-        (COPY.replace("bytes ", "bytes.multicast::cluster ").replace(";", ", 3;"), "other CTAs may"),
+        (
+            COPY.replace("bytes ", "bytes.multicast::cluster ").replace(";", ", 3;"),
+            "other CTAs may expect or bring some as well",
+        ),
         ("mbarrier.complete_tx.shared::cta.b64 [full], 4096;", "it completes some that no copy brings"),
         (
             f"ld.shared.u32 %r5, [tile]; setp.eq.u32 %p5, %r5, %r0; @%p5 {COPY}",
-            "a value that is not known decides",
+            "which threads take part depends on memory",
         ),
         (
             f"ld.param.u32 %r1, [number]; again: {COPY} setp.ne.u32 %p5, %r1, 0; @%p5 bra again;",
-            "a loop comes there several times",
+            "a loop comes there several times in one phase",
         ),
     ],
 )
@@ -311,10 +314,109 @@ def test_why_the_bytes_of_a_phase_are_not_known(copy: str, why: str) -> None:
     found = read(f"{INITS}{copy}\n    ret;")
     assert ring(found, "full").delivered is None
     (reason,) = found.unresolved
-    assert reason.why.startswith(f"the bytes of a phase are not known: {why}")
-    assert (
-        model(f"{INITS}{copy}\n    ret;", before=SHARED).instruction(reason.site).role("mbarrier") is not None
+    assert reason.why == f"the bytes of a phase are not known: {why}"
+    (site,) = reason.sites
+    assert model(f"{INITS}{copy}\n    ret;", before=SHARED).instruction(site).role("mbarrier") is not None
+
+
+ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [full];"
+LOADED = "ld.param.u64 %rd0, [pointer]; ld.global.u32 %r5, [%rd0];"
+
+
+@pytest.mark.parametrize(
+    ("body", "whys"),
+    [
+        (
+            f"{LOADED} again: mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], %r5; @!%p1 bra again;",
+            ["the parity depends on memory"],
+        ),
+        (
+            f"{LOADED} mbarrier.arrive.shared::cta.b64 _, [full], %r5;",
+            ["the number of arrivals depends on memory"],
+        ),
+        (
+            f"{LOADED} add.u32 %r5, %r5, %r0; setp.eq.u32 %p1, %r5, 7; @%p1 {ARRIVE}",
+            ["the arrivals of a phase are not known: which threads arrive depends on memory"],
+        ),
+        (
+            f"ld.param.u32 %r5, [number]; again: {ARRIVE} setp.ne.u32 %p1, %r5, 0; @%p1 bra again;",
+            ["the arrivals of a phase are not known: a loop comes there several times in one phase"],
+        ),
+        (
+            f"mapa.shared::cluster.u32 %r6, full, 1; {ARRIVE.replace('full', '%r6').replace('::cta', '::cluster')}",
+            ["the arrivals of a phase are not known: other CTAs may arrive as well"],
+        ),
+        (
+            "ld.param.u32 %r5, [number]; bar.sync 1, %r5;",
+            ["the number of threads of the barrier depends on the launch"],
+        ),
+        (
+            "mov.u32 %r5, %tid.x; mbarrier.init.shared::cta.b64 [full], %r5;",
+            ["the number of arrivals depends on the thread index"],
+        ),
+        ("mbarrier.init.shared::cta.b64 [full], 2;", ["these ask for different numbers of arrivals"]),
+        (
+            f"{LOADED} mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [full], %r5;",
+            ["the number of bytes depends on memory"],
+        ),
+    ],
+)
+def test_what_is_not_known_has_a_reason(body: str, whys: list[str]) -> None:
+    assert [u.why for u in read(f"{INITS}{body}\n    ret;").unresolved] == whys
+
+
+def test_a_mask_of_ctas_that_is_not_known_has_a_reason() -> None:
+    found = read(MULTICAST.format(mask="ld.global.b16 %h1, [%rd0];"))
+    (reason,) = [u for u in found.unresolved if u.why.startswith("the mask")]
+    assert (reason.why, len(reason.sites)) == ("the mask of CTAs depends on memory", 2)
+
+
+def test_arrivals_with_a_wait_between_may_be_in_one_phase() -> None:
+    wait = "again: mbarrier.try_wait.parity.shared::cta.b64 %p1, [empty], 0; @!%p1 bra again;"
+    found = read(f"{INITS}{ARRIVE} {wait} {ARRIVE}\n    ret;".replace("[full], 1;", "[full], 200;"))
+    arrivals = ring(found, "full").arrivals
+    assert arrivals is not None
+    assert (arrivals.least, arrivals.most) == (160, 320)
+    (reason,) = found.unresolved
+    assert reason.why == "the arrivals of a phase are not known: which of these are in the same one"
+    assert len(reason.sites) == 2
+
+
+def test_arrivals_of_a_cta_of_unknown_size() -> None:
+    found = read(f"{INITS}{ARRIVE}\n    ret;", "")
+    assert [(u.sites, u.why) for u in found.unresolved] == [
+        ((), "the arrivals of a phase are not known: how many threads a CTA has is up to the launch")
+    ]
+
+
+def test_a_place_in_shared_memory_that_is_not_known_has_a_reason() -> None:
+    body = (
+        "ld.param.u64 %rd0, [pointer]; ld.global.u32 %r5, [%rd0]; mov.u32 %r6, dynamic; add.u32 %r7, %r6, %r5;\n"
+        "st.shared.b32 [%r7], %r0; st.shared.b32 [%r5], %r0; st.shared.b32 [%r7+64], %r0;\n    ret;"
     )
+    found = protocol(model(body, before=".extern .shared .align 16 .b8 dynamic[];"))
+    assert {region.name for region in found.regions if region.start is None} == {"dynamic", ""}
+    assert [(len(u.sites), u.why) for u in found.unresolved] == [
+        (2, "the offset from dynamic depends on memory"),
+        (1, "an address in shared memory depends on memory"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("copy", "size"),
+    [
+        (
+            "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [tile], [full];",
+            16,
+        ),
+        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b64 [%r5], {%rd0, %rd1}, [full];", 16),
+        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%r5], %f0, [full];", 4),
+    ],
+)
+def test_copies_of_which_the_form_says_the_size(copy: str, size: int) -> None:
+    found = read(f"{INITS}mov.u32 %r5, tile; {copy}\n    ret;")
+    assert [b.bytes for b in ring(found, "full").copies] == [size]
+    assert [e.bytes for e in found.events if e.kind == "copy"] == [size]
 
 
 def test_the_name_of_a_local_variable_is_short() -> None:
@@ -358,7 +460,7 @@ def test_an_mbarrier_that_is_passed_to_a_function() -> None:
     found = protocol(KernelModel(inline(function, inlinable(parsed)), parsed))
     assert not ring(found, "full").arrives
     assert [u.why for u in found.unresolved] == [
-        "the address of the mbarrier is passed to a function, or never set"
+        "the address of the mbarrier comes from a caller, or a register that is never set"
     ]
 
 

@@ -20,12 +20,14 @@ from typing import NamedTuple
 
 from tclint.analyses import threads as T
 from tclint.analyses.extents import Terms, steps
+from tclint.analyses.origins import origin
 from tclint.analyses.stretches import Stretches
 from tclint.analyses.values import Level
 from tclint.analyses.warps import deciding, whole_program
+from tclint.isa.table import Match
 from tclint.model import KernelModel
 
-__all__ = ["RESPONSE", "Address", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring"]
+__all__ = ["RESPONSE", "Address", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "transferred"]
 
 RESPONSE = 16
 """Bytes of the response to a request to cancel a launch, which it completes at an mbarrier (9.7.13.17)."""
@@ -513,9 +515,28 @@ class Mbarriers:
                 found.setdefault(object_, []).append(i)
         return found
 
-    def _arrivals(self, object_: Mbarrier, sites: list[int]) -> Arrivals | None:
+    def hiding_arrivals(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
+        """The instructions for which it is not known how many arrivals a phase gets, each with the reason.
+
+        What arrives where nobody sees it, or so often as nobody knows, is none of them.
+        """
+        for i in self._leaving(object_):
+            yield i, "other CTAs may arrive as well"
+        for i in self._arriving_at.get(object_, ()):
+            chosen = self._choosing(i, object_)
+            if chosen is not None:
+                yield i, f"which threads arrive depends on {origin(self.model, chosen)}"
+            elif self._repeated(i, self._parted):
+                yield i, "a loop comes there several times in one phase"
+
+    def _leaving(self, object_: Mbarrier) -> list[int]:
+        """The arrivals at the ring of the object that may be in another CTA."""
         stages = self._ring_of[object_].stages
-        if any(self._leaves(i) for stage in stages for i in self._arriving_at.get(stage, ())):
+        sites = dict.fromkeys(i for stage in stages for i in self._arriving_at.get(stage, ()))
+        return [i for i in sites if self._leaves(i)]
+
+    def _arrivals(self, object_: Mbarrier, sites: list[int]) -> Arrivals | None:
+        if self._leaving(object_):
             return None
         here = {i: self._takes_part(i, object_) for i in sites}
         least, most = 0, 0
@@ -601,9 +622,9 @@ class Mbarriers:
             yield i, "it completes some that no copy brings"
         for i in every:
             if object_ in self.named(i):
-                sure, many = self._takes_part(i, object_)
-                if sure != many:
-                    yield i, "a value that is not known decides which threads expect or bring some"
+                chosen = self._choosing(i, object_)
+                if chosen is not None:
+                    yield i, f"which threads take part depends on {origin(self.model, chosen)}"
                 elif self._repeated(i, self._phases):
                     yield i, "a loop comes there several times in one phase"
 
@@ -643,18 +664,28 @@ class Mbarriers:
 
     def _takes_part(self, site: int, object_: Mbarrier) -> tuple[int, int]:
         """The threads that execute *site* for the object when it is executed at all, and those that may."""
+        many = self.named(site)[object_] & self.model.present(site)
+        return many if self._choosing(site, object_) is None else 0, many
+
+    def _choosing(self, site: int, object_: Mbarrier) -> int | None:
+        """A value that is not known and decides which threads execute *site* for the object; None: all of them do."""
         model = self.model
         values = model.values
         many = self.named(site)[object_] & model.present(site)
+        if not many:
+            return None
         alike = _scope(many)
         address = model.value(site, "mbarrier")
-        moves = () if address is None else values.linear(address)[0]
         if any(a.stages is None for a in self.addresses(site)) and not self._names_all(site, object_):
-            return 0, many
-        # Groups of threads may take turns at the stages.
-        turns = any(values.planes(t) is None and values.level(t) > alike for t, _ in moves)
-        split = any(values.mask(p) is None and values.level(p) > alike for p in deciding(model, site))
-        return (0 if many & (many - 1) and (turns or split) else many), many
+            return address
+        if not many & (many - 1):
+            return None
+        for t, _ in () if address is None else values.linear(address)[0]:
+            if values.planes(t) is None and values.level(t) > alike:
+                return t  # groups of threads may take turns at the stages
+        return next(
+            (p for p in deciding(model, site) if values.mask(p) is None and values.level(p) > alike), None
+        )
 
     def _names_all(self, site: int, object_: Mbarrier) -> bool:
         """Whether the instruction may name each stage of the ring, and nothing else."""
@@ -694,6 +725,16 @@ class Mbarriers:
         """What lies between two waits for mbarriers or at barriers: behind both another thread may know of a phase."""
         barriers = (*self.model.sites("barrier-sync"), *self.model.sites("barrier-wait"))
         return Stretches(self.model.cfg, (*self.sites.get("mbarrier-wait", ()), *barriers))
+
+
+def transferred(match: Match) -> int | None:
+    """The bytes that an instruction completes at an mbarrier, if its form says how many: no operand does, nor a tensor map."""
+    form = match.form
+    if form.event == "clc-request":
+        return RESPONSE
+    if form.event != "issue" or "mbarrier" not in form.roles or form.roles.keys() & {"bytes", "tensormap"}:
+        return None
+    return int(match.element[2:]) // 8 * int((match.binding.get("vec") or ".v1")[2:])  # st.async
 
 
 def _scope(threads: int) -> Level:

@@ -19,7 +19,8 @@ from typing import NamedTuple, TypeVar
 
 from tclint.analyses import threads as T
 from tclint.analyses.expressions import Expressions
-from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring
+from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring, transferred
+from tclint.analyses.origins import origin
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.values import Level
 from tclint.analyses.warps import SYSTEM_CALLS, calls, deciding
@@ -78,6 +79,17 @@ _FOLLOWED = 64
 """Expressions that an address is made of, of which more are not looked at."""
 _RANKS = 16
 """CTAs that a mask has bits for."""
+_OPERANDS = {
+    "count": "the number of {}",
+    "id": "the number of the barrier",
+    "mask": "the mask of CTAs",
+    "parity": "the parity",
+    "tx": "the number of bytes",
+    "bytes": "the number of bytes",
+}
+"""What is said of operands, by their roles."""
+_IN_WORDS = ("mask", "parity")
+"""Operands that are shown as expressions, too."""
 _ALL = "all threads"
 
 E = TypeVar("E")
@@ -233,6 +245,16 @@ class MbarrierRing:
     def stages(self) -> int:
         return len(self.offsets)
 
+    @property
+    def arriving(self) -> int | None:
+        """The arrivals that a phase gets; None: not known, or not exactly."""
+        found = self.arrivals
+        if found is None or found.most is None:
+            return None
+        if self.count is not None and self.count in found.known:
+            return self.count
+        return found.least if found.least == found.most else None
+
 
 @dataclass(frozen=True, slots=True)
 class RegionUse:
@@ -292,8 +314,10 @@ class Changing:
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    site: int
-    """-1: it is about the kernel."""
+    """A reason why something is not known, and where it holds."""
+
+    sites: tuple[int, ...]
+    """Without any it is about the kernel."""
     why: str
 
 
@@ -354,6 +378,8 @@ class _Touch(NamedTuple):
     end: int | None
     more: bool
     """Whether it may go on behind the end."""
+    hidden: int | None = None
+    """The value because of which it is not known where the bytes are."""
 
 
 class _Reader:
@@ -375,7 +401,7 @@ class _Reader:
             regions=self.regions,
             events=events,
             names=tuple(self._names()),
-            unresolved=tuple(self._unresolved()),
+            unresolved=tuple(self._unresolved(mbarriers)),
         )
 
     def _names(self) -> Iterator[Changing]:
@@ -587,9 +613,15 @@ class _Reader:
             who=self._who(site),
             roles=self._part(site),
             opcode=_opcode(self.model, site),
-            bytes=self.model.known(site, role),
+            bytes=self._size(site, role),
             multicast=self._multicast(site),
         )
+
+    def _size(self, site: int, role: str) -> int | None:
+        """The bytes that are expected, or copied."""
+        match = self.model.instruction(site).match
+        own = None if match is None else transferred(match)
+        return self.model.known(site, role) if own is None else own
 
     def _delivered(self, object_: Mbarrier) -> tuple[Delivered, ...] | None:
         found = self.mbarriers.deliveries(object_)
@@ -606,7 +638,7 @@ class _Reader:
         )
 
     def _sum(self, sites: Iterable[int], role: str, threads: int) -> int | None:
-        numbers = [self.model.known(i, role) for i in sites]
+        numbers = [self._size(i, role) for i in sites]
         known = [n for n in numbers if n is not None]
         return sum(known) * threads.bit_count() if len(known) == len(numbers) else None
 
@@ -823,17 +855,19 @@ class _Reader:
     def _touch(self, access: Access, proxy: str) -> _Touch:
         values = self.model.values
         terms, constant = values.linear(access.address)
-        origin = next((t for t, factor in terms if factor == 1 and self._is_shared(t)), None)
-        exact = origin is not None
-        origin = self._origin_of(access.address) if origin is None else origin
-        base = None if origin is None else self.words.text(origin, _LONGEST)
-        if base is None or origin is None:
-            return _Touch(access, proxy, None, None, None, False)
-        size = self.model.size(origin)
-        offset = values.total(tuple(t for t in terms if t[0] != origin), constant)
+        variable = next((t for t, factor in terms if factor == 1 and self._is_shared(t)), None)
+        exact = variable is not None
+        variable = self._variable(access.address) if variable is None else variable
+        base = None if variable is None else self.words.text(variable, _LONGEST)
+        if base is None or variable is None:
+            return _Touch(access, proxy, None, None, None, False, access.address)
+        size = self.model.size(variable)
+        offset = values.total(tuple(t for t in terms if t[0] != variable), constant)
         bounds = self._bounds(offset, access) if exact else None
         if bounds is None:
-            return _Touch(access, proxy, base, 0 if size else None, size or None, False)
+            if size:
+                return _Touch(access, proxy, base, 0, size, False)
+            return _Touch(access, proxy, base, None, None, False, self._unbounded(offset))
         start, end = bounds
         known = self.model.known(access.site, "bytes") if access.later else None
         end += known or access.size
@@ -861,7 +895,13 @@ class _Reader:
         around = model.values.interval(common)
         return None if around is None else (low + around[0], high + around[1])
 
-    def _origin_of(self, address: int) -> int | None:
+    def _unbounded(self, offset: int) -> int:
+        """The part of an offset that may be anything, if it is one."""
+        values = self.model.values
+        terms = tuple(t for t in values.linear(offset)[0] if values.interval(t[0]) is None)
+        return values.total(terms, 0) if terms else offset
+
+    def _variable(self, address: int) -> int | None:
         """The shared variable that an address is made from, if there is but one."""
         values = self.model.values
         whole = values.made_of(address, until=lambda v: values.node(v)[0] == "load" or self._is_shared(v))
@@ -976,7 +1016,7 @@ class _Reader:
             rings=tuple(sorted(self._number[ring] for ring in rings)),
             regions=tuple(sorted(set(self._touched.get(site, ())))) if kind in ("copy", "mma") else (),
             count=model.known(site, "count") if counted else 1 if kind == "arrive" else None,
-            bytes=None if role is None else model.known(site, role),
+            bytes=self._size(site, role or "bytes"),
             parity=None if parity is None else self.words.text(parity),
             group=model.instruction(site).group if kind in ("commit", "wait group") else "",
             depth=model.known(site, "depth"),
@@ -1015,60 +1055,93 @@ class _Reader:
 
     # ------------------------------------------------------------ what is not known
 
-    def _unresolved(self) -> Iterator[Unresolved]:
-        model = self.model
-        found: list[Unresolved] = []
+    def _unresolved(self, mbarriers: Iterable[MbarrierRing]) -> Iterator[Unresolved]:
+        """Each reason once, those that are about the kernel first."""
+        found: dict[str, set[int]] = {}
+        for site, why in (
+            *self._unfollowed(),
+            *self._unknown_operands(),
+            *self._unknown_phases(mbarriers),
+            *self._unknown_places(),
+        ):
+            found.setdefault(why, set()).update([site] if site >= 0 else ())
+        unresolved = [Unresolved(tuple(sorted(sites)), why) for why, sites in found.items()]
+        yield from sorted(unresolved, key=lambda u: (u.sites[:1], u.why))
+
+    def _unfollowed(self) -> Iterator[tuple[int, str]]:
+        """What leads out of what is seen; -1 is the kernel."""
+        model, cfg = self.model, self.model.cfg
         if not model.function.entry:
-            found.append(Unresolved(-1, "not a kernel: what its callers have done, and do next, is not seen"))
-        for block in sorted(model.views.unread):
-            why = (
-                "roles are dispatched by a number from memory: which warps make which partition is not known"
+            yield -1, "not a kernel: what its callers have done, and do next, is not seen"
+        for block in model.views.unread:
+            yield (
+                cfg.blocks[block].end - 1,
+                "roles are dispatched by a number from memory: which warps make which partition is not known",
             )
-            found.append(Unresolved(model.cfg.blocks[block].end - 1, why))
-        found += [Unresolved(i, self._unnamed(i)) for i in self.mbarriers.unresolved]
         known = SYSTEM_CALLS.union(f.name for f in model.module.functions if f.instructions)
         for i in calls(model):
             callee = model.instruction(i).callee
-            if model.cfg.block_of[i] in model.cfg.rank and callee not in known:
+            if cfg.block_of[i] in cfg.rank and callee not in known:
                 who = callee or "a function whose address is computed"
-                found.append(Unresolved(i, f"calls {who}: what that does to barriers is not seen"))
-            elif model.cfg.block_of[i] in model.cfg.rank and callee not in SYSTEM_CALLS:
-                found.append(Unresolved(i, f"calls {callee}, which is shown by itself (--entry {callee})"))
-        for i in self.sites:
-            match = model.instruction(i).match
-            if match is not None and "id" in match.form.roles and model.known(i, "id") is None:
-                found.append(Unresolved(i, "the number of the barrier is computed at run time"))
-        for ring in self.rings:
-            found += [
-                Unresolved(i, f"the bytes of a phase are not known: {why}")
-                for i, why in self.mbarriers.hiding_bytes(ring.stages[0])
-            ]
-        yield from sorted(dict.fromkeys(found), key=lambda u: (u.site, u.why))
+                yield i, f"calls {who}: what that does to barriers is not seen"
+            elif cfg.block_of[i] in cfg.rank and callee not in SYSTEM_CALLS:
+                yield i, f"calls {callee}, which is shown by itself (--entry {callee})"
+
+    def _unknown_operands(self) -> Iterator[tuple[int, str]]:
+        for i in self.mbarriers.unresolved:
+            yield i, self._unnamed(i)
+        for site, kind in self.sites.items():
+            of = "threads of the barrier" if kind.startswith("barrier") else "arrivals"
+            for role, what in _OPERANDS.items():
+                value = self.model.value(site, role)
+                if value is not None and not self._shown(role, value):
+                    yield site, f"{what.format(of)} depends on {origin(self.model, value)}"
+
+    def _shown(self, role: str, value: int) -> bool:
+        """Whether an operand is a number, or has words where these are as good."""
+        known = self.model.values.known(value) is not None
+        return known or (role in _IN_WORDS and self.words.text(value) is not None)
+
+    def _unknown_phases(self, mbarriers: Iterable[MbarrierRing]) -> Iterator[tuple[int, str]]:
+        for ring, made in zip(mbarriers, self.rings, strict=True):
+            first = made.stages[0]
+            if ring.count is None and all(None not in stage.counts for stage in made.stages):
+                yield from ((i, "these ask for different numbers of arrivals") for i in made.inits)
+            if ring.delivered is None:
+                for i, why in self.mbarriers.hiding_bytes(first):
+                    yield i, f"the bytes of a phase are not known: {why}"
+            if ring.arriving is None:
+                for i, why in self._unknown_arrivals(ring, first):
+                    yield i, f"the arrivals of a phase are not known: {why}"
+
+    def _unknown_arrivals(self, ring: MbarrierRing, first: Mbarrier) -> Iterator[tuple[int, str]]:
+        reasons = list(self.mbarriers.hiding_arrivals(first))
+        if reasons:
+            yield from reasons
+        elif self.model.function.most_threads is None:
+            yield -1, "how many threads a CTA has is up to the launch"
+        elif not self.mbarriers.elsewhere and all(a.count is not None for a in ring.arrives):
+            yield from ((i, "which of these are in the same one") for a in ring.arrives for i in a.sites)
+
+    def _unknown_places(self) -> Iterator[tuple[int, str]]:
+        for touch in self._accesses:
+            if touch.hidden is not None:
+                base = touch.base
+                where = (
+                    "an address in shared memory" if base is None else f"the offset from {self._short[base]}"
+                )
+                yield touch.access.site, f"{where} depends on {origin(self.model, touch.hidden)}"
 
     def _unnamed(self, site: int) -> str:
         """Why it is not known which mbarrier an instruction names."""
         value = self.model.value(site, "mbarrier")
-        if value is not None and self.mbarriers.addresses(site) and self._origin_of(value) is not None:
+        if value is not None and self.mbarriers.addresses(site) and self._variable(value) is not None:
             text = self.words.text(value)
             where = f" at {text}" if text else " at this address"
             if self.sites.get(site) == "init":
                 return "it is not known how many mbarriers this makes"
             return f"no mbarrier.init makes an mbarrier{where}"
-        return f"the address of the mbarrier {self._origin(value)}"
-
-    def _origin(self, value: int | None) -> str:
-        values = self.model.values
-        made_of = () if value is None else islice(values.made_of(value), _FOLLOWED)
-        for node in map(values.node, made_of):
-            if node[0] == "load":
-                return "comes from memory"
-            if node[0] == "undefined":
-                return "is passed to a function, or never set"
-            if node[0] == "unknown":
-                if self.model.instruction(node[1]).name == "ld.param":
-                    return "is passed by a caller, or comes from a call"
-                return "is computed in a way that is not followed"
-        return "is computed at run time"
+        return f"the address of the mbarrier comes from {origin(self.model, value)}"
 
 
 def _warps(threads: int) -> Iterator[int]:

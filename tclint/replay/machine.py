@@ -8,7 +8,7 @@ from functools import cache
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from tclint.analyses.mbarriers import RESPONSE
+from tclint.analyses.mbarriers import RESPONSE, transferred
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined, last, news, of
@@ -694,13 +694,9 @@ class Machine(Groups):
         """The bytes of a copy, as far as it says."""
         match = step.instruction.match
         assert match is not None
-        if step.instruction.event == "clc-request":
-            return RESPONSE
-        if "tensormap" in match.form.roles:
-            return None
-        if "bytes" in match.form.roles:
-            return None if self.program.given(step.site, "bytes") else self._role(group, step, "bytes")
-        return _bits(match) // 8 * int((match.binding.get("vec") or ".v1")[2:])  # st.async
+        if "bytes" not in match.form.roles:
+            return transferred(match)
+        return None if self.program.given(step.site, "bytes") else self._role(group, step, "bytes")
 
     def _ranks(self, step: Step, mask: int) -> list[int]:
         """The CTAs of the cluster that a mask names."""

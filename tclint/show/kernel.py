@@ -349,7 +349,7 @@ class _Kernel:
                 if section.rows
             ],
             "names": [[n.name, n.meaning, n.site] for n in found.names],
-            "unresolved": [[u.why, u.site] for u in found.unresolved],
+            "unresolved": [[u.why, list(u.sites)] for u in found.unresolved],
         }
 
     # ------------------------------------------------------------ findings

@@ -568,12 +568,8 @@
     }
     if (names.length) parts.push(h("div", { class: "section" }, h("h3", {}, "where"), h("ul", { class: "facts" },
       names.map(([name, meaning, site]) => h("li", {}, h("code", {}, name), ` ${meaning}, loop from `, link(site))))));
-    if (unresolved.length) {
-      const reasons = new Map();
-      for (const [why, site] of unresolved) reasons.set(why, [...(reasons.get(why) || []), ...(site >= 0 ? [site] : [])]);
-      parts.push(h("div", { class: "section" }, h("h3", {}, "not resolved"), h("ul", { class: "facts" },
-        [...reasons].map(([why, sites]) => h("li", {}, why, sites.length ? [": ", linkLines(sites)] : "")))));
-    }
+    if (unresolved.length) parts.push(h("div", { class: "section" }, h("h3", {}, "not resolved"), h("ul", { class: "facts" },
+      unresolved.map(([why, sites]) => h("li", {}, why, sites.length ? [": ", linkLines(sites)] : "")))));
     byId("protocol").replaceChildren(...parts);
   };
 
