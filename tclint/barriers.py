@@ -139,10 +139,11 @@ def _kernel(source: Source, function: Function, body: Function, module: Module) 
 
 
 def _replayed(model: KernelModel) -> Iterator[Unresolved]:
-    """Why the synchronisation could not be replayed to its end, which is how rule MB016 sees a hang."""
+    """Why the synchronisation was not replayed to its end for all launches, which is how rule MB016 sees a hang."""
     replay = model.made(Replay)
-    if replay.run is None and replay.reason and not replay.short:
-        yield Unresolved((replay.site,) if replay.site >= 0 else (), f"not replayed: {replay.reason}")
+    if replay.run is None and replay.reason:
+        sites = (replay.site,) if replay.site >= 0 else ()
+        yield Unresolved(sites, f"not replayed{' for all launches' if replay.runs else ''}: {replay.reason}")
 
 
 class _Places:

@@ -341,3 +341,52 @@ ret;
         "not replayed: a branch depends on what is not known",
     ]
     assert unresolved(body.format("")) == []
+
+
+ROUNDS = """
+.shared .align 8 .b64 full;
+mbarrier.init.shared.b64 [full], 128;
+bar.sync 0;
+mov.u32 %r3, 0;
+mov.u32 %r4, 0;
+{left_out}
+round:
+mbarrier.arrive.shared.b64 _, [full];
+wait:
+mbarrier.try_wait.parity.shared.b64 %p1, [full], %r4;
+@!%p1 bra wait;
+xor.b32 %r4, %r4, 1;
+add.u32 %r3, %r3, 1;
+setp.lt.u32 %p2, %r3, 9999;
+@%p2 bra round;
+done:
+ret;
+"""
+REST = """
+mbarrier.arrive.shared.b64 _, [full];
+first:
+mbarrier.try_wait.parity.shared.b64 %p1, [full], %r4;
+@!%p1 bra first;
+mov.u32 %r4, 1;
+ld.param.u32 %r2, [number];
+rem.u32 %r5, %r2, 128;
+setp.eq.u32 %p2, %r5, 0;
+@%p2 bra done;
+"""
+"""A launch of which nothing is left over is replayed to its end."""
+
+
+@pytest.mark.parametrize(
+    ("left_out", "what"), [("", "not replayed"), (REST, "not replayed for all launches")]
+)
+def test_why_a_replay_ends_early(left_out: str, what: str) -> None:
+    """It proves nothing then, though other launches may have been replayed to their end."""
+    (found,) = unresolved(ROUNDS.format(left_out=left_out))
+    line, why = found
+    assert why == f"{what}: a loop goes round too often to be followed to its end"
+    assert line is not None
+
+
+def test_a_kernel_that_calls_what_is_not_seen_is_not_replayed() -> None:
+    found = unresolved(ROUNDS.format(left_out="call other;"), ".extern .func other();")
+    assert (None, "not replayed: it calls what is not seen") in found

@@ -190,9 +190,7 @@ def _too_early(known: _Objects) -> Iterator[tuple[str, Hit]]:
     the address names do not depend on it, and all that initialises this one comes behind the use, if anything does.
     """
     model = known.model
-    if not warps.whole_program(model) or not (
-        model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")
-    ):
+    if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
     replay = model.made(Replay)
     unmade = replay.unmade if replay.run is None else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tclint.analyses.warps import whole_program
 from tclint.checks import Hit, Mark, check
 from tclint.checks._mbarriers import times
 from tclint.checks.bulk_operands import copy_name
@@ -28,7 +27,7 @@ _MOST = 4
 @check("MB016", needs="mbarrier")
 def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A read, a copy, a wait or an arrival that goes wrong whatever the launch is taken to be."""
-    if not whole_program(model) or not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
+    if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
     replay = model.made(Replay)
     run = replay.run

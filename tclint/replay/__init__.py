@@ -22,6 +22,7 @@ from functools import cached_property
 from math import prod
 
 from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.warps import whole_program
 from tclint.ir.nodes import MOST_THREADS
 from tclint.model import KernelModel
 from tclint.replay.fitting import BUDGET, TOO_LONG, Fitting, Shape
@@ -58,9 +59,9 @@ class Replay:
         self.assumed = False
         """It goes wrong with clusters of all shapes, and gets farthest with that one."""
         self.reason = ""
-        """Why there is none, or none that came to an end."""
+        """Why there is none, or one that did not come to its end, so that nothing is proved."""
         self.site = -1
-        """The instruction at which it could not go on; -1: about the whole kernel."""
+        """The instruction at which it could not go on, or its longest loop begins; -1: about the whole kernel."""
         self.short = False
         """It was cut short: nothing was in its way."""
         self.unmade: Unmade | None = None
@@ -74,6 +75,9 @@ class Replay:
     def run(self) -> Run | None:
         """A replay that went wrong, if all do, or two at least and all that come to the same instructions."""
         if not self.model.function.entry or not self.model.sites("mbarrier-init"):
+            return None
+        if not whole_program(self.model):
+            self.reason = "it calls what is not seen"
             return None
         program = Program(self.model)
         self._bounds = program.bounds
@@ -93,10 +97,6 @@ class Replay:
         except Unmade as error:
             self.reason, self.site = error.why, error.site
             return None
-        finally:
-            self.reason = self.reason or fitting.reason
-            self.site = max(self.site, fitting.site)
-            self.short = fitting.short
 
     def _convicted(self, fitting: Fitting) -> Run | None:
         """One of the runs that prove a fault. Raises Unmade when the first launch is none of the kernel."""
@@ -117,6 +117,7 @@ class Replay:
                         break  # so many threads are none of the launches that the kernel is made for
                     raise
                 if run is None:
+                    self._ended(fitting)
                     if found and not usual:
                         # Threads that get farther may be those that the kernel is made for.
                         if any(fitting.entered & program.telling - run.entered for run in found.values()):
@@ -192,7 +193,7 @@ class Replay:
                 continue  # it may name an mbarrier of a CTA that there is not
             steps += fitting.steps
             if run is None:
-                self.reason, self.site, self.short = fitting.reason, fitting.site, fitting.short
+                self._ended(fitting)
                 return None
             if not run.wrong:
                 self.cluster, self.unmade = cluster, None
@@ -210,6 +211,10 @@ class Replay:
         )
         self.cluster, self.assumed = farthest[1].cluster, True
         return farthest[1]
+
+    def _ended(self, fitting: Fitting) -> None:
+        """A launch was not replayed to its end."""
+        self.reason, self.site, self.short = fitting.reason, fitting.site, fitting.short
 
     def _note(self, error: Unmade) -> None:
         if self.unmade is None and error.address >= 0:

@@ -30,6 +30,7 @@ _GLANCE = 1_000
 _TRIES = 12
 """Launches of which each makes fewer rounds of a loop than the one before."""
 TOO_LONG = "the replay takes too long"
+_TOO_OFTEN = "a loop goes round too often to be followed to its end"
 
 
 class Fitting:
@@ -47,7 +48,7 @@ class Fitting:
         self.reason = ""
         """Why the last launch was not replayed to its end."""
         self.site = -1
-        """The instruction at which it could not go on; -1: about the whole kernel."""
+        """The instruction at which it could not go on, or its longest loop begins; -1: about the whole kernel."""
         self.short = False
         """It was cut short: nothing was in its way."""
         self.entered = frozenset[int]()
@@ -129,7 +130,8 @@ class Fitting:
 
     def _fitted(self, numbers: Numbers, shape: Shape) -> Run | None:
         """A replay with *numbers*, or with others with which its loops end."""
-        self.short, self._spent, settled = False, False, {GRID} if self._grid else set[Word]()
+        self.reason, self.site, self.short, self._spent = "", -1, False, False
+        settled = {GRID} if self._grid else set[Word]()
         reached: dict[tuple[int, int], int] = {}
         often, made = 0, 0
         way: tuple[object, ...] = ()
@@ -167,8 +169,13 @@ class Fitting:
                 self.steps += machine.limits.steps - max(machine.budget, 0)
                 if machine.limits.steps > self._budget:
                     self._patient = 0 if self._spent else self._patient - 1
-        self.reason, self.short = TOO_LONG, True
+        self._cut(machine)
         return None
+
+    def _cut(self, machine: Machine) -> None:
+        """A replay took too long."""
+        self.site, self.short = machine.longest, True
+        self.reason = TOO_LONG if self.site < 0 else _TOO_OFTEN
 
     def _ran(self, machine: Machine, reached: Mapping[tuple[int, int], int]) -> Run | None:
         """How the replay of one launch goes.
@@ -184,7 +191,7 @@ class Fitting:
                 isinstance(s.what, Mbarrier) and s.what.phase < reached.get((s.site, s.what.address), 0)
                 for s in stuck
             ):
-                self.reason, self.short = TOO_LONG, True
+                self._cut(machine)
                 return None
             whole = True
         except (ManyRounds, Unmade):
@@ -194,7 +201,8 @@ class Fitting:
         except Overrun as error:
             overrun = error.at
         except OutOfSteps:
-            self.reason, self.short, self._spent = TOO_LONG, True, True
+            self._cut(machine)
+            self._spent = True
         return _seen(machine, stuck, overrun, whole)
 
 

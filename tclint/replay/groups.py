@@ -395,6 +395,13 @@ class Groups:
         """How often loops went round: replays in which they do so equally often went the same way."""
         return self.budget, self._rounds, self._entered
 
+    @property
+    def longest(self) -> int:
+        """Where the loop begins that groups went round most often; -1: none more often than has to be seen."""
+        header = max(self._rounds, key=self._average, default=-1)
+        often = header >= 0 and self._average(header) > _SOME
+        return self.cfg.blocks[header].start if often else -1
+
     def _average(self, header: int) -> float:
         """How often groups went round a loop."""
         return self._rounds[header] / self._entered.get(header, 1)
