@@ -34,7 +34,10 @@ def analyse(source: Source, past: Past | None = None) -> tuple[Module, list[Prob
     from tclint.syntax import problems
 
     tree, module = (past or Past()).builds.build(source.data)
-    found = [Problem(source.position(p.start_byte).line, p.message) for p in problems(tree)]
+    found = [
+        Problem(source.position(p.start_byte).line, p.message + _without_end(source, p.function))
+        for p in problems(tree)
+    ]
     if not found and not module.functions and module.version is None and not module.variables:
         found.append(Problem(1, "no PTX in it: neither .version nor a function"))
         return module, found
@@ -51,6 +54,15 @@ def analyse(source: Source, past: Past | None = None) -> tuple[Module, list[Prob
             line = source.position(function.start + trouble.start).line
             found.append(Problem(line, f"{function.name}: {trouble.message}"))
     return module, found
+
+
+def _without_end(source: Source, function: int) -> str:
+    """Where the function that the text ends in begins, and where that is; -1: it ends in none."""
+    if function < 0:
+        return ""
+    end = len(source.data.rstrip(b"\0").rstrip())
+    first, last = source.position(function).line, source.position(end).line
+    return f" (the function begins at line {first}, the file ends at line {last})"
 
 
 _TARGET_OPTIONS = frozenset(("texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"))

@@ -241,13 +241,30 @@ def test_an_mbarrier_that_a_caller_passes() -> None:
     assert "the address of the mbarrier comes from a caller, or a call" in out
 
 
-def test_a_kernel_that_is_cut_in_half() -> None:
-    cut = SMALL[: SMALL.index("    mbarrier.arrive")] + "    mbarrier.arr"
+CUT = (
+    "unbalanced `{{` in `{}`: its body is not closed before the end of the file "
+    "(the function begins at line {}, the file ends at line {})"
+)
+
+
+@pytest.mark.parametrize(
+    "statement", ["mbarrier.arr", "mbarrier.arrive.shared::cta.b64 _, [done", "@%p1 bra"]
+)
+def test_a_kernel_that_is_cut_in_a_statement(statement: str) -> None:
+    cut = SMALL[: SMALL.index("    mbarrier.arrive")] + f"    {statement}"
     file = document(cut)
     assert (file["status"], file["kernels"]) == ("failed", [])
-    assert shown(cut) == "problem: k.ptx:7: unbalanced `{`\n"
+    assert shown(cut) == f"problem: k.ptx:7: {CUT.format('k', 5, 19)}\n"
+
+
+def test_kernels_before_one_that_is_cut() -> None:
     file = document(SMALL + kernel("    ret;", "next")[:60])
     assert (file["status"], [found["name"] for found in file["kernels"]]) == ("partial", ["k"])
+    cut = SMALL + kernel("    add.s32 %r1 %r2, %r3;\n    ret;\n    mov.b32 %r", "next").removesuffix("\n}\n")
+    out = shown(cut + "\n\n")
+    assert CUT.format("next", SMALL.count("\n") + 1, cut.count("\n") + 1) in out
+    assert ": unexpected `%r2`\n" in out
+    assert out.endswith(SHOWN)
 
 
 def test_a_syntax_error_in_a_kernel() -> None:

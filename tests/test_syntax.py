@@ -187,8 +187,28 @@ def test_truncated_at_every_byte_keeps_what_was_whole() -> None:
             "{",
             "unbalanced `{` in `k`: 2 blocks, one in another, are not closed before what follows it",
         ),
-        (".entry k() { mov.b32 %r1", "{", "unbalanced `{`"),
-        (".entry k(.param .b32 a", "(", "unbalanced `(`"),
+        *(
+            (
+                f"{head} {{ ret; {statement}",
+                "{",
+                "unbalanced `{` in `k`: its body is not closed before the end of the file",
+            )
+            for head in (".entry k()", ".func (.reg .b32 %o) k(.reg .b32 %i)")
+            for statement in (
+                "mov.b32 %r1",
+                "@%p1",
+                "L",
+                "call (%r1), f, (%r2",
+                ".loc 1 2",
+                "mov.b32 %r1 // end\n",
+            )
+        ),
+        (
+            ".entry k(.param .b32 a",
+            "(",
+            "unbalanced `(` in `k`: its head is not closed before the end of the file",
+        ),
+        (".global .b8 x[4] = {1, 2", "{", "unbalanced `{`"),
         (
             ".entry k() { ret; } }\n",
             "}",
@@ -203,6 +223,15 @@ def test_message(text: str, marked: str, message: str) -> None:
     (problem,) = problems(parse(text.encode()))
     assert problem.message == message
     assert text[problem.start_byte : problem.end_byte] == marked
+
+
+def test_what_else_is_wrong_in_a_function_that_is_cut() -> None:
+    text = BEFORE + b"/* so */ .visible .entry k() {\n add.s32 %r1 %r2, %r3;\n{ mov.b32 {%r1, %r2"
+    cut, other = problems(parse(text))
+    assert cut.message == "unbalanced `{` in `k`: its body is not closed before the end of the file"
+    assert text[cut.function :].startswith(b".entry k()")
+    assert other.message == "unexpected `%r2`"
+    assert other.function == -1
 
 
 def test_statement_after_one_brace_too_many() -> None:

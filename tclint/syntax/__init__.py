@@ -6,7 +6,7 @@ The grammar (`grammar.js`) knows no instruction. Its errors stay inside a statem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -57,6 +57,8 @@ class SyntaxProblem:
     start_byte: int
     end_byte: int
     message: str
+    function: int = -1
+    """Where the function begins that the text ends in, so that it has no end; -1: there is none."""
 
 
 def parse(text: bytes, old_tree: Tree | None = None) -> Tree:
@@ -165,10 +167,12 @@ def _unclosed(root: Node) -> Iterator[SyntaxProblem]:
             block = block.child(block.child_count - 2)
         if innermost is not None:
             blocks = "its body is" if depth == 1 else f"{depth} blocks, one in another, are"
-            before = "the end of the file" if function.end_byte == _last(root).end_byte else "what follows it"
+            last = function.end_byte == _last(root).end_byte
+            before = "the end of the file" if last else "what follows it"
             name = _quote(_text(function.child_by_field_name("name")))
             message = f"unbalanced `{{` in {name}: {blocks} not closed before {before}"
-            yield SyntaxProblem(innermost.start_byte, innermost.start_byte + 1, message)
+            begins = function.start_byte if last else -1
+            yield SyntaxProblem(innermost.start_byte, innermost.start_byte + 1, message, begins)
 
 
 def _unterminated_comment(root: Node) -> Iterator[SyntaxProblem]:
@@ -217,12 +221,35 @@ def _unexpected(node: Node) -> SyntaxProblem:
         elif kind in CLOSERS.values() and (not openers or CLOSERS[openers.pop().type] != kind):
             return SyntaxProblem(child.start_byte, child.end_byte, f"unbalanced `{kind}`")
     if openers:
-        return SyntaxProblem(openers[-1].start_byte, openers[-1].end_byte, f"unbalanced `{openers[-1].type}`")
+        last = openers[-1]
+        return _cut(node, openers) or SyntaxProblem(
+            last.start_byte, last.end_byte, f"unbalanced `{last.type}`"
+        )
     message = f"unexpected {_quote(text)}"
     before = node.prev_named_sibling
     if before is not None and before.type == "function":
         message += " outside a function, which an unbalanced `}` may have closed"
     return SyntaxProblem(node.start_byte, node.end_byte, message)
+
+
+def _cut(node: Node, openers: Sequence[Node]) -> SyntaxProblem | None:
+    """A function in which the text ends, in the middle of a statement: all of it is one error, the last thing of the text.
+
+    The first bracket that has no end is that of its body, or of its parameters.
+    """
+    after = node.next_sibling
+    while after is not None and after.is_extra:
+        after = after.next_sibling
+    head = next((child for child in reversed(node.children) if child.type in (".entry", ".func")), None)
+    name = head
+    while name is not None and name.type != "identifier":
+        name = name.next_sibling
+    opener = next((o for o in openers if head is not None and o.start_byte > head.start_byte), None)
+    if head is None or name is None or opener is None or after is not None:
+        return None
+    part = "body" if opener.type == "{" else "head"
+    message = f"unbalanced `{opener.type}` in {_quote(_text(name))}: its {part} is not closed before the end of the file"
+    return SyntaxProblem(opener.start_byte, opener.end_byte, message, head.start_byte)
 
 
 def _last(node: Node) -> Node:
