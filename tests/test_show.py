@@ -162,10 +162,14 @@ def test_roles_are_the_sets_of_threads_that_have_blocks_of_their_own() -> None:
 
 
 def test_partitions_and_elected_lanes_are_named() -> None:
-    data = fixture("tcgen05_role_table.ptx", "role_table_ok")
-    who = {data["words"][role["who"]] for role in data["roles"]}
-    assert {"partition 0", "partition 1", "partition 2"} <= who
-    assert any(block["dispatches"] for block in data["blocks"])
+    table = (FIXTURES / "tcgen05_role_table.ptx").read_text()
+    for text, roles in (
+        (table, {"warps 0-3", "warps 4-5"}),
+        (re.sub(r"\[roles\], 0x0\d+", "[roles], %r0", table), {"partition 0", "partition 1", "partition 2"}),
+    ):
+        data = page_data(text, "role_table_ok")
+        assert roles <= {data["words"][role["who"]] for role in data["roles"]}
+        assert any(block["dispatches"] for block in data["blocks"])
     elected = page_data(
         module(
             kernel(
