@@ -111,8 +111,8 @@ class _Writes:
         )
         if comparable and memory.across(write, read, here & ~T.whole(taking, size), taking):
             return _Early(proven=True)
-        others = memory.sure(here) & here & ~T.whole(self._issuing(write), size) & self._fencing(write, route)
-        if self._alike(write, read, here, taking, others):
+        others = memory.sure(here) & here & ~T.whole(self._issuing(write), size)
+        if others and self._alike(write, read, here, taking, others & self._fencing(write, route)):
             return _Early(proven=False)
         if warpgroups and comparable and memory.across(write, read, here, taking):
             return _Early(proven=True, in_step=True)
@@ -121,9 +121,10 @@ class _Writes:
     def _by_lanes(self, write: Access, read: Access, route: Route) -> _Early | None:
         """Another lane of its warp does, and the lanes do not meet on the path."""
         here, taking = self._threads(write, read, route)
-        others = here & T.whole(taking, 32) & ~self._issuing(write) & self._fencing(write, route)
-        if not others or any(self._meets(i) for i in route.path.sites(self.model.cfg, write.site)):
+        others = here & T.whole(taking, 32) & ~self._issuing(write)
+        if not others or self._passed(self._meets, write, route):
             return None
+        others &= self._fencing(write, route)
         proven = self._more(write, here & taking, others) and self.since.memory.meet(
             write, read, others, taking
         )
@@ -153,16 +154,25 @@ class _Writes:
         mine, theirs = (self.since.memory.footprint(write, threads) for threads in (own, others))
         return mine is not None and theirs is not None and theirs.union(mine) != mine
 
-    def _meets(self, site: int) -> bool:
-        """Whether the lanes of a warp come to *site* together."""
-        match = self.model.instruction(site).match
-        return match is not None and bool(match.form.event) and match.form.scope == "lanes"
+    @cached_property
+    def _meets(self) -> list[int]:
+        """Where the lanes of a warp come to one instruction together."""
+        uses = ((use, use.match) for use in self.model.function.uses if use.match is not None)
+        return [i for use, m in uses if m.form.event and m.form.scope == "lanes" for i in use.sites]
+
+    @cached_property
+    def _fences(self) -> list[int]:
+        return [i for i in self.model.sites("proxy-fence") if fences(self.model.instruction(i))]
+
+    def _passed(self, sites: list[int], write: Access, route: Route) -> list[int]:
+        """Those of *sites* that lie between the two."""
+        passed = route.path.passed(self.model.cfg, write.site)
+        return [i for i in sites if i in passed]
 
     def _fencing(self, write: Access, route: Route) -> int:
         """The threads that make what they write visible to the async proxy: all, where there is no fence on the path."""
-        model = self.model
-        passed = route.path.sites(model.cfg, write.site)
-        return reduce(and_, (model.views.at(i).threads for i in passed if fences(model.instruction(i))), -1)
+        passed = self._passed(self._fences, write, route)
+        return reduce(and_, (self.model.views.at(i).threads for i in passed), -1)
 
     def _issuing(self, write: Access) -> int:
         """The threads that start an operation on shared memory behind what is written in the block of *write*."""
