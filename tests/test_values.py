@@ -1634,8 +1634,20 @@ def warps(*numbers: int) -> int:
         ("0x03020100", 12, "", 0, warps(0, 1, 2, 3, 4)),  # nobody has said what the first four find
         ("0x03020100", 16, "st.shared.b32 [roles+16], 0;", 0, warps(0, 1, 2, 3)),
         ("0x03020100", 16, "st.shared.b32 [roles+16], 0;", 3, warps(3)),
+        ("0x03020100", 16, "st.shared.b32 [roles+16], %r0;", 1, -1),  # nobody says which
+        ("0x03020100", 16, "mov.u32 %r5, roles; st.shared.b32 [%r5+20], %r0;", 1, warps(1, 4, 5, 6, 7)),
+        ("0x03020100", 16, "mov.u32 %r5, roles; st.shared.b32 [%r5+20], 2;", 2, warps(2, 4)),
+        ("0x03020100", 16, "atom.shared.or.b32 %r5, [roles+16], 1;", 1, -1),
+        ("0x03020100", 16, "red.shared.add.noftz.f16x2 [roles+32], %r0;", 2, warps(2)),
+        (
+            "0x03020100",
+            16,
+            "shl.b32 %r5, %r0, 2; add.s32 %r5, %r2, %r5; st.shared.b32 [%r5], %r0;",
+            2,
+            warps(2),
+        ),  # a tile
         ("0x03020100", 16, "st.shared.b8 [%r3], %r4;", 0, -1),  # a number of each thread
-        ("%r0", 16, "", 0, -1),  # what is stored is not said
+        ("%r0", 16, "", 0, warps(0, 1, 2, 3)),  # what is stored is not said
         ("0x03020100", 16, "add.s32 %r4, %r4, 1;", 1, warps(0)),
         ("0x03020100", 16, "xor.b32 %r4, %r4, %r0;", 0, -1),
     ],

@@ -13,8 +13,7 @@ from functools import cached_property, lru_cache
 
 from tclint.analyses.values.integers import EVERY, SHORT, as_signed, type_width
 from tclint.analyses.values.shape import fixed
-from tclint.analyses.values.tables import Tables
-from tclint.analyses.values.thread_sets import Level
+from tclint.analyses.values.thread_sets import Level, ThreadSets
 from tclint.cfg import CFG
 from tclint.ir.nodes import (
     Function,
@@ -57,7 +56,7 @@ def _first_type(modifiers: tuple[str, ...]) -> str:
     return types[0] if types else ".b32"
 
 
-class Registers(Tables):
+class Registers(ThreadSets):
     """The values of registers, where instructions read them."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:

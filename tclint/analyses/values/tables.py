@@ -1,4 +1,4 @@
-"""Numbers that a kernel stores for its warps in shared memory, a byte for each: the parts that they are to take.
+"""Numbers that a kernel stores for its warps in shared memory, a byte for each: the roles that they are to take.
 
 Warp-specialised Triton stores two such tables, the second one to end what the
 first one began. Which of them is there when a warp looks is not followed: it
@@ -10,25 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tclint.analyses import threads as T
-from tclint.analyses.values.thread_sets import ThreadSets
+from tclint.analyses.values.lifetimes import Lifetimes
 from tclint.cfg import CFG
-from tclint.ir.nodes import Function, Immediate, Memory, Operand, Symbol, Variable, Vector
+from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Variable, Vector
+from tclint.isa.widths import width_of
 
 __all__ = ["Tables"]
 
 _BYTE = (".b8", ".u8")
+_NARROW = (*_BYTE, ".s8", ".b16", ".u16", ".s16")
+"""What is no part of a tile: who stores such a number to where nobody knows may change a table."""
+Table = dict[int, set[int | None]]
+"""The bytes that may be stored at each offset; None: one that is not known."""
 
 
-class Tables(ThreadSets):
+class Tables(Lifetimes):
     """What threads may load from tables of constants."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         super().__init__(function, cfg, variables)
-        self._tables: dict[str, dict[int, set[int]]] | None = None
+        self._tables: dict[str, Table] | None = None
         self._looked_up: dict[int, list[tuple[int, int]]] = {}
 
     def looked_up(self, value: int) -> list[tuple[int, int]]:
-        """The numbers that threads may find in a table, and in which of them each may be; none where *value* is of no table."""
+        """The numbers that threads may find in a table, and in which of them each may be; none where *value* is of no table.
+
+        Threads that have no number may find any.
+        """
         value = self.find(value)
         node = self.nodes[value]
         if node[:2] == ("op", "mask"):
@@ -42,47 +50,57 @@ class Tables(ThreadSets):
         if node[0] != "load" or not node[2].startswith(".shared"):
             return
         match = self.function.instructions[node[1]].match
-        terms, offset = self.linear(node[3])
-        name = next((str(self.nodes[t][1]) for t, f in terms if f == 1 and self.nodes[t][0] == "symbol"), "")
+        name, rest, offset = self._placed(node[3])
         if match is None or match.element not in _BYTE or not name:
             return
-        rest = tuple(t for t in terms if self.nodes[t[0]][:2] != ("symbol", name))
-        place, table, every = self.planes(self.total(rest, 0)), self.tables.get(name), T.full(self.threads)
-        if place is None or table is None or not any(place):
-            return
-        if any(T.partial_groups(plane, every, 32) for plane in place):
+        place, every = self.planes(rest), T.full(self.threads)
+        if place is None or not any(place) or any(T.partial_groups(plane, every, 32) for plane in place):
             return  # not a number for each warp
+        table = self._stored().get(name, {})
         for own, threads in T.numbers(place, every):
-            for number in sorted(table.get(offset + own, ())):
-                yield number, threads
+            found = table.get(offset + own, {None})
+            if None not in found:
+                yield from ((number, threads) for number in sorted(n for n in found if n is not None))
 
-    @property
-    def tables(self) -> dict[str, dict[int, set[int]]]:
-        """The bytes that are stored as constants at places that the text says, by variable and offset."""
+    def _placed(self, address: int) -> tuple[str, int, int]:
+        """The variable that an address begins at ("": none), what is added to it, and a constant."""
+        terms, offset = self.linear(address)
+        begin = next((t for t, factor in terms if factor == 1 and self.nodes[t][0] == "symbol"), -1)
+        rest = self.total(tuple(t for t in terms if t[0] != begin), 0)
+        return str(self.nodes[begin][1]) if begin >= 0 else "", rest, offset
+
+    def _stored(self) -> dict[str, Table]:
+        """What is stored at places that the text says, by variable."""
         if self._tables is None:
             self._tables = {}
-            stores = (
-                i for i in self.function.instructions if i.match is not None and i.match.form.name == "st"
-            )
-            for instruction in stores:
-                match, (place, *stored) = instruction.match, instruction.operands
-                if match is None or not match.space.startswith(".shared") or not isinstance(place, Memory):
-                    continue
-                if isinstance(place.base, Symbol):
-                    table = self._tables.setdefault(place.base.name, {})
-                    at = place.base.offset + place.offset
-                    for offset, byte in enumerate(_bytes(stored[0], int(match.element[2:]) // 8)):
-                        table.setdefault(at + offset, set()).add(byte)
-                elif match.element in _BYTE:  # threads may store a number each
+            for at, instruction in enumerate(self.function.instructions):
+                if not self._store(at, instruction, self._tables):
                     self._tables = {}
                     break
         return self._tables
 
+    def _store(self, at: int, instruction: Instruction, tables: dict[str, Table]) -> bool:
+        """Takes down what an instruction stores; whether it changes no table of which nobody knows."""
+        match = instruction.match
+        if match is None or not match.space.startswith(".shared"):
+            return True
+        place = next((instruction.named(name) for verb, name in match.form.memory if verb == "write"), None)
+        if not isinstance(place, Memory) or not match.element:
+            return True
+        name, rest, offset = self._placed(self.operand(place, at))
+        if not name or self.known(rest) != 0:
+            return match.element not in _NARROW
+        stored = instruction.operands[-1]
+        size = (width_of(match.element) or 64) // 8
+        items = stored.items if isinstance(stored, Vector) else (stored,)
+        table = tables.setdefault(name, {})
+        for k, byte in enumerate(b for item in items for b in _bytes(item, size, match.form.name == "st")):
+            table.setdefault(offset + k, set()).add(byte)
+        return True
 
-def _bytes(operand: Operand, size: int) -> Iterator[int]:
-    """The bytes that are stored, as far as all of them are constants."""
-    items = operand.items if isinstance(operand, Vector) else (operand,)
-    if all(isinstance(item, Immediate) and isinstance(item.value, int) for item in items):
-        for item in items:
-            assert isinstance(item, Immediate)
-            yield from (int(item.value) & (1 << 8 * size) - 1).to_bytes(size, "little")
+
+def _bytes(item: Operand, size: int, plain: bool) -> list[int] | list[None]:
+    """The bytes of what is stored, if that is a constant."""
+    if not plain or not isinstance(item, Immediate) or not isinstance(item.value, int):
+        return [None] * size
+    return list((item.value & (1 << 8 * size) - 1).to_bytes(size, "little"))

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from tclint.analyses import threads as T
 from tclint.analyses.values.expressions import Node
-from tclint.analyses.values.lifetimes import AtSize, Lifetimes
+from tclint.analyses.values.lifetimes import AtSize
 from tclint.analyses.values.registers import DEEP
+from tclint.analyses.values.tables import Tables
 from tclint.analyses.values.thread_sets import Level
 from tclint.cfg import CFG
 from tclint.ir.nodes import Function, Variable
@@ -27,7 +28,7 @@ _NEAR = 4
 """Branches before a join that are looked at for who may come that way."""
 
 
-class Uniformity(Lifetimes):
+class Uniformity(Tables):
     """Threads for which predicates may hold, and scopes in which values are the same."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
