@@ -1646,6 +1646,7 @@ def warps(*numbers: int) -> int:
             2,
             warps(2),
         ),  # a tile
+        ("0x03020100", 16, "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r9], {%r0};", 2, warps(2)),
         ("0x03020100", 16, "st.shared.b8 [%r3], %r4;", 0, -1),  # a number of each thread
         ("%r0", 16, "", 0, warps(0, 1, 2, 3)),  # what is stored is not said
         ("0x03020100", 16, "add.s32 %r4, %r4, 1;", 1, warps(0)),

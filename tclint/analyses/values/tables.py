@@ -89,7 +89,7 @@ class Tables(Lifetimes):
             return True
         name, rest, offset = self._placed(self.operand(place, at))
         if not name or self.known(rest) != 0:
-            return match.element not in _NARROW
+            return match.element not in _NARROW or match.scope == "warp"  # a row of a matrix is wide
         stored = instruction.operands[-1]
         size = (width_of(match.element) or 64) // 8
         items = stored.items if isinstance(stored, Vector) else (stored,)
