@@ -253,7 +253,7 @@ class Replay:
             if isinstance(s.what, Mbarrier):
                 words = self._deciding(s.site)
                 others = {self._deciding(i) for i in events if self._helps(s, i)} - {frozenset()}
-                if words and others and words not in others:
+                if words and others and not any(words <= o or o <= words for o in others):
                     return True
         return False
 
