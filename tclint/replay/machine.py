@@ -487,27 +487,27 @@ class Machine(Groups):
         address = self._role(group, step, "mbarrier")
         token = step.instruction.role("state") is not None
         phase = self._role(group, step, "state" if token else "parity")
-        each = list(self._each(step, places, address, phase))
-        question = (step.site, *sorted(each))
+        each = sorted(self._each(step, places, address, phase))
 
         def complete(row: tuple[int, ...]) -> bool:
             mbarrier = self._mbarrier(step, row[0])
             return mbarrier.phase > row[1] if token else mbarrier.complete(row[1] & 1)
 
-        answers = {row: complete(row) for row in each}
-        if not all(answers.values()) and group.asked == question:
-            # Nothing was done since the same was asked: what comes is the same again until the phase is complete.
-            at = next(row[0] for row, answer in answers.items() if not answer)
+        told = tuple(map(complete, each))
+        answers, question = dict(zip(each, told, strict=True)), (step.site, *each, *told)
+        if not all(told) and group.asked == question:
+            # Nothing was done since the same was asked: what comes is the same again until a phase is complete.
+            at = each[told.index(False)][0]
             group.stuck = Stuck(step.site, group.threads, self._mbarrier(step, at))
-            group.waits = lambda: all(map(complete, each))
+            group.waits = lambda: tuple(map(complete, each)) != told
             return False
-        group.asked = () if all(answers.values()) else question
+        group.asked = () if all(told) else question
         for (at, asked), answer in answers.items():
             if answer:
                 mbarrier = self._mbarrier(step, at)
                 known = joined(group.clock, group.rumours)
-                told = mbarrier.told[asked + 1] if token else mbarrier.hears(asked & 1, known)
-                self._hear(group, mbarrier, step, told)
+                news = mbarrier.told[asked + 1] if token else mbarrier.hears(asked & 1, known)
+                self._hear(group, mbarrier, step, news)
                 self.passed[step.site, at] = mbarrier.phase
                 if not token and self.launch.ctas == 1:
                     actor = self._actor(group)
