@@ -65,7 +65,9 @@ def found(body: str, threads: int = 128) -> list[tuple[Severity, Confidence, str
         (f"{COPY}\n{DONE}\n{FENCE}\n{OUT.format(2048)}", Confidence.HIGH),
         (f"{STORE}\n{FENCE}\n{TILE}", Confidence.MEDIUM),
         (f"{COPY}\n{DONE}\n{FENCE}\n{TILE}", Confidence.MEDIUM),
-        (f"{STORE}\n{FENCE}\n{MEET}\n{TILE}", Confidence.MEDIUM),
+        # The warp may have a part of its own.
+        (f"{STORE}\n{FENCE}\n{MEET}\n{TILE}", Confidence.LOW),
+        (f"{STORE}\n{FENCE}\n{MEET}\n{OUT.format(2048)}", Confidence.HIGH),
         (f"{STORE}\n{FENCE}\n@!%p2 bra end;\n{ELECT}\n@!%p3 bra end;\n{BOX}\nend:", Confidence.MEDIUM),
         (f"{FLAG}\n{STORE}\n{FENCE}\n@!%p3 bra end;\n{BOX}\nend:", Confidence.MEDIUM),
         # To arrive is not to wait.
@@ -124,6 +126,8 @@ def test_other_lanes_write(body: str, threads: int, confidence: Confidence) -> N
         f"{STORE}\n{FENCE}\n{MEET}\n{PART.format(512)}",
         f"{STORE}\n{FENCE}\n{MEET}\n{OUT.format(512)}",
         f"{STORE}\n{FENCE}\n{ELECT}\n{PART.format(512)}",
+        # Not more than the warp has written, whatever the launch says.
+        f"and.b32 %r7, %r9, 31;\nshl.b32 %r7, %r7, 4;\n{STORE}\n{FENCE}\n{MEET}\n{OUT.format('%r7')}",
         f"{STORE}\n{FENCE}\n{MEET}\n@%p0 {BOX.replace('%r1', '%r3')}",
         # All write the same to the same place.
         f"st.shared.b32 [%r1], %r9;\n{FENCE}\n{TILE}",

@@ -142,12 +142,16 @@ class _Writes:
 
         How much it reads, a tensor map says, or the shape of a matrix: no more is compared than where it begins.
         """
-        unknown = self.model.known(read.site, "bytes") is None
         return (
-            unknown
+            not self._bounded(read)
             and self._more(write, here & ~others, others)
             and self.since.memory.meet(write, read, here, taking)
         )
+
+    def _bounded(self, read: Access) -> bool:
+        """Whether the text bounds how much is read: then that is compared, or nothing is."""
+        size = self.model.value(read.site, "bytes")
+        return size is not None and self.model.values.interval(size) is not None
 
     def _more(self, write: Access, own: int, others: int) -> bool:
         """Whether *others* write other bytes as well than *own*: threads that store a number for all need no order."""
@@ -253,6 +257,12 @@ def _hit(model: KernelModel, meeting: Meeting, early: _Early, count: int) -> Hit
     doubt = ""
     if left_out(model, path, model.solved(WritesSince)[0].ends) is not None:
         doubt = "on other ways between the two, the thread waits"
+    elif not early.proven and any(
+        model.instruction(i).opcode == "bar.warp.sync" for i in path.sites(model.cfg, write)
+    ):
+        doubt = (
+            "lanes of a warp wait for each other between the two, and may each have their part of the memory"
+        )
     return Hit(
         site=read,
         message=f"{operation} reads shared memory that other {who} may not have written yet: nothing makes the thread that"
