@@ -1607,12 +1607,12 @@ def test_a_cta_whose_threads_are_only_numbered_may_have_one_dimension(code: str,
 
 
 TABLE = """
-    .shared .align 8 .b8 roles[64];
+    .shared .align 8 .b8 global_smem[64];
     mov.u32 %r0, %tid.x;
     shr.u32 %r1, %r0, 5;
-    mov.u32 %r2, roles;
+    mov.u32 %r2, global_smem;
     add.s32 %r3, %r2, %r1;
-    st.shared.v2.b32 [roles+16], {{{first}, 0x01010101}};
+    st.shared.v2.b32 [global_smem+16], {{{first}, 0x01010101}};
     bar.sync 0;
     ld.shared.b8 %r4, [%r3+{offset}];
     {more}
@@ -1632,13 +1632,13 @@ def warps(*numbers: int) -> int:
         ("0x03020100", 16, "", 2, warps(2)),
         ("0x03020100", 16, "", 9, 0),
         ("0x03020100", 12, "", 0, warps(0, 1, 2, 3, 4)),  # nobody has said what the first four find
-        ("0x03020100", 16, "st.shared.b32 [roles+16], 0;", 0, warps(0, 1, 2, 3)),
-        ("0x03020100", 16, "st.shared.b32 [roles+16], 0;", 3, warps(3)),
-        ("0x03020100", 16, "st.shared.b32 [roles+16], %r0;", 1, -1),  # nobody says which
-        ("0x03020100", 16, "mov.u32 %r5, roles; st.shared.b32 [%r5+20], %r0;", 1, warps(1, 4, 5, 6, 7)),
-        ("0x03020100", 16, "mov.u32 %r5, roles; st.shared.b32 [%r5+20], 2;", 2, warps(2, 4)),
-        ("0x03020100", 16, "atom.shared.or.b32 %r5, [roles+16], 1;", 1, -1),
-        ("0x03020100", 16, "red.shared.add.noftz.f16x2 [roles+32], %r0;", 2, warps(2)),
+        ("0x03020100", 16, "st.shared.b32 [global_smem+16], 0;", 0, warps(0, 1, 2, 3)),
+        ("0x03020100", 16, "st.shared.b32 [global_smem+16], 0;", 3, warps(3)),
+        ("0x03020100", 16, "st.shared.b32 [global_smem+16], %r0;", 1, -1),  # nobody says which
+        ("0x03020100", 16, "mov.u32 %r5, global_smem; st.shared.b32 [%r5+20], %r0;", 1, warps(1, 4, 5, 6, 7)),
+        ("0x03020100", 16, "mov.u32 %r5, global_smem; st.shared.b32 [%r5+20], 2;", 2, warps(2, 4)),
+        ("0x03020100", 16, "atom.shared.or.b32 %r5, [global_smem+16], 1;", 1, -1),
+        ("0x03020100", 16, "red.shared.add.noftz.f16x2 [global_smem+32], %r0;", 2, warps(2)),
         (
             "0x03020100",
             16,
@@ -1653,11 +1653,18 @@ def warps(*numbers: int) -> int:
         ("0x03020100", 16, "xor.b32 %r4, %r4, %r0;", 0, -1),
     ],
 )
-def test_a_table_of_roles(first: str, offset: int, more: str, number: int, may: int) -> None:
+def test_a_table_of_global_smem(first: str, offset: int, more: str, number: int, may: int) -> None:
     """Triton stores which warps take which part as constants, and each warp loads its byte (test of what it may be)."""
     m = of(TABLE.format(first=first, offset=offset, more=more, number=number), directives=".reqntid 256")
     every = T.full(256)
     assert m.values.may(value(m, "%p1"), True) == may & every
+
+
+def test_a_table_of_nobody_knows_whom() -> None:
+    """Only in Triton's variable are stores to where nobody knows taken to be to something else."""
+    body = TABLE.format(first=0, offset=16, more="", number=0).replace("global_smem", "flags")
+    m = of(body, directives=".reqntid 256")
+    assert m.values.may(value(m, "%p1"), True) == T.full(256)
 
 
 def test_a_table_that_each_thread_reads_for_itself() -> None:
@@ -1668,7 +1675,7 @@ def test_a_table_that_each_thread_reads_for_itself() -> None:
     assert m.values.may(value(m, "%p1"), True) == T.full(256)
 
 
-def test_cases_of_a_table_of_roles() -> None:
+def test_cases_of_a_table_of_global_smem() -> None:
     """Who takes which case of a branch table, too."""
     m = of(
         TABLE.format(first="0x00020100", offset=16, more="", number=0)
