@@ -523,11 +523,8 @@ class Mbarriers:
         for i in self._leaving(object_):
             yield i, "other CTAs may arrive as well"
         for i in self._arriving_at.get(object_, ()):
-            chosen = self._choosing(i, object_)
-            if chosen is not None:
-                yield i, f"which threads arrive depends on {origin(self.model, chosen)}"
-            elif self._repeated(i, self._parted):
-                yield i, "a loop comes there several times in one phase"
+            if why := self._unsure(i, object_, self._parted, "arrive"):
+                yield i, why
 
     def _leaving(self, object_: Mbarrier) -> list[int]:
         """The arrivals at the ring of the object that may be in another CTA."""
@@ -621,12 +618,15 @@ class Mbarriers:
         for i in ring.uses.get("mbarrier-complete", ()):
             yield i, "it completes some that no copy brings"
         for i in every:
-            if object_ in self.named(i):
-                chosen = self._choosing(i, object_)
-                if chosen is not None:
-                    yield i, f"which threads take part depends on {origin(self.model, chosen)}"
-                elif self._repeated(i, self._phases):
-                    yield i, "a loop comes there several times in one phase"
+            if object_ in self.named(i) and (why := self._unsure(i, object_, self._phases, "take part")):
+                yield i, why
+
+    def _unsure(self, site: int, object_: Mbarrier, parted: Stretches, deed: str) -> str:
+        """Why it is not known which threads do that at *site* in one phase, or how often; "": it is."""
+        chosen = self._choosing(site, object_)
+        if chosen is not None:
+            return f"which threads {deed} depends on {origin(self.model, chosen)}"
+        return "a loop comes there several times in one phase" if self._repeated(site, parted) else ""
 
     def copies(self, ring: Ring) -> list[int]:
         """What completes transactions at an object of the ring."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.values import Facts, Level
-from tclint.analyses.warps import signals, waits
+from tclint.analyses.warps import collectives, signals, waits
 from tclint.dataflow import Path, find_paths
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -45,19 +45,10 @@ class Order:
         self.mbarriers = model.made(Mbarriers)
         self._signals = {i: self._channels(i) for i in signals(model)}
         self._waits = {i: self._channels(i) for i in waits(model)}
-        self._meet = frozenset(self._collectives())
+        self._meet = frozenset(collectives(model))
         self._heard: dict[frozenset[int], frozenset[int]] = {}
         self._unheard: dict[tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None] = {}
         self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
-
-    def _collectives(self) -> list[int]:
-        """Where the lanes of a warp meet: they come to one instruction together."""
-        return [
-            i
-            for use in self.model.function.uses
-            if use.match is not None and use.match.form.scope == "lanes" and use.match.form.event
-            for i in use.sites
-        ]
 
     def _channels(self, site: int) -> frozenset[Hashable]:
         """By what a signal reaches a wait: the same ring of mbarriers, or barrier."""

@@ -101,6 +101,16 @@ def calls(model: KernelModel) -> list[int]:
     ]
 
 
+def collectives(model: KernelModel) -> list[int]:
+    """Where the lanes of a warp meet: they come to one instruction together."""
+    return [
+        i
+        for use in model.function.uses
+        if use.match is not None and use.match.form.scope == "lanes" and use.match.form.event
+        for i in use.sites
+    ]
+
+
 def deciding(model: KernelModel, site: int) -> Iterator[int]:
     """The predicates that decide whether *site* is executed; that of a branch table is an unknown one."""
     cfg, values = model.cfg, model.values

@@ -12,6 +12,8 @@ from tclint.model import KernelModel
 
 __all__ = [
     "OUT_OF_ARRAY",
+    "PART_OF_A_WARP",
+    "in_warps",
     "leaves_its_round",
     "left_out",
     "none_yet",
@@ -23,6 +25,10 @@ __all__ = [
 
 OUT_OF_ARRAY = "so many rounds of a loop may lead out of the array, and nothing shows that there are as many"
 """What there is to say where :func:`runs_on` holds."""
+PART_OF_A_WARP = (
+    "lanes of a warp wait for each other between the two, and may each have their part of the memory"
+)
+"""What there is to say where :func:`in_warps` holds, and nothing shows that it is otherwise."""
 _DATA = frozenset(("parameter", "load", "unknown"))
 """What neither the text nor the number of a thread says the value of."""
 _GIVEN = _DATA | {"special"}
@@ -153,6 +159,11 @@ def placed(model: KernelModel, first: int, second: int) -> bool:
     values = model.values
     apart = _terms(model, first) ^ _terms(model, second)
     return any(values.node(v)[0] in _DATA for term in apart for v in values.made_of(term))
+
+
+def in_warps(model: KernelModel, path: Path, start: int) -> bool:
+    """Whether the lanes of a warp wait for each other on *path*."""
+    return any(model.instruction(i).opcode == "bar.warp.sync" for i in path.sites(model.cfg, start))
 
 
 def runs_on(model: KernelModel, path: Path, *sites: int) -> bool:

@@ -14,9 +14,10 @@ from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.proxies import fences, through_async
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.since_barrier import LOOSE, WritesSince
+from tclint.analyses.warps import collectives
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
-from tclint.checks._ways import left_out
+from tclint.checks._ways import PART_OF_A_WARP, in_warps, left_out
 from tclint.checks.proxies import called
 from tclint.dataflow import Results
 from tclint.finding import Confidence, Severity
@@ -160,9 +161,7 @@ class _Writes:
 
     @cached_property
     def _meets(self) -> list[int]:
-        """Where the lanes of a warp come to one instruction together."""
-        uses = ((use, use.match) for use in self.model.function.uses if use.match is not None)
-        return [i for use, m in uses if m.form.event and m.form.scope == "lanes" for i in use.sites]
+        return collectives(self.model)
 
     @cached_property
     def _fences(self) -> list[int]:
@@ -257,12 +256,8 @@ def _hit(model: KernelModel, meeting: Meeting, early: _Early, count: int) -> Hit
     doubt = ""
     if left_out(model, path, model.solved(WritesSince)[0].ends) is not None:
         doubt = "on other ways between the two, the thread waits"
-    elif not early.proven and any(
-        model.instruction(i).opcode == "bar.warp.sync" for i in path.sites(model.cfg, write)
-    ):
-        doubt = (
-            "lanes of a warp wait for each other between the two, and may each have their part of the memory"
-        )
+    elif not early.proven and in_warps(model, path, write):
+        doubt = PART_OF_A_WARP
     return Hit(
         site=read,
         message=f"{operation} reads shared memory that other {who} may not have written yet: nothing makes the thread that"

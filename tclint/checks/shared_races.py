@@ -20,7 +20,7 @@ from tclint.analyses.values import Level
 from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
-from tclint.checks._ways import OUT_OF_ARRAY, left_out, placed, runs_on, unused
+from tclint.checks._ways import OUT_OF_ARRAY, PART_OF_A_WARP, in_warps, left_out, placed, runs_on, unused
 from tclint.dataflow import Path
 from tclint.finding import Confidence
 from tclint.ir.nodes import Memory, Operand, Special, Vector
@@ -103,11 +103,8 @@ def _doubt(model: KernelModel, meeting: Meeting) -> str:
         return "whether there are so many threads is said where the kernel is launched"
     if not meeting.operation.writes and unused(model, meeting.path, first, second):
         return "what is read is not used on this way"
-    passed = meeting.path.sites(model.cfg, first)
-    if any(model.instruction(i).opcode == "bar.warp.sync" for i in passed) and placed(model, first, second):
-        return (
-            "lanes of a warp wait for each other between the two, and may each have their part of the memory"
-        )
+    if in_warps(model, meeting.path, first) and placed(model, first, second):
+        return PART_OF_A_WARP
     return OUT_OF_ARRAY if runs_on(model, meeting.path, first, second) else ""
 
 

@@ -139,8 +139,8 @@ class Bounds(Induction):
         if self._guess:
             return self._guess.get(value)
         if value not in self._intervals:
-            self._intervals[value] = self._counted(value)
-            phis, numbers = self._carried(value) if self._intervals[value] is None else (set(), set())
+            self._intervals[value] = counted = self._counted(value)
+            phis, numbers = self._carried(value) if counted is None else (set(), set())
             if numbers:
                 guess = min(numbers), max(numbers)
                 self._guess = dict.fromkeys(phis, guess)
