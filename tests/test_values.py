@@ -1651,6 +1651,8 @@ def warps(*numbers: int) -> int:
         ("%r0", 16, "", 0, warps(0, 1, 2, 3)),  # what is stored is not said
         ("0x03020100", 16, "add.s32 %r4, %r4, 1;", 1, warps(0)),
         ("0x03020100", 16, "xor.b32 %r4, %r4, %r0;", 0, -1),
+        ("0x03020100", 16, "and.b32 %r4, %r4, 255;", 2, warps(2)),
+        ("0x03020100", 16, "and.b32 %r4, %r4, 1;", 1, -1),  # a part of it
     ],
 )
 def test_a_table_of_global_smem(first: str, offset: int, more: str, number: int, may: int) -> None:

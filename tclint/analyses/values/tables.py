@@ -43,7 +43,7 @@ class Tables(Lifetimes):
         """
         value = self.find(value)
         node = self.nodes[value]
-        if node[:2] == ("op", "mask"):
+        if node[:2] == ("op", "mask") and node[3] & 255 == 255:
             value = self.find(node[2])
         if value not in self._looked_up:
             self._looked_up[value] = list(self._look_up(value))

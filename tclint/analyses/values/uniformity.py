@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 
 from tclint.analyses import threads as T
 from tclint.analyses.values.expressions import Node
@@ -49,30 +50,24 @@ class Uniformity(Tables):
         if node[0] == "logic" and node[1] in ("and", "or"):
             left, right = self.may(node[2], truth), self.may(node[3], truth)
             return left & right if (node[1] == "and") == truth else left | right
-        if node[0] == "compare" and (found := self.looked_up(node[2])):
-            return self._may_find(node, truth, found)
+        limit = self.known(node[3]) if node[0] == "compare" else None
+        # A byte is compared alike with or without its sign, but for a limit that has one.
+        if limit is not None and limit >= 0 and self.looked_up(node[2]):
+            relation = operator.eq if node[1] == "eq" else operator.lt
+            return self._may_find(node[2], lambda number: relation(number, limit) is truth)
         return self._may_bring(p, truth) if node[0] in ("phi", "compare") else every
 
     def may_choose(self, value: int, number: int) -> int:
         """The threads for which *value* may be *number*."""
-        found = self.looked_up(value)
-        threads, known = 0, 0
-        for there, those in found:
-            known |= those
-            threads |= those if there == number else 0
-        return threads | T.full(self.threads) & ~known
+        return self._may_find(value, number.__eq__)
 
-    def _may_find(self, node: Node, truth: bool, found: list[tuple[int, int]]) -> int:
-        """The threads that may find a number in a table for which a comparison with a constant is *truth*."""
-        limit, every = self.known(node[3]), T.full(self.threads)
-        if limit is None:
-            return every
+    def _may_find(self, value: int, wanted: Callable[[int], bool]) -> int:
+        """The threads for which *value* may be a *wanted* number; those of which no table tells may have any."""
         threads, known = 0, 0
-        for number, those in found:
+        for number, those in self.looked_up(value):
             known |= those
-            if (number == limit if node[1] == "eq" else number < limit) is truth:
-                threads |= those
-        return threads | every & ~known
+            threads |= those if wanted(number) else 0
+        return threads | T.full(self.threads) & ~known
 
     def _may_bring(self, p: int, truth: bool) -> int:
         """The threads for which a joined predicate may be *truth*: of each argument, those that may come that way.
