@@ -387,6 +387,79 @@ def test_no_verdict_rests_on_rounds_that_were_only_foreseen(monkeypatch: pytest.
     assert "stuck" in what(replay(changed("%r20, 16;", "%r20, 4096;", code)).run)
 
 
+COUNTED = changed(
+    "    .shared .align 8 .b64 full[3];",
+    "    .shared .align 16 .b32 told[160];\n    .shared .align 16 .b32 other[4];\n    .shared .align 8 .b64 full[3];\n"
+    "    .shared .align 8 .b64 brought;",
+)
+COUNTED = changed(
+    "ready:\n    bar.sync 0;\n",
+    "    mov.u32 %r1, told;\n    mbarrier.init.shared::cta.b64 [brought], 1;\n    st.shared.u32 [told], 4;\nready:\n"
+    "    bar.sync 0;\n    mad.lo.u32 %r1, %r0, 4, 0;\n    mov.u32 %r2, told;\n    add.u32 %r1, %r1, %r2;\n"
+    "    //\n    bar.sync 0;\n    ld.shared.u32 %r20, [told];\n",
+    COUNTED,
+)
+"""There are 4 rounds, as one thread tells the others; %r1 is a place of each thread's own, from there on."""
+
+
+@pytest.mark.parametrize(
+    ("more", "known"),
+    [
+        pytest.param("", True, id="nothing else"),
+        pytest.param("st.shared.u32 [other], %r20;", True, id="beside it"),
+        pytest.param("atom.shared.add.u32 %r2, [other], %r20;", True, id="an addition beside it"),
+        pytest.param("atom.shared.add.u32 %r2, [told], %r20;", False, id="atom"),
+        pytest.param("red.shared.max.u32 [told], %r20;", False, id="red"),
+        pytest.param("cp.async.ca.shared.global [told], [%in], 4;\n    cp.async.wait_all;", False, id="cp.async"),
+        pytest.param("mov.u32 %r2, %clock;\n    st.shared.u32 [%r1], %r2;", False, id="each thread stores its own"),
+        pytest.param("mov.u32 %r2, %clock;\n    st.shared.u32 [%r1], %r2;\n    bar.sync 0;\n    st.shared.u32 [told], 4;", True, id="and then it is known again"),
+        pytest.param("mov.u32 %r32, %clock;\n    and.b32 %r32, %r32, 127;\n    mad.lo.u32 %r2, %r32, 4, %r1;\n    @!%p0 st.shared.u32 [%r2], 7;", False, id="to where is not known"),
+        pytest.param("mov.u32 %r32, %clock;\n    and.b32 %r32, %r32, 3;\n    mov.u32 %r2, other;\n    mad.lo.u32 %r2, %r32, 4, %r2;\n    st.shared.u32 [%r2], 7;", True, id="where in another variable"),
+        pytest.param("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r20};", False, id="stmatrix"),
+        pytest.param("cvta.shared.u64 %in, told;\n    mov.u32 %r2, %clock;\n    st.u32 [%in], %r2;\n    ld.param.u64 %in, [in];", False, id="a generic address"),
+        pytest.param("st.u32 [%out], %r20;", True, id="a generic address of the launch"),
+    ],
+)  # fmt: skip
+def test_a_number_in_shared_memory_that_something_may_change(more: str, known: bool) -> None:
+    """A ring is stuck when stages are not given back, if there are as many rounds as the text says; what else there is nobody knows."""
+    code = COUNTED.replace("//", more)
+    right, wrong = replay(code), replay(changed(GIVE, "", code))
+    assert right.run is None
+    assert what(wrong.run) == {"stuck"} if known else wrong.run is None
+    assert (right.reason == "") is known
+
+
+@pytest.mark.parametrize(
+    ("place", "size", "known"),
+    [("told", "16", False), ("other", "16", True), ("told", "%r20", False), ("other", "%r20", True), ("%r2", "16", False)],
+)  # fmt: skip
+def test_a_number_that_a_copy_may_bring(place: str, size: str, known: bool) -> None:
+    copy = f"""mov.u32 %r2, %clock;
+    @!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [brought], {size};
+    @!%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [{place}], [%in], {size}, [brought];
+come:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [brought], 0;
+    @!%p1 bra come;"""
+    right = replay(COUNTED.replace("//", copy))
+    assert right.run is None
+    assert (right.reason == "") is known
+
+
+def test_roles_by_what_the_launch_says_in_shared_memory() -> None:
+    """How many warps copy comes with the launch, and is loaded from where one thread has stored it."""
+    code = changed(
+        "setp.lt.u32 %p2, %r0, 128;",
+        "ld.shared.u32 %r1, [told+8];\n    setp.lt.u32 %p2, %r0, %r1;",
+        COUNTED.replace(
+            "st.shared.u32 [told], 4;", "st.shared.u32 [told], 4;\n    st.shared.u32 [told+8], %r20;"
+        ),
+    )
+    asked, constant = replay(code), replay(code.replace("[told+8], %r20;", "[told+8], 128;"))
+    assert (asked.run, constant.run) == (None, None)
+    assert asked.reason == "which threads go where depends on what comes with the launch"
+    assert not constant.reason
+
+
 @pytest.mark.parametrize(
     ("told", "asked"),
     [("st.shared.u32 [told], %r20;", "ld.shared.u32 %r20, [told];"),

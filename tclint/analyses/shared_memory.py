@@ -108,9 +108,10 @@ class SharedMemory:
 
     def _find(self, site: int, match: Match) -> Iterator[Access]:
         instruction, values = self.function.instructions[site], self.values
+        elsewhere = {"source", "destination"}.difference(self.sides(match))
         for verb, name in match.form.memory:
             operand = instruction.named(name)
-            if isinstance(operand, Memory):
+            if isinstance(operand, Memory) and operand not in map(instruction.role, elsewhere):
                 size, lanes = _extent(match)
                 size = (self._size(site) if "bytes" in match.form.roles else None) or size
                 yield Access(site, verb == "write", values.operand(operand, site), size, lanes)
@@ -139,10 +140,11 @@ class SharedMemory:
 
     @staticmethod
     def sides(match: Match) -> tuple[str, ...]:
-        """The roles of a copy's addresses in this memory: a load has it as destination, a store as source."""
-        if ".global" not in match.modifiers:
+        """The roles of a copy's addresses in this memory: where two memories are named, that of the destination comes first."""
+        spaces = [m for m in match.modifiers if m == ".global" or m.startswith(".shared")]
+        if ".global" not in spaces:
             return "source", "destination"
-        return ("source",) if match.form.group == "bulk" else ("destination",)
+        return ("source",) if spaces[0] == ".global" else ("destination",)
 
     def _size(self, site: int) -> int | None:
         """The bytes of a copy, when they are a constant."""
@@ -232,10 +234,10 @@ class SharedMemory:
         """Whether two bases that differ may be one on some path: a loop changes one, and what stays is the same."""
         if not self.values.volatile(earlier) and not self.values.volatile(later):
             return False
-        first, second = self._origins(earlier), self._origins(later)
+        first, second = self.origins(earlier), self.origins(later)
         return not first.isdisjoint(second) or not (first or second)
 
-    def _origins(self, base: int) -> set[int]:
+    def origins(self, base: int) -> set[int]:
         """What *base* may be an offset from: its terms that stay, and what a pointer that a loop moves began as."""
         found = self._began.get(base)
         if found is None:

@@ -34,8 +34,6 @@ _OWN = -1
 """No mask: the CTA that the address is in."""
 _DATA = frozenset("compute constant unknown load store read tensor write".split())
 """Steps that neither wait nor tell anything."""
-_FEW = 32
-"""Places that a store of what is not known may go to at once, if it tells others something: more are data."""
 
 
 class Overrun(Exception):
@@ -102,6 +100,8 @@ class Machine(Groups):
         self._meeting = Barrier()
         self._memory: dict[int, int | None] = {}
         """Shared memory, byte by byte, as far as the kernel itself wrote numbers that are known."""
+        self._lost: set[int] = set()
+        """Loads that may read what was written to places that are not known."""
         self._engines: dict[Actor, int] = {}
         """How many operations the tensor cores were given, by whom."""
         self._elected: dict[tuple[tuple[int, ...], tuple[int, ...], int], tuple[Lanes, Lanes] | None] = {}
@@ -226,7 +226,7 @@ class Machine(Groups):
         assert match is not None
         operand = next(o for o in instruction.operands if isinstance(o, Memory))
         own = match.space.startswith(".shared")
-        address = self._operand(group, operand) if own else None
+        address = self._operand(group, operand) if own and step.site not in self._lost else None
         size = _bits(match) // 8
         for i, item in enumerate(_items(instruction.operands[0])):
             value: Lanes = None
@@ -255,14 +255,14 @@ class Machine(Groups):
         operand = next(o for o in instruction.operands if isinstance(o, Memory))
         self._touch(group, step, where)
         threads = len(group.threads)
-        address = spread(self._operand(group, operand), threads)
-        many, size = len(set(address)) > _FEW, _bits(match) // 8
+        address, executing = spread(self._operand(group, operand), threads), spread(where, threads)
+        if any(a is None and w != 0 for a, w in zip(address, executing, strict=True)):
+            self._lost |= self.program.overwritten[step.site]
+        size = _bits(match) // 8
         for i, item in enumerate(_items(instruction.operands[-1])):
             value = self._operand(group, item)
-            if many and value is None:
-                continue
             stored: dict[int, int | None] = {}
-            for w, a, v in zip(spread(where, threads), address, spread(value, threads), strict=True):
+            for w, a, v in zip(executing, address, spread(value, threads), strict=True):
                 if w != 0 and a is not None:  # which of different ones stays is not known
                     number = v if w else None
                     stored[a] = number if stored.get(a, number) == number else None
@@ -276,6 +276,13 @@ class Machine(Groups):
     def _put(self, address: int, number: int | None, size: int) -> None:
         for k in range(size):
             self._memory[address + k] = None if number is None else number >> 8 * k & 255
+
+    def _forget(self, address: int, size: int | None) -> None:
+        """Nobody knows what is in so many bytes. Where it is not known how many, as of tensors, all that was stored one behind the other."""
+        end = address + (_CTA if size is None else size)
+        while address < end and (size is not None or address in self._memory):
+            self._memory[address] = None
+            address += 1
 
     def _touch(self, group: Group, step: Step, where: Lanes) -> None:
         """A plain access to shared memory."""
@@ -675,8 +682,12 @@ class Machine(Groups):
                     before = self._issued_at.get((actor.index, number - 1), NOTHING)
                     self._issued_at[actor.index, number] = joined(before, known)
                     mbarrier.flights.append(Flight(event(actor, number), bytes_))
-                if to >= 0:
+                if to < 0:
+                    self._lost |= self.program.overwritten.get(step.site, set())
+                else:
                     place = rank if several else to >> 24, to & _OFFSET
+                    if step.site in self.program.overwritten:
+                        self._forget(place[0] * _CTA + place[1], bytes_)
                     self._access(group, step.site, place, actor, number, True, bytes_, mbarrier, box)
                     if response is not None:
                         self._put(place[0] * _CTA + place[1], response, RESPONSE)

@@ -26,6 +26,7 @@ from tclint.isa.widths import width_of
 from tclint.model import KernelModel
 from tclint.replay.lanes import Lanes, Results
 from tclint.replay.launch import GRID, MEMORY, Word
+from tclint.replay.stored import Stored
 
 __all__ = ["Program", "Step", "relaxes"]
 
@@ -141,14 +142,16 @@ class Program:
         """Whether fences matter."""
         self.branching: set[int] = set()
         """Blocks whose last instruction has to be asked where to go."""
+        self.stored = model.made(Stored)
         self.columns = self._columns()
         self.warps = 4 if model.sites("issue", _TENSOR[1]) else 1
         """Quarters of tensor memory to tell apart: only what threads store there is in the lanes of their warp alone."""
         self._follow(self._events(), self._wanted)
         self._follow(self._plain("read"), self._sampled)
         self._follow(self._tensor(), self._sampled)
-        if any(self._stored(step) for step in self._steps.values()):
-            self._follow(self._stores(), self._wanted)
+        self.overwritten: dict[int, set[int]] = {}
+        """The loads from shared memory that read what may be written there, by what may write it."""
+        self._follow_stores()
         # Where nothing else happens, what threads store is not worth its way.
         self._follow(
             [s for s in self._plain("write") if model.cfg.block_of[s.site] in self._reached], self._sampled
@@ -288,10 +291,16 @@ class Program:
             for site in made
         )
 
-    def _stores(self) -> Iterable[Step]:
-        for site, match in self.model.shared.sites.items():
-            if match.form.name.startswith("st") and match.form.memory:
-                yield Step(site, "store", self.instructions[site])
+    def _follow_stores(self) -> None:
+        """Takes in what stores what is loaded, and so on: where and what they store may be loaded as well."""
+        seen = set[int]()
+        while left := {i for i, step in self._steps.items() if self._stored(step)} - seen:
+            seen |= left
+            for load in left:
+                for site in self.stored.writers(load):
+                    self.overwritten.setdefault(site, set()).add(load)
+            stores = filter(self.stored.plain, sorted(self.overwritten))
+            self._follow([Step(i, "store", self.instructions[i]) for i in stores], self._wanted)
 
     def _dispatching(self) -> frozenset[int]:
         cfg, values = self.model.cfg, self.model.values
@@ -317,11 +326,20 @@ class Program:
     def _launched(self, *made: int) -> bool:
         """Whether values are made of what comes with the launch: parameters, or what is in global memory.
 
-        What the launch only chooses by a condition is right for each choice.
+        Or they are loaded from where a thread has stored such. What the launch only chooses by a condition is right for each
+        choice.
         """
-        values = self.model.values
-        nodes = map(values.node, values.made_of(*made, until=lambda v: values.node(v)[0] in _CONDITIONS))
-        return any(n[0] == "parameter" or (n[0] == "load" and not n[2].startswith(".shared")) for n in nodes)
+        values, seen, left = self.model.values, set[int](), list(made)
+        while left:
+            nodes = map(values.node, values.made_of(*left, until=lambda v: values.node(v)[0] in _CONDITIONS))
+            left = []
+            for kind, *rest in nodes:
+                if kind == "parameter" or (kind == "load" and not rest[1].startswith(".shared")):
+                    return True
+                if kind == "load" and rest[0] not in seen:
+                    seen.add(rest[0])
+                    left += self.stored.values(rest[0])
+        return False
 
     def steady(self, site: int) -> bool:
         """Whether neither launch nor memory decides where in shared memory an access begins and ends: else it may be elsewhere."""
@@ -463,6 +481,8 @@ class Program:
                 yield GRID
             elif kind == "load" and not rest[1].startswith(".shared"):
                 yield MEMORY
+            elif kind == "load":
+                work += self.stored.values(rest[0])
             elif kind == "parameter":
                 base, offset = values.linear(rest[0])
                 yield Word(base, offset >> 2)
@@ -656,9 +676,10 @@ class Program:
         if form.event in ("shuffle", "vote", "elect", "mbarrier-wait", "mbarrier-arrive", "clc-query"):
             return Step(site, form.event, instruction)
         verbs = [verb for verb, _ in form.memory]
-        if verbs and verbs[0] == "read":
-            return Step(site, "load", instruction)
-        return Step(site, "unknown", instruction)
+        step = Step(site, "load" if verbs and verbs[0] == "read" else "unknown", instruction)
+        if self._stored(step) and not self.stored.known(site):
+            return step._replace(what="unknown")
+        return step
 
 
 _PLACES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
