@@ -109,6 +109,30 @@ def test_a_thread_that_looks_after_several_mbarriers(counted: str, confidence: C
     assert hit.confidence is confidence
 
 
+@pytest.mark.parametrize(
+    ("others", "unheeded"), [(f"{WAIT}", False), ("", True), (f"{TELL}\n{WAIT}\nbra done;", True)]
+)
+def test_a_barrier_tells_of_what_others_wait_for(others: str, unheeded: bool) -> None:
+    """Three warps only look, and meet the one that waits before they read."""
+    hits = found(
+        f"""{MAKE}\n{TELL}\n{ARRIVE}
+        setp.lt.u32 %p2, %r0, 32;
+        @%p2 bra others;
+        {ASK.replace("try_wait", "test_wait")}
+        @%p1 bra meet;
+        mov.u32 %r7, 1;
+        bra meet;
+    others:
+        {others}
+    meet:
+        {TELL}
+        {READ}
+    done:""",
+        "MB001",
+    )
+    assert len(hits) == unheeded
+
+
 def test_a_test_does_not_block() -> None:
     ask = ASK.replace("try_wait", "test_wait")
     (hit,) = found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{ask}\n{READ}", "MB001")

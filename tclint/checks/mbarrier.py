@@ -200,14 +200,16 @@ class _Waits:
         """A path on which the phase is not complete, to what needs it.
 
         Where branches ask for the result, what is done before does not count: that may be done meanwhile. Nor does
-        what comes before another wait for the same mbarrier, so such a path leads to the next round or the end.
+        what comes before another wait for the same mbarrier, so such a path leads to the next round or the end. Behind a
+        barrier at which other threads come that wait for it, the phase is complete as well.
         """
         model, values, cfg = self.model, self.model.values, self.model.cfg
         view = self._view(site, answer, False)
         ends = self.same(site) if branches or self._stage(site) else self.waits
+        ends |= self._told(site)
         relevant = list(self.relevant)
         asked = self._behind_branches(branches)
-        for i in asked | needing - self.guarded:
+        for i in asked | (needing | ends) - self.guarded - self.waits:
             block = cfg.block_of[i]
             relevant[block] = sorted({*relevant[block], i})
 
@@ -264,6 +266,13 @@ class _Waits:
             if alike(model, mine, named):
                 found.add(other)
         return frozenset(found - {site})
+
+    def _told(self, site: int) -> frozenset[int]:
+        """The barriers at which threads that wait at *site* meet others that wait for the same mbarrier before."""
+        model = self.model
+        others = [w for w in self.same(site) if model.views.apart(site, w)]
+        barriers = model.sites("barrier-sync") if others else ()
+        return frozenset(b for b in barriers if any(model.reaches(w, b) for w in others))
 
     def _behind_branches(self, branches: frozenset[int]) -> frozenset[int]:
         """The first instruction behind each branch, either way, that no guard leaves out."""
