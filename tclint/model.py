@@ -30,6 +30,9 @@ __all__ = ["Event", "KernelModel"]
 A = TypeVar("A", bound=Analysis[Any])
 B = TypeVar("B")
 
+_OTHERWISE = "as often as the loops on this way have gone round, a branch goes another way"
+"""What there is to say where no path is found on which each branch is taken as it is there."""
+
 
 def _go_on() -> None:
     """Nobody wants to end it."""
@@ -184,8 +187,7 @@ class KernelModel:
 
     def size(self, value: int) -> int:
         """The bytes of the variable that *value* is the address of; 0: it is none, or its size is not known."""
-        node = self.values.node(value)
-        variable = self.variable(str(node[1])) if node[0] == "symbol" else None
+        variable = self.values.variable(value)
         return variable.size if variable is not None else 0
 
     def variable(self, name: str) -> Variable | None:
@@ -330,6 +332,26 @@ class KernelModel:
             if edge.target in loop or not loop or any(results.relevant[block] for block in loop):
                 return edge
         return None
+
+    def likely(
+        self,
+        start: int,
+        state: Hashable,
+        results: Results[Any],
+        step: Callable[[Any, int, Instruction], Hashable],
+        goal: Callable[[Any, int], bool],
+        to: Collection[int],
+    ) -> tuple[Path, str] | None:
+        """The first of :meth:`paths` that no branch contradicts (:meth:`untaken`); else the first one, and why it is doubtful."""
+        closed = set[Edge]()
+        first: Path | None = None
+        while path := self.path(start, state, results, step, goal, to, closed):
+            untaken = self.untaken(start, path, results)
+            if untaken is None:
+                return path, ""
+            first = first or path
+            closed.add(untaken)
+        return None if first is None else (first, _OTHERWISE)
 
     def along(self, path: Path, start: int) -> Along:
         """What expressions stand for at the end of *path*, in terms of the values at *start*, where it begins."""

@@ -36,6 +36,7 @@ meet:
 over:"""
 
 
+TWO_VOTE = "ld.u32 %r4, [%rd1];\nsetp.ge.u32 %p1, %r4, 2;\n@%p1 bra L;\nvote.sync.any.pred %p2, %p3, 3;"
 CASES: dict[str, str] = {
     "everywhere": f"{FENCE}\nbar.sync 0;",
     "one thread": f"setp.eq.s32 %p1, %r1, 0;\n@%p1 {WAIT} // want CV002",
@@ -55,6 +56,11 @@ CASES: dict[str, str] = {
     "a parameter": f"ld.param.u32 %r4, [number]; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}",
     "loaded by all from one place": (
         f"ld.param.u64 %rd1, [pointer]; ld.global.u32 %r4, [%rd1]; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}"
+    ),
+    "what all load from one place, two lanes to vote": f"ld.param.u64 %rd1, [pointer];\n{TWO_VOTE} // want CV006\nL: mov.u32 %r9, 0;",
+    "what each thread has in memory of its own, two lanes to vote": (
+        f".local .align 4 .b8 own[4];\nmov.u64 %rd1, own;\ncvta.local.u64 %rd1, %rd1;\nst.u32 [%rd1], %r1;\n{TWO_VOTE}\n"
+        "L: mov.u32 %r9, 0;"
     ),
     "who came first": (
         f"ld.param.u64 %rd1, [pointer]; atom.global.add.u32 %r4, [%rd1], 1; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}"

@@ -171,6 +171,45 @@ FRAGMENTS = HALVES.replace(
 ).replace(", 0, 0;", ", 0;")
 ZERO = "\n".join(f"mov.f32 %f{i}, 0f00000000;" for i in range(4))
 
+FLAGGED = f"""
+    mov.u32 %r7, 0;
+    mov.u32 %r8, 0;
+loop:
+    setp.ge.u32 %p1, %r8, %r9;
+    setp.eq.u32 %p2, %r7, 0;
+    @%p2 bra none;
+    {wait()}
+none:
+    @%p1 bra end;
+    {FENCE}
+    {ISSUE}
+    {COMMIT}
+    mov.u32 %r7, 1;
+    add.u32 %r8, %r8, 1;
+    bra loop;
+end:
+    """
+"""A round stores what the one before has multiplied, if there was one."""
+FOURTH = f"""
+    setp.eq.u32 %p1, %r9, 0;
+    @%p1 bra end;
+    mov.u32 %r8, 0;
+loop:
+    {FENCE}
+    {ISSUE}
+    {COMMIT}
+    add.u32 %r8, %r8, 1;
+    and.b32 %r7, %r8, 3;
+    setp.eq.u32 %p1, %r7, 0;
+    setp.eq.or.u32 %p2, %r8, %r9, %p1;
+    @!%p2 bra next;
+    {wait()}
+next:
+    setp.lt.u32 %p3, %r8, %r9;
+    @%p3 bra loop;
+end:
+    """
+
 OPERANDS = {
     "a register twice in D": f"{FENCE}\n{REPEATED} // want WG006\n{COMMIT}\n{wait()}",
     "a register of A in D": f"{FENCE}\n{ALIASED} // want WG006\n{COMMIT}\n{wait()}",
@@ -206,6 +245,13 @@ loop:
     @%p1 bra loop;
     {wait()}
     """,
+    "waited for in the next round, as a flag says": FLAGGED,
+    "a flag that is not set": FLAGGED.replace("mov.u32 %r7, 1;", "").replace(ISSUE, f"{ISSUE} // want WG007"),
+    "waited for in every fourth round, and in the last": FOURTH,
+    "waited for in every fourth round, and in all but the last": FOURTH.replace("eq.or", "ne.or").replace(
+        ISSUE, f"{ISSUE} // want WG007"
+    ),
+    "waited for in every fourth round": FOURTH.replace("eq.or", "lt.or").replace(ISSUE, f"{ISSUE} // want WG007"),
     "a sum that starts from nothing": f"{FENCE}\n{ADDING} // want WG013\n{COMMIT}\n{wait()}",
     "a sum that starts from zero": f"{ZERO}\n{FENCE}\n{ADDING}\n{COMMIT}\n{wait()}",
     "a sum that starts from one register too few": f"{ZERO.replace('%f3', '%f4')}\n{FENCE}\n{ADDING} // want WG013\n{COMMIT}\n{wait()}",

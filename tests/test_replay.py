@@ -57,6 +57,51 @@ def told(code: str) -> list[Finding]:
 # ---------------------------------------------------------------- what goes wrong
 
 
+@pytest.mark.parametrize(("left", "stands"), [(64, False), (96, True)])
+def test_threads_that_drop_out(left: int, stands: bool) -> None:
+    """Who drops out lowers the count before it arrives: the phase that this completes is followed by a smaller one."""
+    code = f""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry dropped()
+.reqntid 128
+{{
+    .reg .pred %p<4>;
+    .reg .b32 %r<4>;
+    .shared .align 8 .b64 m;
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [m], 128;
+ready:
+    bar.sync 0;
+    setp.lt.u32 %p1, %r0, {left};
+    @%p1 bra stay;
+    mbarrier.arrive_drop.shared::cta.b64 _, [m];
+    ret;
+stay:
+    mov.u32 %r1, 0;
+    setp.lt.u32 %p3, %r0, 64;
+again:
+    @%p3 mbarrier.arrive.shared::cta.b64 _, [m];
+    @!%p3 mbarrier.arrive.shared::cta.b64 _, [m], 1;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], %r1;
+    @!%p2 bra wait;
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p2, %r1, 2;
+    @%p2 bra again;
+    ret;
+}}
+"""
+    if stands:
+        code = code.replace(
+            "@!%p3 mbarrier.arrive.", "setp.eq.and.u32 %p2, %r1, 0, !%p3;\n    @%p2 mbarrier.arrive."
+        )
+    run = replay(code).run
+    assert what(run) == {"stuck"} if stands else run is None
+
+
 @pytest.mark.parametrize(("count", "stands"), [(128, False), (160, True), (64, False)])
 def test_a_barrier_that_too_few_come_to(count: int, stands: bool) -> None:
     """The 128 consumers meet behind the loop, and the producer has no part in it."""

@@ -10,7 +10,6 @@ from tclint.analyses.clusters import Remote, alone, peers, remote
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.values import Facts
 from tclint.analyses.warps import behind, calls, last, of_the_cta, way, whole_program
-from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Severity
 from tclint.fixes import Repair, without_word
@@ -19,9 +18,6 @@ from tclint.model import KernelModel
 
 _MADE_UP_FOR = "as many waits follow: an H200 takes each arrival for one of the next phase"
 """What there is to say where arrivals come before their turn, and waits behind all of them."""
-
-_OTHERWISE = "as often as the loops on this way have gone round, a branch goes another way"
-"""What there is to say where no path is found on which each branch is taken as it is there."""
 
 
 @check("CL001", needs="barrier")
@@ -85,17 +81,10 @@ def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | 
     for (origin,) in sorted(results.before(site)):
         if origin not in wrong:
             continue
-        closed = set[Edge]()
-        found: Hit | None = None
-        while path := model.path(origin, True, results, step, lambda state, i: i == site, (site,), closed):
-            untaken = model.untaken(origin, path, results)
-            hit = _hit(model, site, origin, model.who(path.threads)).doubted(_OTHERWISE if untaken else "")
-            if untaken is None:
-                return hit
-            found = found or hit
-            closed.add(untaken)
+        found = model.likely(origin, True, results, step, lambda state, i: i == site, (site,))
         if found is not None:
-            return found
+            path, doubt = found
+            return _hit(model, site, origin, model.who(path.threads)).doubted(doubt)
     return None
 
 

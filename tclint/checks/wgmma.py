@@ -263,27 +263,38 @@ def _pending_at_exit(
         return  # the caller may wait
     completing = set(model.sites("wait", "wgmma"))
     pending = {s for end in ends for s, _ in results.before(end)[0]} - reported
+    doubtful: Hit | None = None
     for site in sorted(pending, reverse=True)[:_TRIES]:
-        path = _followed(model, groups, results, site, frozenset(ends))
-        if path is None:
+        found = model.likely(
+            site,
+            groups.start(site),
+            results,
+            groups.following(site),
+            lambda state, i: i in ends,
+            ends,
+        )
+        if found is None:
             continue
+        path, doubt = found
         age = max(age for _, age in path.state[0])
         why, remedy = _unfinished(age)
         waits = [i for i in path.sites(model.cfg, site) if i in completing] if age >= 0 else []
-        yield (
-            "WG007",
-            Hit(
-                site=site,
-                message=f"the kernel may end while this wgmma is in flight: {why}",
-                steps=(Mark(site, "the wgmma starts here"), Mark(path.end, "the kernel ends here")),
-                count=len(pending),
-                help=f"{remedy} before the kernel ends",
-                fixes=_waited_at_ends(model, groups, results, ends, pending, age),
-                confidence=model.confidence(path, site),
-                about=frozenset(waits[-1:] or (site,)),
-            ),
-        )
-        return
+        hit = Hit(
+            site=site,
+            message=f"the kernel may end while this wgmma is in flight: {why}",
+            steps=(Mark(site, "the wgmma starts here"), Mark(path.end, "the kernel ends here")),
+            count=len(pending),
+            help=f"{remedy} before the kernel ends",
+            fixes=_waited_at_ends(model, groups, results, ends, pending, age),
+            confidence=model.confidence(path, site),
+            about=frozenset(waits[-1:] or (site,)),
+        ).doubted(doubt)
+        if not doubt:
+            yield "WG007", hit
+            return
+        doubtful = doubtful or hit
+    if doubtful is not None:
+        yield "WG007", doubtful
 
 
 def _waited_at_ends(
@@ -310,20 +321,6 @@ def _unfinished(age: int) -> tuple[str, str]:
     if age >= 0:
         return "no wgmma.wait_group completes its group", "add wgmma.wait_group.sync.aligned 0"
     return "it was never committed", "add wgmma.commit_group.sync.aligned and wgmma.wait_group.sync.aligned 0"
-
-
-def _followed(
-    model: KernelModel, groups: WgmmaGroups, results: Results[State], site: int, ends: frozenset[int]
-) -> Path | None:
-    """A path from the operation to one of *ends* on which it stays in flight."""
-    return model.path(
-        site,
-        groups.start(site),
-        results,
-        groups.following(site),
-        lambda state, i: i in ends,
-        ends,
-    )
 
 
 def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: int) -> bool:

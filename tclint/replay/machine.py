@@ -460,10 +460,10 @@ class Machine(Groups):
             mbarrier = self._mbarrier(step, at)
             phases.add(mbarrier.phase)
             mbarrier.expect(None if given else bytes_ * threads)
+            if "drop" in instruction.opcode:
+                mbarrier.count -= number * threads  # first: the next phase takes fewer (9.7.13.15.14)
             mbarrier.arrive(number * threads, clock)
             self._overrun(step.site, group.threads, mbarrier)
-            if "drop" in instruction.opcode:
-                mbarrier.count -= number * threads
         state = instruction.role("state")
         if isinstance(state, int):
             self._set(group, state, phases.pop() if len(phases) == 1 else None, where)

@@ -242,11 +242,15 @@ class Expressions:
 
     def _alignment(self, value: int) -> int:
         """What the address of a variable is a multiple of; 0 when *value* is none."""
+        variable = self.variable(value)
+        return variable.align if variable is not None else 0
+
+    def variable(self, value: int) -> Variable | None:
+        """The variable that *value* is the address of."""
         node = self.node(value)
         if node[0] != "symbol":
-            return 0
-        variable = self.function.variables.get(node[1]) or self.variables.get(node[1])
-        return variable.align if variable is not None else 0
+            return None
+        return self.function.variables.get(node[1]) or self.variables.get(node[1])
 
     def _bits_at_most(self, value: int) -> int:
         """The low bits that *value* may have; 0 when that cannot be seen at once."""

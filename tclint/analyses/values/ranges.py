@@ -84,7 +84,7 @@ class Ranges:
         self._bases: dict[int, tuple[int, int, bool]] = {}
         self._choices: dict[int, tuple[tuple[int, bool, int, int], ...]] = {}
         self._counters: dict[int, _Counter | None] = {}
-        self._lasts: dict[int, frozenset[int]] = {}
+        self._lasts: dict[int, dict[int, bool]] = {}
         self._said: dict[int, tuple[Node, bool] | None] = {}
         self._alone: dict[int, Range] = {}
 
@@ -94,6 +94,8 @@ class Ranges:
         Signed numbers are taken not to wrap, as compilers do.
         """
         _, relation, left, right, signed, width = node
+        if relation == "lt" and self._goes_on(p, left, right, facts):
+            return True
         known = self.known(facts)
         if not any(self._concerns(known, side) or self._counting(side) for side in (left, right)):
             return None
@@ -388,8 +390,8 @@ class Ranges:
                     found = found | {value: counter.after(rounds, self._of(counter.start, known, 0))}
         return found
 
-    def _until(self, fact: int, value: int) -> bool | None:
-        """Whether a loop counts up until *fact* holds of *value*, one by one, or down (false); None: it does neither.
+    def _until(self, fact: int, value: int, truth: bool = True) -> bool | None:
+        """Whether a loop counts up until *fact* is *truth* of *value*, one by one, or down (false); None: it does neither.
 
         Such a loop begins before the end of its count: otherwise it would go on until the number wraps.
         """
@@ -398,15 +400,26 @@ class Ranges:
         if len(counted) != 1:
             return None
         ((counter, factor, step),) = counted
-        return factor * step > 0 if abs(step) == 1 and fact in self._ends(values.node(counter)[1]) else None
+        last = self._ends(values.node(counter)[1]).get(fact) is truth
+        return factor * step > 0 if abs(step) == 1 and last else None
 
-    def _ends(self, head: int) -> frozenset[int]:
-        """What each round of a loop asks to know whether it is the last one."""
+    def _goes_on(self, p: int, left: int, right: int, facts: Facts) -> bool:
+        """Whether a loop that counts one by one as long as *left* is less has another round, as both are known to differ.
+
+        It comes to where they are equal before one is beyond the other; if it begins beyond, there is but one round.
+        """
+        values = self.values
+        if facts.get(values.compare("eq", left, right, False)) is not False:
+            return False
+        return self._until(p, values.add(left, values.times(right, -1)), False) is True
+
+    def _ends(self, head: int) -> dict[int, bool]:
+        """What each round of a loop asks to know whether it is the last one, and what the answer is then."""
         if head not in self._lasts:
             values, cfg = self.values, self.values.cfg
             loop = cfg.loops.get(head, frozenset())
             back = [edge.source for edge in cfg.predecessors[head] if edge.source in loop]
-            found = set()
+            found = dict[int, bool]()
             for block in loop:
                 for edge in cfg.successors[block]:
                     if (
@@ -415,8 +428,10 @@ class Ranges:
                         and all(cfg.dominates(block, b) for b in back)
                     ):
                         p = values.find(values.before(edge.predicate, cfg.blocks[block].end - 1))
-                        found |= {p, *values.parts(values.node(p))} if values.node(p)[0] == "not" else {p}
-            self._lasts[head] = frozenset(found)
+                        found[p] = edge.value
+                        if values.node(p)[0] == "not":
+                            found[values.find(values.node(p)[1])] = not edge.value
+            self._lasts[head] = found
         return self._lasts[head]
 
     def _counting(self, value: int) -> bool:

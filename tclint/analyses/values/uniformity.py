@@ -230,7 +230,7 @@ class Uniformity(Tables):
             return Level.UNKNOWN
         if kind == "load":
             inner = self._level(node[3], memo, assumed, depth)
-            return max(inner, Level.UNKNOWN) if node[2].startswith(".local") else inner
+            return max(inner, Level.UNKNOWN) if self._is_private(node) else inner
         if kind == "phi":
             block, chosen = node[1], self._args.get(value, ())
             if not chosen:
@@ -263,6 +263,14 @@ class Uniformity(Tables):
             if worst > Level.WARP:
                 return Level.UNKNOWN
         return worst
+
+    def _is_private(self, load: Node) -> bool:
+        """Whether each thread loads from memory of its own: nvcc -G makes a generic address of that of its stack."""
+        _, _, space, address, _ = load
+        if space:
+            return bool(space.startswith(".local"))
+        variables = (self.variable(term) for term, _ in self.linear(address)[0])
+        return any(v is not None and v.space == ".local" for v in variables)
 
     def _load_term(self, value: int) -> bool:
         return bool(self.node(value)[0] == "load")
