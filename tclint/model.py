@@ -314,22 +314,38 @@ class KernelModel:
 
     def _contrary(self, edges: Sequence[Edge], facts: Facts, since: int = 0) -> Iterator[Edge]:
         """Those of *edges*, from number *since* on, where the way up to there says that the branch goes another way."""
+        return (edge for edge, truth in self._told(edges, facts, since) if truth is (not edge.value))
+
+    def _told(
+        self, edges: Sequence[Edge], facts: Facts, since: int = 0
+    ) -> Iterator[tuple[Edge, bool | None]]:
+        """Those of *edges* that a branch decides, from number *since* on, and what the way up to there says of the predicate."""
         along = self.values.along(edges, frozenset())
         for k, edge in enumerate(edges[since:], since):
             p = self.views.edge_value(edge)
-            if p is not None and self.values.decide(along.walk(p, k), facts) is (not edge.value):
-                yield edge
+            if p is not None:
+                yield edge, self.values.decide(along.walk(p, k), facts)
 
-    def untaken(self, start: int, path: Path, results: Results[Any]) -> Edge | None:
-        """The first branch on *path* that goes the other way when *start* is executed for the first time; None: none does.
-
-        One that leaves a loop in which the state does not change may be taken in a later round.
-        """
+    def _at_first(self, start: int, path: Path) -> Iterator[tuple[Edge, bool | None]]:
+        """The same of the edges of *path* when *start* is executed for the first time."""
         first = self.at_first(start) if start >= 0 else None
         lead = () if first is None else (*first.edges,)
-        for edge in self._contrary((*lead, *path.edges), self.views.at(start).facts, len(lead)):
+        return self._told((*lead, *path.edges), self.views.at(start).facts, len(lead))
+
+    def settled(self, start: int, path: Path) -> frozenset[Edge]:
+        """The edges of *path* that are taken for certain when *start* is executed for the first time."""
+        return frozenset(edge for edge, truth in self._at_first(start, path) if truth is edge.value)
+
+    def untaken(self, start: int, path: Path, relevant: Sequence[Sequence[int]]) -> Edge | None:
+        """The first branch on *path* that goes the other way when *start* is executed for the first time; None: none does.
+
+        One that leaves a loop in which nothing is *relevant* may be taken in a later round.
+        """
+        for edge, truth in self._at_first(start, path):
             loop = self.cfg.innermost(edge.source)
-            if edge.target in loop or not loop or any(results.relevant[block] for block in loop):
+            if truth is (not edge.value) and (
+                edge.target in loop or not loop or any(relevant[block] for block in loop)
+            ):
                 return edge
         return None
 
@@ -346,7 +362,7 @@ class KernelModel:
         closed = set[Edge]()
         first: Path | None = None
         while path := self.path(start, state, results, step, goal, to, closed):
-            untaken = self.untaken(start, path, results)
+            untaken = self.untaken(start, path, results.relevant)
             if untaken is None:
                 return path, ""
             first = first or path

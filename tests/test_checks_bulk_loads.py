@@ -72,6 +72,16 @@ def unwaited(*lines: str, **options: str) -> list[Finding]:
              "@!%p0 cp.async.bulk.commit_group;", "@!%p0 cp.async.bulk.wait_group 0;"],
             1,
         ),
+        "a wait in the first round": (
+            ["mov.u32 %r8, 0;", "round:", "setp.ne.u32 %p3, %r8, 0;", "@%p3 bra on;", wait("w"), "on:", READ,
+             "add.u32 %r8, %r8, 1;", "setp.lt.u32 %p4, %r8, %r9;", "@%p4 bra round;"],
+            0,
+        ),
+        "a wait in the second round": (
+            ["mov.u32 %r8, 0;", "round:", "setp.ne.u32 %p3, %r8, 1;", "@%p3 bra on;", wait("w"), "on:", READ,
+             "add.u32 %r8, %r8, 1;", "setp.lt.u32 %p4, %r8, %r9;", "@%p4 bra round;"],
+            1,
+        ),
         "a wait that only some execute": (["setp.eq.u32 %p3, %r9, 7;", "@%p3 bra on;", wait("w"), "on:", READ], 1),
     }.values(),
 )  # fmt: skip

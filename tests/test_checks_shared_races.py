@@ -187,6 +187,25 @@ def test_a_loop_has_a_first_and_a_last_round(begin: str, end: str, wrong: bool) 
     assert [rule for rule, *_ in found(rounds)] == ["SM001"] * wrong
 
 
+@pytest.mark.parametrize(
+    ("start", "skips", "low"),
+    [
+        ("%r9", "setp.eq.u32 %p4, %r8, 0;", True),  # a tail loop goes on where another one has ended
+        ("%ctaid.x", "mov.u32 %r7, %ctaid.x;\nsetp.eq.u32 %p4, %r8, %r7;", True),
+        ("%r9", "setp.lt.u32 %p4, %r8, 2;", True),
+        ("0", "setp.lt.u32 %p4, %r8, 2;", False),
+    ],
+)
+def test_rounds_that_have_no_barrier_before_them(start: str, skips: str, low: bool) -> None:
+    """Which rounds these are, a number that is not in the text says: the first ones, it may be."""
+    rounds = (
+        f"mov.u32 %r8, {start};\nround:\n{skips}\n@%p4 bra first;\nbar.sync 0;\nfirst:\n{WRITE}\nbar.sync 0;\n{READ}\n{USE}\n"
+        "add.u32 %r8, %r8, 1;\nsetp.lt.u32 %p5, %r8, 999;\n@%p5 bra round;"
+    )
+    hits = found(rounds, directives=".reqntid 128")
+    assert [confidence is Confidence.LOW for _, confidence, _ in hits] == [low]
+
+
 BACK = "ld.shared.v2.u32 {%r6, %r7}, [tile+976];"
 
 

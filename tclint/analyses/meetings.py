@@ -114,8 +114,8 @@ class Meetings:
     """Paths that are looked at for operations that begin together; None: some, and one for each place of a use."""
     ready: Callable[[Any], bool] = lambda state: True
     """The states of an operation in which a use counts."""
-    doubtful: Callable[[Path], Edge | None] = lambda path: None
-    """An edge that it is not known whether anybody takes: a path without it is looked for first."""
+    doubtful: Callable[[int, Path], Edge | None] = lambda start, path: None
+    """An edge of a path from an operation that it is not known whether anybody takes: one without it is looked for first."""
     rounds: bool = False
     """Whether a path that leaves a loop too early is looked at with as many rounds as the loop has."""
     _firsts: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
@@ -261,7 +261,7 @@ class Meetings:
                 reached = path.end, path.state
                 path = replace(path, state=path.state[0])
                 found, wrong = self._met(start, operations, uses[path.end], path)
-                doubt = self.doubtful(path) if found else None
+                doubt = self.doubtful(start, path) if found else None
                 if found and doubt is None:
                     return found
                 doubted = doubted or found

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.values import Facts, Level
 from tclint.analyses.warps import collectives, signals, waits
+from tclint.cfg import Edge
 from tclint.dataflow import Path, find_paths
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -248,6 +249,13 @@ class Order:
         def goal(state: Hashable, i: int) -> bool:
             return i == use
 
-        return next(
-            find_paths(model.survey, start, view, True, relevant, step, goal, (cfg.block_of[use],)), None
-        )
+        closed = set[Edge]()
+        goals = (cfg.block_of[use],)
+        while path := next(
+            find_paths(model.survey, start, view, True, relevant, step, goal, goals, closed=closed), None
+        ):
+            untaken = model.untaken(start, path, relevant)
+            if untaken is None:
+                return path
+            closed.add(untaken)
+        return None

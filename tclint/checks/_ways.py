@@ -108,19 +108,24 @@ def none_yet(model: KernelModel, path: Path) -> Edge | None:
     return None
 
 
-def spared(model: KernelModel, path: Path, sites: Iterable[int]) -> bool:
-    """Whether *path* goes past one of *sites* because of a number that is not in the text, and the same in the whole CTA.
+def spared(model: KernelModel, path: Path, sites: Iterable[int], start: int | None = None) -> Edge | None:
+    """The edge by which *path* goes past one of *sites* because of a number that the text does not say; None: none.
 
-    Where there is nothing to wait for, as there are no tiles, nobody waits.
+    It is the same in the whole CTA: where there is nothing to wait for, as there are no tiles, nobody waits. With *start*,
+    where the path begins, that may be the number of a round as well, unless it is known on this way: nothing comes before
+    the first, or behind the last one.
     """
+    open_ = _DATA if start is None else _DATA | {"phi"}
     values = model.values
     for _, edge, own, passed, _ in _forks(model.cfg, path, sites):
         p = model.views.edge_value(edge) if passed and not own else None
         if p is None or values.level(p) is not Level.CTA:
             continue
-        if any(values.node(v)[0] in _DATA for v in values.made_of(p)):
-            return True
-    return False
+        if any(values.node(v)[0] in open_ for v in values.made_of(p)) and (
+            start is None or edge not in model.settled(start, path)
+        ):
+            return edge
+    return None
 
 
 def _again(loop: frozenset[int], head: int, edges: Iterable[Edge]) -> bool:

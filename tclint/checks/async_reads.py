@@ -15,11 +15,12 @@ from tclint.analyses.proxies import fences, through_async
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.since_barrier import LOOSE, WritesSince
 from tclint.analyses.warps import collectives
+from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
 from tclint.checks._ways import PART_OF_A_WARP, in_warps, left_out
 from tclint.checks.proxies import called
-from tclint.dataflow import Results
+from tclint.dataflow import Path, Results
 from tclint.finding import Confidence, Severity
 from tclint.model import KernelModel
 
@@ -82,7 +83,7 @@ class _Writes:
         model, site = self.model, access.site
         return _wanted(model, access) and self.since.memory.placed(access, model.views.at(site).threads)
 
-    def doubtful(self, path: Any) -> Any:
+    def doubtful(self, start: int, path: Path) -> Edge | None:
         return left_out(self.model, path, self.since.ends)
 
     def meet(self, write: Access, read: Access, route: Route) -> bool:

@@ -35,7 +35,8 @@ def read_before_complete(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if found is not None:
                 start, path = found
                 passed = next((i for i in path.sites(model.cfg, start) if i in filled.waits), -1)
-                doubt = _NOTHING if start < 0 and spared(model, path, filled.waits) else ""
+                unsure = start < 0 and spared(model, path, filled.waits) is not None
+                doubt = _NOTHING if unsure else ""
                 yield "BK001", _hit(model, filled, read, passed if passed in idle else None).doubted(doubt)
                 break
 

@@ -38,7 +38,9 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         groups.follow,
         lambda access: True,
         partial(_meet, model),
-        doubtful=lambda path: left_out(model, path, model.sites("wait", "cp.async")) or none_yet(model, path),
+        doubtful=lambda start, path: (
+            left_out(model, path, model.sites("wait", "cp.async")) or none_yet(model, path)
+        ),
         rounds=True,
     )
     told: dict[tuple[str, int, int], list[Meeting]] = {}

@@ -20,7 +20,16 @@ from tclint.analyses.values import Level
 from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
-from tclint.checks._ways import OUT_OF_ARRAY, PART_OF_A_WARP, in_warps, left_out, placed, runs_on, unused
+from tclint.checks._ways import (
+    OUT_OF_ARRAY,
+    PART_OF_A_WARP,
+    in_warps,
+    left_out,
+    placed,
+    runs_on,
+    spared,
+    unused,
+)
 from tclint.dataflow import Path
 from tclint.finding import Confidence
 from tclint.ir.nodes import Memory, Operand, Special, Vector
@@ -94,8 +103,11 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
 
 def _doubt(model: KernelModel, meeting: Meeting) -> str:
     """What speaks against a finding."""
-    if left_out(model, meeting.path, model.solved(WritesSince)[0].ends) is not None:
+    ends = model.solved(WritesSince)[0].ends
+    if left_out(model, meeting.path, ends) is not None:
         return "on other ways between the two, warps meet"
+    if spared(model, meeting.path, ends, meeting.operation.site) is not None:
+        return "a number that is the same for all warps decides whether they meet, and may know better"
     first, second = meeting.operation.site, meeting.use.site
     if model.function.most_threads is None and not all(
         model.views.at(site).threads & T.full(32) for site in (first, second)
@@ -129,8 +141,8 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
         def meet(first: Access, second: Access, route: Route, since: SinceBarrier = since) -> bool:
             return _meet(model, since.memory, first, second, route)
 
-        def doubtful(path: Path, since: SinceBarrier = since) -> Edge | None:
-            return left_out(model, path, since.ends)
+        def doubtful(start: int, path: Path, since: SinceBarrier = since) -> Edge | None:
+            return left_out(model, path, since.ends) or spared(model, path, since.ends, start)
 
         yield from Meetings(
             model,
