@@ -244,13 +244,12 @@ class KernelModel:
         goal: Callable[[Any, int], bool],
         to: Iterable[int],
         closed: AbstractSet[Edge] = frozenset(),
-        now: bool = False,
     ) -> Iterator[Path]:
         """Paths from *start* on which the fact lives until *goal*, taken by the threads that execute *start*.
 
         *to* are the instructions at which *goal* can be met; none: where the
-        function is left. No edge of *closed* is taken. *now*: they go on from
-        the round of a loop that *start* is in.
+        function is left. No edge of *closed* is taken. They go on from the
+        round of a loop that *start* is in.
         """
         self.pause()
         relevant: Sequence[Sequence[int]] = results.relevant
@@ -264,8 +263,9 @@ class KernelModel:
                 relevant = merged = merged or list(relevant)
                 merged[block] = sorted(inside.union(merged[block]))
         alive = results.carrying(start) if start >= 0 else None
-        view = self.views.now(start) if now else self.views.at(start)
-        return find_paths(self.survey, start, view, state, relevant, step, goal, goals, alive, closed)
+        return find_paths(
+            self.survey, start, self.views.now(start), state, relevant, step, goal, goals, alive, closed
+        )
 
     def lead(self, site: int, view: View | None = None) -> Path | None:
         """A path from the entry of the function to *site*, or another instruction of its block under the same guard.

@@ -577,3 +577,123 @@ end:
     )
     start, use = (of.function.instructions.index(i) for i in _marked(of, 50, 53))
     assert search(of, start, use) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "ended"),
+    [
+        ("add.s32 %r5, %r2, 1; setp.eq.s32 %p1, %r5, %r1;", True),  # i + 1 == n
+        ("add.s32 %r5, %r1, -1; setp.eq.s32 %p1, %r2, %r5;", True),  # i == n - 1
+        ("setp.eq.s32 %p1, %r3, -1;", True),  # i - n == -1, which is counted as well
+        ("add.s32 %r5, %r1, -2; setp.eq.s32 %p1, %r2, %r5;", False),
+        ("add.s32 %r5, %r4, -1; setp.eq.s32 %p1, %r2, %r5;", False),
+    ],
+)
+@pytest.mark.parametrize("next_round", ["setp.lt.s32 %p2, %r2, %r1;", "setp.ne.s32 %p2, %r2, %r1;"])
+def test_a_loop_ends_behind_the_round_that_is_its_last(last: str, ended: bool, next_round: str) -> None:
+    """``for (i < n) { start; if (i == n - 1) stop; }``, in the forms that compilers give to the two tests."""
+    assert (
+        reaches(f"""
+        ld.param.u32 %r1, [number];
+        mov.u32 %r4, %ctaid.x;
+        setp.lt.s32 %p0, %r1, 1;
+        @%p0 bra end;
+        mov.u32 %r2, 0;
+        neg.s32 %r3, %r1;
+    round:
+        {last}
+        start: {START}
+        @!%p1 bra more;
+        {STOP}
+    more:
+        add.s32 %r3, %r3, 1;
+        add.s32 %r2, %r2, 1;
+        {next_round}
+        @%p2 bra round;
+        use: {USE}
+    end:
+        ret;
+    """)
+        is not ended
+    )
+
+
+@pytest.mark.parametrize(("guard", "found"), [("", False), ("!", True)])
+def test_a_path_goes_on_from_the_round_that_it_starts_in(guard: str, found: bool) -> None:
+    """What starts only where another round follows is ended in that round."""
+    assert (
+        reaches(f"""
+        ld.param.u32 %r1, [number];
+        mov.u32 %r2, 0;
+    round:
+        {STOP}
+        add.s32 %r2, %r2, 1;
+        setp.lt.s32 %p1, %r2, %r1;
+        @{guard}%p1 bra last;
+        bra more;
+    last:
+        mov.u32 %r6, 0;
+        start: {START}
+    more:
+        @%p1 bra round;
+        use: {USE}
+        ret;
+    """)
+        is found
+    )
+
+
+FLAG = """
+    ld.param.u32 %r1, [number];
+    mov.u32 %r2, 0;
+    mov.u32 %r3, {before};
+round:
+    ld.shared.u32 %r4, [%r5];
+    setp.eq.s32 %p1, %r4, 0;
+    @%p1 bra more;
+    start: {start}
+    mov.u32 %r3, {pending};
+more:
+    add.s32 %r2, %r2, 1;
+    setp.lt.s32 %p2, %r2, %r1;
+    @%p2 bra round;
+    setp.eq.s32 %p3, %r3, 0;
+    @%p3 bra over;
+    {stop}
+over:
+    mov.u32 %r6, 0;
+    use: {use}
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "pending", "found"),
+    [
+        ("0", "1", False),
+        ("0", "2", False),
+        ("1", "1", False),
+        ("0", "0", True),
+        ("1", "0", True),
+        ("%ctaid.x", "1", False),  # whatever it is where nothing has started
+        ("0", "%ctaid.x", True),
+    ],
+)
+def test_a_flag_that_the_start_sets_is_asked_for_behind_the_loop(
+    before: str, pending: str, found: bool
+) -> None:
+    assert reaches(FLAG.format(start=START, stop=STOP, use=USE, before=before, pending=pending)) is found
+
+
+def test_a_number_chosen_among_many_is_no_flag() -> None:
+    """A search that told all states of a large machine apart would not end soon."""
+    ways = "\n".join(f"setp.eq.s32 %p{4 + n}, %r4, {n};\n@%p{4 + n} bra set{n};" for n in range(1, 8))
+    sets = "\n".join(f"set{n}: mov.u32 %r3, {n};\nbra more;" for n in range(1, 8))
+    body = FLAG.format(start=START, stop=STOP, use=USE, before="0", pending="9")
+    m = model(body.replace("more:", f"{ways}\nbra more;\n{sets}\nmore:", 1))
+    (phi,) = {
+        v
+        for v in m.survey.branch_leaves(m.cfg.block_of[label(m.function, "over")] - 2)
+        if m.values.node(v)[0] == "phi"
+    }
+    assert not m.survey.flag(phi).phis

@@ -254,7 +254,7 @@ class Meetings:
         for _ in range(self.tries or _TRIES + len(uses)):
             if paths is None:
                 paths = self.model.paths(
-                    start, (self.start(start), 0), self.results, step, goal, left, closed, now=True
+                    start, (self.start(start), 0), self.results, step, goal, left, closed
                 )
             path = next(paths, None)
             if path is not None:

@@ -234,7 +234,7 @@ class Order:
     def _without(self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]) -> Path | None:
         model = self.model
         cfg = model.cfg
-        here = model.views.at(start)
+        here = model.views.now(start)
         view = View(here.threads, Facts({**here.facts, **given})) if given else here
         sure = {i for i in stops if model.instruction(i).guard < 0}
         if not view.threads or start in sure or not model.reaches(start, use, sure):

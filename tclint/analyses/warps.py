@@ -133,7 +133,7 @@ def way(
 
     A warp is followed by its first lane, which does what one lane does for all.
     """
-    here = model.views.at(start)
+    here = model.views.now(start)
     view = View(here.threads & threads & T.lane_zero(model.values.threads), facts or here.facts)
     cfg, first = model.cfg, max(start, 0)
     if not view.threads or (cfg.block_of[first] not in cfg.in_cycle and not last(model, (first,), ends, to)):

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Along, Facts, Values
@@ -77,6 +77,14 @@ class Passed:
         return any(site in span for span in self._spans)
 
 
+class Flag(NamedTuple):
+    """A number that is chosen among constants, by the way that is taken, and perhaps something else."""
+
+    phis: frozenset[int]
+    """Where ways join, and what comes by them is chosen."""
+    numbers: frozenset[int]
+
+
 class Survey:
     """What a search needs of a function, kept between searches."""
 
@@ -87,6 +95,7 @@ class Survey:
         self._branches: dict[int, tuple[int, ...]] = {}
         self._guards: dict[int, tuple[int, ...]] = {}
         self._facts: dict[int, list[int]] = {}
+        self._flags: dict[int, Flag] = {}
 
     def branch_leaves(self, block: int) -> tuple[int, ...]:
         """What the branch at the end of *block* decides by."""
@@ -170,6 +179,24 @@ class Survey:
                     twice.add(leaf)
         return twice, last
 
+    def flag(self, phi: int) -> Flag:
+        """What a number is joined from that a branch asks for: ``if (pending)`` behind a loop that may have set it."""
+        found = self._flags.get(phi)
+        if found is None:
+            values = self.values
+            phis, numbers, work = set[int](), set[int](), [phi]
+            while work:
+                value = work.pop()
+                number = values.known(value)
+                if number is not None:
+                    numbers.add(number)
+                elif values.node(value)[0] == "phi" and value not in phis:
+                    phis.add(value)
+                    work += values.arguments(value)
+            few = 0 < len(numbers) <= _FEW
+            found = self._flags[phi] = Flag(frozenset(phis if few else ()), frozenset(numbers))
+        return found
+
     def leaves(self, fact: int) -> list[int]:
         """What a predicate that is known decides by."""
         found = self._facts.get(fact)
@@ -214,6 +241,8 @@ Held = tuple[Along, Facts, int]
 """What expressions stand for at the end of a way, what is known there, and of which threads."""
 
 
+_FEW = 4
+"""Constants among which a flag is chosen at most."""
 _LONGEST = 96
 """The edges of a way from the entry at most."""
 _SOON, _ONWARD = 256, 1024
@@ -340,14 +369,22 @@ def find_paths(
         return Path(tuple(edges), tuple(changed), end, threads, state)
 
     joined: dict[int, list[int]] = {}  # block -> predicates that the way into it decides
+    chosen: dict[int, dict[int, frozenset[int]]] = {}  # block -> numbers that it chooses, and among which
     until = NEVER
-    for leaf in latest:
+    for leaf in list(latest):
         kind, *where = values.node(leaf)
-        if kind == "phi" and cfg.function.registers[where[1]].type == ".pred":
+        if kind != "phi":
+            continue
+        if cfg.function.registers[where[1]].type == ".pred":
             # What is known of any predicate can tell what is joined from it.
             until = min(until, latest[leaf])
             if leaf in watched:
                 joined.setdefault(where[0], []).append(leaf)
+        else:
+            flag = survey.flag(leaf)
+            for phi in flag.phis:
+                latest[phi] = min(latest.get(phi, NEVER), latest[leaf])
+                chosen.setdefault(values.node(phi)[1], {})[phi] = flag.numbers
 
     through: dict[int, int] = {}  # what is known -> the last component in which it decides
 
@@ -444,7 +481,14 @@ def find_paths(
                     (leaf, values.decide(values.after_block(values.node(leaf)[2], block), next_facts))
                     for leaf in leaves
                 ]
+                come = [
+                    (phi, values.chosen(values.after_block(values.node(phi)[2], block), numbers, next_facts))
+                    for phi, numbers in chosen.get(edge.target, {}).items()
+                ]
                 next_facts = values.entering(next_facts, edge.target)
+                for phi, number in come:
+                    if number is not None:
+                        next_facts = values.assume(values.equals(phi, number), True, next_facts)
                 for leaf, held in arrived:
                     if held is not None:
                         next_facts = values.assume(leaf, held, next_facts)

@@ -20,7 +20,7 @@ uniformity (:meth:`Values.level`). Each module is a layer that asks those below 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from tclint.analyses.values.bounds import Bits, Bounds
@@ -31,6 +31,7 @@ from tclint.analyses.values.ranges import Ranges
 from tclint.analyses.values.thread_sets import Level
 from tclint.cfg import CFG
 from tclint.ir.nodes import Function, Variable
+from tclint.isa.widths import width_of
 
 __all__ = ["Along", "Bits", "Facts", "Level", "Node", "Values"]
 
@@ -90,7 +91,9 @@ class Values(Bounds):
                 if known is None:
                     known = self._ranges.decide(p, moved[0], facts)
                 known = None if known is None else known is not moved[1]
-            return self._ranges.decide(p, node, facts) if known is None else known
+            if known is None:
+                known = self._ranges.decide(p, node, facts)
+            return self._ranges.apart(p, facts) if known is None else known
         if kind == "phi":
             return self._joined(p, facts)
         return None
@@ -173,7 +176,20 @@ class Values(Bounds):
         if (moved := self.difference(p)) is not None:
             sides += moved[0][2:3]
         bases = (self._ranges.bases(side) for side in sides if self.known(side) is None)
-        return frozenset((sides[0], *sides[2:])).union(*bases)
+        apart = self._ranges.point(p)
+        return frozenset((sides[0], *sides[2:], *(apart or ())[:1])).union(*bases)
+
+    def equals(self, phi: int, number: int) -> int:
+        """The predicate that the number that ways bring to where they join is *number*."""
+        width = width_of(self.function.registers[self.nodes[phi][2]].type)
+        return self.compare("eq", phi, self.constant(number), True, width or 32)
+
+    def chosen(self, value: int, numbers: Iterable[int], facts: Facts) -> int | None:
+        """Which of *numbers* a *value* is, given what is known; None when that does not follow."""
+        known = self.known(value)
+        if known is not None or self.node(value)[0] != "phi":
+            return known
+        return next((n for n in numbers if facts.get(self.find(self.equals(value, n)))), None)
 
     def assume(self, p: int, truth: bool, facts: Facts) -> Facts:
         """*facts* with *p* and what follows from it structurally."""

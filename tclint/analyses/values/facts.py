@@ -13,7 +13,7 @@ __all__ = ["Facts"]
 class Facts(dict[int, bool]):
     """Predicate values known to hold or not; immutable once made, so what follows from it is kept with it."""
 
-    __slots__ = ("bounds", "decided", "followed", "known", "lasting", "ranges")
+    __slots__ = ("bounds", "decided", "followed", "known", "lasting", "points", "ranges")
 
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
@@ -24,6 +24,8 @@ class Facts(dict[int, bool]):
         """The comparisons with constants, by what is compared; None: not collected yet."""
         self.ranges: dict[int, Range] | None = None
         """What the comparisons say of sums; None: not collected yet."""
+        self.points: dict[int, dict[int, bool]] | None = None
+        """What sums are or are not equal to, as comparisons of two numbers say; None: not collected yet."""
         self.known: frozenset[tuple[int, bool]] | None = None
         self.lasting: Facts | None = None
 

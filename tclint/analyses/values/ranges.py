@@ -85,6 +85,9 @@ class Ranges:
         self._choices: dict[int, tuple[tuple[int, bool, int, int], ...]] = {}
         self._counters: dict[int, _Counter | None] = {}
         self._lasts: dict[int, dict[int, bool]] = {}
+        self._points: dict[int, tuple[int, int] | None] = {}
+        self._mates: dict[tuple[int, int, tuple[bool, ...]], int] = {}
+        """One of the numbers that each loop changes in step, by its head and how it changes them."""
         self._said: dict[int, tuple[Node, bool] | None] = {}
         self._alone: dict[int, Range] = {}
 
@@ -94,8 +97,6 @@ class Ranges:
         Signed numbers are taken not to wrap, as compilers do.
         """
         _, relation, left, right, signed, width = node
-        if relation == "lt" and self._goes_on(p, left, right, facts):
-            return True
         known = self.known(facts)
         if not any(self._concerns(known, side) or self._counting(side) for side in (left, right)):
             return None
@@ -403,15 +404,72 @@ class Ranges:
         last = self._ends(values.node(counter)[1]).get(fact) is truth
         return factor * step > 0 if abs(step) == 1 and last else None
 
-    def _goes_on(self, p: int, left: int, right: int, facts: Facts) -> bool:
-        """Whether a loop that counts one by one as long as *left* is less has another round, as both are known to differ.
-
-        It comes to where they are equal before one is beyond the other; if it begins beyond, there is but one round.
-        """
+    def apart(self, p: int, facts: Facts) -> bool | None:
+        """Whether *p*, a comparison, holds, as it is known of others whether the same two numbers are equal."""
         values = self.values
-        if facts.get(values.compare("eq", left, right, False)) is not False:
+        _, relation, left, right, *_ = values.nodes[p]
+        equal = self._equal(p, facts)
+        if relation == "eq" or equal is None:
+            return equal
+        if equal:
             return False
-        return self._until(p, values.add(left, values.times(right, -1)), False) is True
+        # One by one, they become equal before one is beyond the other.
+        return True if self._until(p, values.add(left, values.times(right, -1)), False) else None
+
+    def _equal(self, p: int, facts: Facts) -> bool | None:
+        """Whether the two sides of a comparison are equal, as others of the same difference say; None: they do not."""
+        place = self.point(p)
+        if place is None:
+            return None
+        if facts.points is None:
+            facts.points = {}
+            for fact, truth in facts.items():
+                if self.values.nodes[fact][:2] == ("compare", "eq") and (point := self.point(fact)):
+                    facts.points.setdefault(point[0], {})[point[1]] = truth
+        base, number = place
+        known = facts.points.get(base)
+        if known is None or number in known:
+            return known[number] if known else None
+        return False if True in known.values() else None
+
+    def point(self, p: int) -> tuple[int, int] | None:
+        """Of a comparison of two numbers, the difference, and what this is without its constant where both are equal.
+
+        Numbers that a loop changes in step are all expressed by one of them: ``i == n - 1`` and ``i - n + 1 != 0`` are about
+        the same, whatever the compiler counts. None: one side is a constant, and the other no counter.
+        """
+        if p not in self._points:
+            self._points[p] = self._point(self.values.nodes[p])
+        return self._points[p]
+
+    def _point(self, node: Node) -> tuple[int, int] | None:
+        values = self.values
+        if node[0] != "compare" or node[5] not in (32, 64):
+            return None
+        terms, constant = values.linear(values.add(node[2], values.times(node[3], -1)))
+        total = dict[int, int]()
+        counted = False
+        work = list(terms)
+        while work:
+            term, factor = work.pop()
+            counter = self._counter(term)
+            if counter is not None and counter.steady:
+                counted = True
+                way = values.node(term)[1], counter.step, counter.turns
+                mate = self._mates.setdefault(way, term)
+                if mate != term and (other := self._counter(mate)) is not None:
+                    more, apart = values.linear(values.add(counter.start, values.times(other.start, -1)))
+                    constant += apart * factor
+                    work += [(t, f * factor) for t, f in more]
+                    term = mate
+            total[term] = total.get(term, 0) + factor
+        terms = tuple(sorted((t, f) for t, f in total.items() if f))
+        if not terms or (values.known(node[3]) is not None and len(terms) == 1 and not counted):
+            return None
+        negative = terms[0][1] < 0
+        if negative:
+            terms = tuple((t, -f) for t, f in terms)
+        return values.total(terms, 0), constant if negative else -constant
 
     def _ends(self, head: int) -> dict[int, bool]:
         """What each round of a loop asks to know whether it is the last one, and what the answer is then."""
