@@ -182,6 +182,24 @@ def test_a_result_is_read_back(between: list[str], use: str, wrong: bool) -> Non
     agrees(text(STORE, *between, use + " // want " + "BK004" * wrong, wait(read="")), "BK")
 
 
+REDUCE = "@%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group.{}.u32 [%rd1], [%r2], 2048;"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wrong"),
+    [
+        (REDUCE.format("add"), REDUCE.format("add"), False),
+        (REDUCE.format("max"), "@%p0 red.global.max.u32 [%rd1], 1;", False),
+        (REDUCE.format("add"), REDUCE.format("max"), True),
+        (STORE, REDUCE.format("add"), True),
+        (REDUCE.format("add"), "@%p0 atom.global.add.u32 %r4, [%rd1], 1;", True),
+    ],
+)
+def test_reductions_of_one_kind_may_come_in_any_order(first: str, second: str, wrong: bool) -> None:
+    """CTAs reduce into one accumulator in any order too; what the first reduction has made is not asked for."""
+    agrees(text(first, COMMIT, wait(), second + " // want " + "BK004" * wrong, COMMIT, wait(read="")), "BK")
+
+
 def test_why_a_result_is_not_there() -> None:
     (finding,) = by_rule(lint(text(STORE, COMMIT, wait(), "@%p0 ld.global.u32 %r4, [%rd1];")), "BK004")
     assert "cp.async.bulk.wait_group.read waits until its source is read" in finding.message

@@ -194,7 +194,9 @@ def results_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         lambda site: OPEN,
         groups.follow,
         lambda access: not access.writes,
-        lambda copy, use, route: memory.own(copy, use, route.path.threads),
+        lambda copy, use, route: (
+            not _commute(model, copy.site, use.site) and memory.own(copy, use, route.path.threads)
+        ),
         memory=memory,
     )
     told: dict[tuple[int, int], tuple[Meeting, set[int]]] = {}
@@ -223,6 +225,15 @@ def results_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 about=frozenset((copy,)),
             ),
         )
+
+
+def _commute(model: KernelModel, copy: int, use: int) -> bool:
+    """Whether both are one reduction, of which each element is atomic: either may come first (9.7.9.25.4.2)."""
+    first, second = model.instruction(copy).match, model.instruction(use).match
+    assert first
+    assert second
+    name = second.form.name.removeprefix("multimem.")
+    return first.binding.get("redOp") in second.modifiers and name.startswith(("cp.reduce.", "red"))
 
 
 def _written_before(
