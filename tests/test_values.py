@@ -258,6 +258,33 @@ def test_what_comparisons_decide_of_each_other_is_true(
         assert answers <= {answer}
 
 
+@pytest.mark.parametrize(
+    ("known", "asked", "answer"),
+    [
+        ({"%p1": False}, "%p2", False),  # not 0 is not below 1
+        ({"%p2": False}, "%p1", False),
+        ({"%p1": False, "%p3": False}, "%p4", False),  # neither 0 nor 1: not below 2
+        ({"%p1": False, "%p3": False, "%p5": True}, "%p6", True),
+        ({"%p1": False}, "%p4", None),
+        ({"%p1": False}, "%p7", None),  # may be below 0
+    ],
+)
+def test_what_a_number_is_not_shortens_its_range(
+    known: dict[str, bool], asked: str, answer: bool | None
+) -> None:
+    m = of("""
+        mov.u32 %r1, %ctaid.x;
+        setp.eq.u32 %p1, %r1, 0;
+        setp.lt.u32 %p2, %r1, 1;
+        setp.eq.u32 %p3, %r1, 1;
+        setp.lt.u32 %p4, %r1, 2;
+        setp.lt.u32 %p5, %r1, 3;
+        setp.eq.u32 %p6, %r1, 2;
+        setp.lt.s32 %p7, %r1, 1;
+    """)
+    assert decided(m, known, asked) is answer
+
+
 STEPS: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "add": ("add.s32 {to}, {a}, {n};", lambda a, n: a + n),
     "from": ("sub.s32 {to}, {n}, {a};", lambda a, n: n - a),

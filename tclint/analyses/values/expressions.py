@@ -427,6 +427,7 @@ class Expressions:
         every = (1 << width) - 1
         # What is left of the value, read as a signed and as an unsigned number.
         left = {True: (-1 - (every >> 1), every >> 1), False: (0, every)}
+        gaps = list[int]()
         for other, truth in others.get(value, ()):
             limit = self.known(other[3])
             assert limit is not None
@@ -435,9 +436,18 @@ class Expressions:
             if other[1] == "eq":
                 if truth:
                     left = {True: (limit, limit), False: (limit & every, limit & every)}
+                else:
+                    gaps.append(limit)
                 continue
             low, high = left[other[4]]
             left[other[4]] = (low, min(high, limit - 1)) if truth else (max(low, limit), high)
+        for sign, gone in ((True, gaps), (False, [gap & every for gap in gaps])):
+            low, high = left[sign]
+            while low in gone:
+                low += 1
+            while high in gone:
+                high -= 1
+            left[sign] = low, high
         if relation == "lt":
             low, high = left[signed]
             return True if high < bound else False if low >= bound else None
