@@ -160,6 +160,37 @@ def test_a_cluster_of_one_has_no_peer() -> None:
     assert len(hits("CL002", body.format("setp.eq.u32 %p3, %r9, 1;\n"), ".reqntid 128")) == 1
 
 
+@pytest.mark.parametrize(
+    ("leaves", "shown"),
+    [
+        ("setp.ne.u32 %p3, %r4, 0;", False),  # all but the first CTA, into which they all wrote
+        ("setp.ne.u32 %p3, %r0, 0;", False),  # a thread of each CTA waits, and is enough for it to stay
+        ("setp.ne.u32 %p3, %r9, 0;", True),  # in such a launch, everybody
+    ],
+)
+def test_who_arrives_last_may_leave_where_others_wait(leaves: str, shown: bool) -> None:
+    put = "mapa.shared::cluster.u32 %r11, %r3, 0; st.shared::cluster.u32 [%r11], %r4;"
+    wait = WAIT.replace(".aligned", "")
+    for leave in ("bra over", "ret"):
+        body = f"{SYNC}\n{put}\n{ARRIVE}\n{leaves}\n@%p3 {leave};\n{wait}\nover:"
+        assert bool(hits("CL002", body)) is shown, leave
+    assert hits("CL002", f"{SYNC}\n{put}\n{leaves}\n@%p3 bra over;\nbar.sync 0;\nover:")
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "shown"),
+    [
+        ("setp.lt.s32 %p3, %r9, 2;", "setp.lt.s32 %p4, %r9, 2;", False),
+        ("setp.lt.s32 %p3, %r9, 2;", "setp.le.s32 %p4, %r9, 1;", False),
+        ("setp.lt.s32 %p3, %r9, 2;", "setp.le.s32 %p4, %r9, 2;", True),  # two CTAs synchronise at first only
+        ("setp.lt.s32 %p3, %r9, 2;", "setp.lt.s32 %p4, %r4, 2;", True),
+    ],
+)
+def test_a_number_of_the_launch_may_be_the_size_of_the_cluster(first: str, last: str, shown: bool) -> None:
+    body = f"{first}\n@%p3 bra one;\n{SYNC}\none:\n{GET}\n{last}\n@%p4 bra over;\n{SYNC}\nover:"
+    assert bool(hits("CL002", body, ".reqntid 128")) is shown
+
+
 @pytest.mark.parametrize(("first", "shown"), [("0", False), ("%r9", True)])
 def test_a_wait_of_the_first_round_alone(first: str, shown: bool) -> None:
     """What arrives before a loop waits in its first round, and that is not known of a number of the launch."""

@@ -11,11 +11,14 @@ from tclint.analyses.shared_memory import Access
 from tclint.analyses.values import Facts
 from tclint.analyses.warps import behind, calls, last, of_the_cta, way, whole_program
 from tclint.checks import Hit, Mark, check
+from tclint.dataflow import EXIT, Path
 from tclint.finding import Severity
 from tclint.fixes import Repair, without_word
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
+_PLACES = ("%cluster", "%ctaid", "%tid", "%laneid", "%warpid")
+"""Where a thread stands in its CTA, and the CTA among others."""
 _MADE_UP_FOR = "as many waits follow: an H200 takes each arrival for one of the next phase"
 """What there is to say where arrivals come before their turn, and waits behind all of them."""
 
@@ -140,7 +143,7 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
         told |= {*model.sites("mbarrier-wait"), *_barriers(model)}
     sites = {r.site for r in found}
     path = way(model, -1, T.full(model.values.threads), sites, told, _with_peers(model, -1))
-    if path is None:
+    if path is None or _alone_on(model, -1, path):
         return None
     site = path.end
     return Hit(
@@ -165,7 +168,7 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
         if kinds[site] == "arrival" and (any(model.reaches(site, w) for w in waits) or _tail(model)):
             continue
         path = way(model, site, T.full(model.values.threads), (), told, _with_peers(model, site))
-        if path is not None:
+        if path is not None and not (_awaited(model, site, path) or _alone_on(model, site, path)):
             role = _role(model, site)
             return Hit(
                 site=site,
@@ -184,6 +187,50 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
                 or frozenset((site,)),
             )
     return None
+
+
+def _awaited(model: KernelModel, site: int, path: Path) -> bool:
+    """Whether the thread arrives at the barrier of the cluster on its way from *site*, and others stay to wait for it.
+
+    One thread that waits is enough for its CTA to stay. Who waits is a matter of the thread or the CTA, and that the CTA
+    which is accessed is among them is taken for granted.
+    """
+    waits = model.sites("barrier-wait", "cluster")
+    passed = path.passed(model.cfg, site)
+    taken = _taken(model, site, path)
+    for arrive in model.sites("barrier-arrive", "cluster"):
+        if arrive in passed and any(model.reaches(arrive, w) for w in waits):
+            block = model.cfg.block_of[arrive]
+            first = next(n for n, (source, _, _) in enumerate(taken) if source == block)
+            if any(_differs(model, p) for _, p, _ in taken[first:]):
+                return True
+    return False
+
+
+def _taken(model: KernelModel, site: int, path: Path) -> list[tuple[int, int | None, bool]]:
+    """The blocks of a path from *site*, with the predicate by which each is left, and its value then."""
+    taken = [(e.source, model.views.edge_value(e), e.value) for e in path.edges]
+    end = path.last(model.cfg, site)
+    leaves = model.instruction(end) if path.end == EXIT else None
+    p = model.values.before(leaves.guard, end) if leaves and leaves.guard >= 0 else None
+    return [*taken, (path.block(model.cfg, site), p, bool(leaves and not leaves.negated))]
+
+
+def _differs(model: KernelModel, p: int | None) -> bool:
+    """Whether a predicate is about which CTA of the cluster, or which thread, this is."""
+    nodes = () if p is None else (model.values.node(v) for v in model.values.made_of(p))
+    return any(node[0] == "special" and str(node[1]).startswith(_PLACES) for node in nodes)
+
+
+def _alone_on(model: KernelModel, site: int, path: Path) -> bool:
+    """Whether nobody passes the barrier of the cluster in a launch that takes *path*: a cluster of one CTA then."""
+    values, facts = model.values, Facts()
+    for _, p, value in _taken(model, site, path):
+        if p is not None and not _differs(model, p):
+            facts = values.assume(p, value, facts)
+    launch = values.lasting(facts).items()
+    waits = [model.views.at(w).lasting(values) for w in model.sites("barrier-wait", "cluster")]
+    return bool(waits) and all(any(values.decide(p, there) is (not v) for p, v in launch) for there in waits)
 
 
 def _with_peers(model: KernelModel, site: int) -> Facts:
