@@ -89,6 +89,23 @@ def test_what_a_thread_has_heard(lines: list[str], count: int) -> None:
     assert len(unwaited(*lines)) == count
 
 
+@pytest.mark.parametrize(("other", "count"), [("512", 0), ("0", 1)])
+def test_the_next_round_is_loaded_before_this_one_is_read(other: str, count: int) -> None:
+    """One mbarrier for two buffers: what a copy fills is waited for a round later, and it is the other one that is read."""
+    found = unwaited(
+        "mov.u32 %r5, 0; mov.u32 %r7, 0; mov.u32 %r8, 0;",
+        "round:",
+        wait("w", parity="%r7"),
+        f"xor.b32 %r7, %r7, 1; xor.b32 %r5, %r5, {other}; add.u32 %r8, %r8, 1;",
+        "add.u32 %r6, %r1, %r5; setp.lt.u32 %p4, %r8, %r9; @!%p4 bra last; @%p0 bra last;",
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 512;",
+        "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r6], [%rd0], 512, [full];",
+        f"last: xor.b32 %r10, %r5, {other}; add.u32 %r10, %r10, %r2; ld.shared.u32 %r3, [%r10];",
+        "bar.sync 0; @%p4 bra round;",
+    )
+    assert len(found) == count
+
+
 def test_a_read_without_a_wait() -> None:
     (finding,) = unwaited("bar.sync 0;", READ, "ld.shared.u32 %r4, [tile+64];")
     assert finding.severity is Severity.ERROR

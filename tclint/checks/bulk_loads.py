@@ -50,8 +50,9 @@ def _unwaited(
     """
     order, into = model.made(Order), model.made(BulkRings).feeding(filled, read)
     given = order.certain(into)
-    # What follows a copy on its own way must wait for it, unless that fills another stage meanwhile.
-    own = [i for i in into if len(filled.ring.stages) == 1 and not filled.places[i].stride]
+    # What follows a copy on its own way must wait for it, unless that fills another place meanwhile.
+    places = {i: model.value(i, "destination") for i in into if len(filled.ring.stages) == 1}
+    own = [i for i, place in places.items() if place is not None and not model.values.volatile(place)]
     for start in (-1, *own):
         for heard in told:
             path = order.unheard(read.site, heard, start, given=given)
