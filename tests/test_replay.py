@@ -1535,6 +1535,40 @@ def test_roles_by_a_table_in_shared_memory() -> None:
     assert "stuck" in what(replay(code.replace(GIVE, "")).run)
 
 
+def test_the_producer_may_be_told_by_a_table_that_the_launch_fills() -> None:
+    """A launch that is made up may name a warp that there is none of, and nobody produces then."""
+    looked_up = """    shr.u32 %r1, %r0, 5;
+    mov.u32 %r2, roles;
+    mad.lo.u32 %r2, %r1, 4, %r2;
+    ld.shared.u32 %r2, [%r2];
+    setp.eq.u32 %p2, %r2, 0;
+    @%p2 bra consumer;
+"""
+    filled = """ready:
+    setp.ge.u32 %p3, %r0, 5;
+    @%p3 bra told;
+    {asked}
+    selp.u32 %r1, 1, 0, %p3;
+    mov.u32 %r2, roles;
+    mad.lo.u32 %r2, %r0, 4, %r2;
+    st.shared.u32 [%r2], %r1;
+told:
+    bar.sync 0;
+"""
+    code = changed("    setp.lt.u32 %p2, %r0, 128;\n    @%p2 bra consumer;\n", looked_up)
+    code = code.replace(
+        "    .shared .align 8 .b64 full[3];",
+        "    .shared .align 4 .b32 roles[5];\n    .shared .align 8 .b64 full[3];",
+    ).replace(".param .u32 rounds)", ".param .u32 rounds, .param .u32 who)")
+    fixed = code.replace("ready:\n", filled.format(asked="setp.eq.u32 %p3, %r0, 4;"))
+    assert replay(fixed).run is None
+    assert "stuck" in what(replay(fixed.replace(GIVE, "")).run)
+    given = code.replace(
+        "ready:\n", filled.format(asked="ld.param.u32 %r1, [who];\n    setp.eq.u32 %p3, %r0, %r1;")
+    )
+    assert replay(given).run is None
+
+
 # ---------------------------------------------------------------- findings
 
 

@@ -315,7 +315,7 @@ class Program:
     def _compares(self, predicate: int) -> bool:
         """Whether a predicate compares where a thread stands with what comes with the launch."""
         values = self.model.values
-        compared = (values.node(v) for v in values.made_of(predicate))
+        compared = (values.node(v) for v in self._made(predicate))
         return any(
             self._launched(*node[2:4])
             and any(values.node(v)[1:2] in _PLACES for v in values.made_of(*node[2:4]))
@@ -326,20 +326,27 @@ class Program:
     def _launched(self, *made: int) -> bool:
         """Whether values are made of what comes with the launch: parameters, or what is in global memory.
 
-        Or they are loaded from where a thread has stored such. What the launch only chooses by a condition is right for each
-        choice.
+        What the launch only chooses by a condition is right for each choice.
         """
+        values = self.model.values
+        nodes = map(values.node, self._made(*made, until=lambda v: values.node(v)[0] in _CONDITIONS))
+        return any(
+            kind == "parameter" or (kind == "load" and not rest[1].startswith(".shared"))
+            for kind, *rest in nodes
+        )
+
+    def _made(self, *made: int, until: Callable[[int], bool] = lambda value: False) -> Iterable[int]:
+        """What values are made of, as :meth:`Values.made_of` has it; of what is loaded, also what a thread may have stored there."""
         values, seen, left = self.model.values, set[int](), list(made)
         while left:
-            nodes = map(values.node, values.made_of(*left, until=lambda v: values.node(v)[0] in _CONDITIONS))
-            left = []
-            for kind, *rest in nodes:
-                if kind == "parameter" or (kind == "load" and not rest[1].startswith(".shared")):
-                    return True
-                if kind == "load" and rest[0] not in seen:
+            loads = []
+            for value in values.made_of(*left, until=until):
+                yield value
+                kind, *rest = values.node(value)
+                if kind == "load" and rest[1].startswith(".shared") and rest[0] not in seen:
                     seen.add(rest[0])
-                    left += self.stored.values(rest[0])
-        return False
+                    loads.append(rest[0])
+            left = [v for load in loads for v in self.stored.values(load)]
 
     def steady(self, site: int) -> bool:
         """Whether neither launch nor memory decides where in shared memory an access begins and ends: else it may be elsewhere."""
