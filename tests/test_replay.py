@@ -1505,6 +1505,56 @@ def test_arrivals_that_a_parameter_counts() -> None:
     assert "stuck" in what(replay(chosen.replace(GIVE, "")).run)
 
 
+def test_phases_that_a_parameter_names() -> None:
+    """Parities that the host passes go with each other; those of a launch that is made up need not."""
+    code = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 parity)")
+    given = code.replace("    mov.u32 %r23, 1;\n", "    ld.param.u32 %r23, [parity];\n")
+    asked = replay(given)
+    assert asked.run is None
+    assert asked.reason == "the launch says which phases are waited for"
+    chosen = given.replace(
+        "    ld.param.u32 %r23, [parity];\n",
+        "    ld.param.u32 %r1, [rounds];\n    setp.ne.u32 %p1, %r1, 0;\n    selp.b32 %r23, 1, 1, %p1;\n",
+    )
+    assert replay(chosen).run is None
+    assert "stuck" in what(replay(chosen.replace(GIVE, "")).run)
+
+
+ROOM = """    mov.u32 %r1, full;
+    mov.u32 %r2, empty;
+    mov.u32 %r21, 0;
+more:
+    mbarrier.init.shared::cta.b64 [%r1], 1;
+    mbarrier.init.shared::cta.b64 [%r2], 128;
+    add.u32 %r1, %r1, 8;
+    add.u32 %r2, %r2, 8;
+    add.u32 %r21, %r21, 1;
+    setp.lt.u32 %p1, %r21, {depth};
+    @%p1 bra more;
+ready:
+"""
+
+
+def test_a_ring_that_is_deeper_than_there_is_room_for() -> None:
+    """The depth is a number of the launch, and what an init of one more mbarrier hits is one of the others."""
+    first, _, rest = RING.partition("    mbarrier.init")
+    code = first + ROOM + rest.partition("ready:\n")[2]
+    code = code.replace(".param .u32 rounds)", ".param .u32 rounds, .param .u32 depth)").replace(
+        "setp.eq.u32 %p4, %r22, 3;", "setp.eq.u32 %p4, %r22, {depth};"
+    )
+    constant = code.replace("{depth}", "3")
+    assert replay(constant).run is None
+    assert "stuck" in what(replay(constant.replace(GIVE, "")).run)
+    given = (
+        code.replace("{depth}", "%r1")
+        .replace("setp.lt.u32 %p1, %r21, %r1;", "ld.param.u32 %r3, [depth];\n    setp.lt.u32 %p1, %r21, %r3;")
+        .replace("setp.eq.u32 %p4, %r22, %r1;", "ld.param.u32 %r1, [depth];\n    setp.eq.u32 %p4, %r22, %r1;")
+    )
+    asked = replay(given)
+    assert asked.run is None
+    assert asked.reason == "the launch has more mbarriers than there is room for"
+
+
 def test_what_depends_on_memory_is_not_told() -> None:
     code = changed(
         GIVE,

@@ -84,6 +84,9 @@ class Replay:
         if not program.counted:
             self.reason = "the launch says how many arrivals there are"
             return None
+        if not program.phased:
+            self.reason = "the launch says which phases are waited for"
+            return None
         if program.clustered and self.cluster is None:
             fitting = self._whichever(program)
         else:

@@ -445,7 +445,10 @@ class Machine(Groups):
 
     def _on_mbarrier_init(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         address, count = self._role(group, step, "mbarrier"), self._role(group, step, "count")
+        many = self.program.many(step.site)
         for at, number in self._each(step, places, address, count):
+            if many and at in self._mbarriers and self._mbarriers[at].site != step.site:
+                raise Unmade(step.site, "the launch has more mbarriers than there is room for")
             self._mbarriers[at] = Mbarrier(step.site, at, number & 0xFFFFF, number & 0xFFFFF)
 
     def _on_mbarrier_arrive(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:

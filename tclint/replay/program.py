@@ -313,9 +313,15 @@ class Program:
         return frozenset(found)
 
     def _compares(self, predicate: int) -> bool:
-        """Whether a predicate compares where a thread stands with what comes with the launch."""
+        """Whether a predicate compares where a thread stands with what comes with the launch.
+
+        Or it asks for a flag that is stored, and which says how such a comparison went.
+        """
         values = self.model.values
-        compared = (values.node(v) for v in self._made(predicate))
+        loads = (node[1] for v in values.made_of(predicate) if (node := values.node(v))[0] == "load")
+        stored = (values.node(v) for load in loads for v in self.stored.values(load))
+        flags = [s[1] for s in stored if s[0] == "select" and None not in map(values.known, s[2:4])]
+        compared = (values.node(v) for v in values.made_of(predicate, *flags))
         return any(
             self._launched(*node[2:4])
             and any(values.node(v)[1:2] in _PLACES for v in values.made_of(*node[2:4]))
@@ -367,6 +373,13 @@ class Program:
         counts = [value for i in sites if (value := model.value(i, "count")) is not None]
         return not any(map(self._launched, counts))
 
+    @property
+    def phased(self) -> bool:
+        """Whether no launch says for which phase a thread waits, by a number that decides how often no loop goes round."""
+        values = {i: self.model.value(i, "parity") for i in self.model.sites("mbarrier-wait")}
+        given = [v for i, v in values.items() if v is not None and self.given(i, "parity")]
+        return frozenset().union(*self.bounds.values()).issuperset(self.words(*given))
+
     # ------------------------------------------------------------ what comes with the launch
 
     def given(self, site: int, role: str) -> bool:
@@ -402,6 +415,16 @@ class Program:
             )
             for header, body in cfg.loops.items()
         }
+
+    def many(self, site: int) -> bool:
+        """Whether the launch says how many mbarriers the instruction at *site* makes, one in each round of a loop."""
+        block, loops = self.model.cfg.block_of[site], self.model.cfg.loops
+        place = self.model.value(site, "mbarrier")
+        return (
+            place is not None
+            and bool(self.model.values.volatile(place))
+            and any(words and block in loops[header] for header, words in self.bounds.items())
+        )
 
     @cached_property
     def strides(self) -> dict[str, int]:
@@ -472,9 +495,12 @@ class Program:
 
     def _deciding(self, branch: int) -> Iterable[Word]:
         """The words of the launch that the condition of a branch is made of."""
-        values, guard = self.model.values, self.instructions[branch].guard
-        work = [values.before(guard, branch)] if guard >= 0 else []
-        seen = set[int]()
+        guard = self.instructions[branch].guard
+        return self.words(self.model.values.before(guard, branch)) if guard >= 0 else ()
+
+    def words(self, *made: int) -> Iterable[Word]:
+        """The words of the launch that values are made of, and those that decide which flags they are made of."""
+        values, work, seen = self.model.values, list(made), set[int]()
         while work:
             value = values.find(work.pop())
             if value in seen:

@@ -64,6 +64,9 @@ class Registers(ThreadSets):
         self._after: dict[tuple[int, int], int] = {}
         self._only: dict[int, int] = {}  # register -> its value, where one instruction alone writes it
         self._entry: dict[tuple[int, int], int] = {}
+        self._begun: dict[
+            tuple[int, int], int
+        ] = {}  # definition -> how much was known when one began to look at it
         self._depth = 0
         self._open: set[int] = set()  # stand-ins for definitions that are being computed
         self._touched: set[int] = set()  # those of them that the present definition has read
@@ -216,6 +219,15 @@ class Registers(ThreadSets):
             if value not in self._open:
                 self._after[key] = value
             return value
+        if self.cfg.block_of[at] in self.cfg.in_cycle and self._begun.get(key, -1) < len(self._entry):
+            # What it reads may come round a loop from it: then the phis are made first, wherever one begins to ask.
+            self._begun[key] = len(self._entry)
+            self._depth += 1
+            for read in (*instruction.reads, *((register,) if instruction.guard >= 0 else ())):
+                self.before(read, at)
+            self._depth -= 1
+            if (found := self._after.get(key)) is not None:
+                return self.find(found)
         # A definition in terms of itself stays opaque, but round a loop a phi stands between.
         self._after[key] = stand_in
         self._open.add(stand_in)
