@@ -219,7 +219,7 @@ class Registers(ThreadSets):
             if value not in self._open:
                 self._after[key] = value
             return value
-        if self.cfg.block_of[at] in self.cfg.in_cycle and self._begun.get(key, -1) < len(self._entry):
+        if self._looks(instruction, at) and self._begun.get(key, -1) < len(self._entry):
             # What it reads may come round a loop from it: then the phis are made first, wherever one begins to ask.
             self._begun[key] = len(self._entry)
             self._depth += 1
@@ -251,6 +251,15 @@ class Registers(ThreadSets):
             self._alias[stand_in] = value
             self._settle(waiting)
         return self.find(value)
+
+    def _looks(self, instruction: Instruction, at: int) -> bool:
+        """Whether an instruction in a loop gives what depends on what it reads; a matrix product has many registers and is opaque."""
+        form = instruction.match.form if instruction.match is not None else None
+        return (
+            form is not None
+            and self.cfg.block_of[at] in self.cfg.in_cycle
+            and bool(form.compute or form.memory or form.event == "shuffle")
+        )
 
     # ------------------------------------------------------------ what instructions compute
 
