@@ -49,6 +49,27 @@ def test_warps_that_there_may_not_be(directives: str, confidence: Confidence) ->
 
 
 @pytest.mark.parametrize(
+    ("who", "reported"),
+    [
+        ("%p0", False),  # thread 0 reads what it has written; the others have loaded it as well
+        ("%p3", True),
+        ("%p9", True),
+    ],
+)
+def test_who_uses_what_all_threads_have_loaded(who: str, reported: bool) -> None:
+    """Back ends load ahead of the guard, in all threads, what one of them needs (nvcc for sm_100a)."""
+    body = f"""
+    setp.gt.u32 %p9, %r0, 96;
+    @%p0 st.shared.u32 [tile], %r9;
+    ld.shared.u32 %r8, [tile];
+    add.u32 %r8, %r8, 1;
+    @{who} st.global.u32 [%rd1], %r8;
+    mov.u32 %r6, 0;
+    """
+    assert bool(found(body)) is reported
+
+
+@pytest.mark.parametrize(
     ("body", "message"),
     [
         (f"{WRITE}\n{READ}", "reads shared memory that another warp may still be writing"),

@@ -346,6 +346,7 @@ class Executed:
         self._blocks: dict[int, bool] = {}
         self._decided: dict[tuple[int, int, bool], bool] = {}
         self._needed: dict[int, bool] = {}
+        self._takers: dict[int, int] = {}
 
     def certainly(self, site: int) -> bool:
         block = self.model.cfg.block_of[site]
@@ -368,6 +369,16 @@ class Executed:
                 self._singled(i, guarded=not decided) for i, decided in model.takers(site)
             )
         return self._needed[site]
+
+    def takers(self, site: int) -> int:
+        """The threads of the warps in which what *site* reads gets anywhere, if it is read into registers."""
+        model = self.model
+        if site not in self._takers:
+            threads = 0 if model.instruction(site).writes else T.full(model.values.threads)
+            for taker, _ in model.takers(site):
+                threads |= model.views.at(taker).threads
+            self._takers[site] = T.whole(threads, 32)
+        return self._takers[site]
 
     def _singled(self, site: int, guarded: bool) -> bool:
         """Whether it takes a number from memory, of which nothing is known, to say which threads come to *site*.
