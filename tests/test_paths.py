@@ -586,6 +586,7 @@ end:
         ("add.s32 %r5, %r1, -1; setp.eq.s32 %p1, %r2, %r5;", True),  # i == n - 1
         ("setp.eq.s32 %p1, %r3, -1;", True),  # i - n == -1, which is counted as well
         ("add.s32 %r5, %r1, -2; setp.eq.s32 %p1, %r2, %r5;", False),
+        ("min.s32 %r5, %r1, 4; add.s32 %r5, %r5, -1; setp.eq.s32 %p1, %r2, %r5;", False),
         ("add.s32 %r5, %r4, -1; setp.eq.s32 %p1, %r2, %r5;", False),
     ],
 )
@@ -616,6 +617,35 @@ def test_a_loop_ends_behind_the_round_that_is_its_last(last: str, ended: bool, n
     """)
         is not ended
     )
+
+
+@pytest.mark.parametrize(("most", "ended"), [(4, True), (5, False)])
+def test_a_loop_of_the_least_of_two_numbers_of_rounds(most: int, ended: bool) -> None:
+    """``n = min(number, 4)``, of which nvcc makes min(number - 1, 3) at the end of a round."""
+    body = f"""
+        ld.param.u32 %r1, [number];
+        setp.lt.s32 %p0, %r1, 1;
+        @%p0 bra end;
+        add.s32 %r3, %r1, -1;
+        min.u32 %r3, %r3, 3;
+        min.u32 %r4, %r1, {most};
+        add.s32 %r4, %r4, -1;
+        mov.u32 %r2, 0;
+    round:
+        mov.u32 %r6, 0;
+        start: {START}
+        setp.ne.s32 %p1, %r2, %r4;
+        @%p1 bra more;
+        {STOP}
+    more:
+        setp.ne.s32 %p2, %r2, %r3;
+        add.s32 %r2, %r2, 1;
+        @%p2 bra round;
+        use: {USE}
+    end:
+        ret;
+    """
+    assert reaches(body) is not ended
 
 
 @pytest.mark.parametrize(("guard", "found"), [("", False), ("!", True)])

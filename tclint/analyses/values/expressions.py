@@ -187,6 +187,19 @@ class Expressions:
             tuple((t, as_signed(f * factor, 64)) for t, f in terms), as_signed(constant * factor, width)
         )
 
+    def taken_out(self, value: int) -> tuple[int, int] | None:
+        """A minimum or maximum with a constant of a sum, without what is added to it, and this: min(n - 1, 3) is min(n, 4) - 1.
+
+        Nothing is taken to wrap, as compilers do. None of any other value.
+        """
+        node = self.node(value)
+        if node[:2] not in (("op", "min"), ("op", "max")) or (limit := self.known(node[4])) is None:
+            return None
+        terms, by = self.linear(node[3])
+        if not by or not terms:
+            return None
+        return self._node(*node[:3], self.total(terms, 0), self.constant(limit - by)), by
+
     def multiply(self, a: int, b: int, widened: str, width: int) -> int | None:
         """a times b when one is a constant, which counts as *widened* where the product is wider than that type."""
         for x, y in ((a, b), (b, a)):

@@ -453,6 +453,9 @@ class Ranges:
         while work:
             term, factor = work.pop()
             counter = self._counter(term)
+            if (moved := values.taken_out(term)) is not None:
+                term, by = moved
+                constant += by * factor
             if counter is not None and counter.steady:
                 counted = True
                 way = values.node(term)[1], counter.step, counter.turns
