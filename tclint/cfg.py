@@ -262,8 +262,11 @@ class CFG:
 
     def innermost(self, *blocks: int) -> frozenset[int]:
         """The blocks of the smallest loop that all of *blocks* are in; empty when there is none."""
-        around = (loop for loop in self.loops.values() if loop.issuperset(blocks))
-        return min(around, key=len, default=frozenset())
+        return min(map(self.loops.__getitem__, self.around(*blocks)), key=len, default=frozenset())
+
+    def around(self, *blocks: int) -> list[int]:
+        """The headers of the loops that all of *blocks* are in."""
+        return [header for header, loop in self.loops.items() if loop.issuperset(blocks)]
 
     @cached_property
     def in_cycle(self) -> frozenset[int]:

@@ -345,7 +345,6 @@ class Executed:
         self.model = model
         self._blocks: dict[int, bool] = {}
         self._decided: dict[tuple[int, int, bool], bool] = {}
-        self._needed: dict[int, bool] = {}
         self._takers: dict[int, int] = {}
 
     def certainly(self, site: int) -> bool:
@@ -358,26 +357,21 @@ class Executed:
             self._certain(threads, *decision) for decision in self._guards(site)
         )
 
-    def needed(self, site: int) -> bool:
-        """Whether what *site* reads gets to memory, to a branch or to an operation of threads that no loaded value singles out.
-
-        Compilers read ahead of a guard, in all threads, what few of them need.
-        """
-        if site not in self._needed:
-            model = self.model
-            self._needed[site] = not model.instruction(site).writes or not all(
-                self._singled(i, guarded=not decided) for i, decided in model.takers(site)
-            )
-        return self._needed[site]
-
     def takers(self, site: int) -> int:
-        """The threads of the warps in which what *site* reads gets anywhere, if it is read into registers."""
-        model = self.model
+        """The threads of the warps in which what *site* reads gets to memory, to a branch or to an operation.
+
+        None where a loaded value singles out the threads of each: compilers read ahead of a guard, in all threads, what few
+        of them need. All, where nothing is read into registers.
+        """
         if site not in self._takers:
-            threads = 0 if model.instruction(site).writes else T.full(model.values.threads)
-            for taker, _ in model.takers(site):
+            model = self.model
+            threads, needed = 0, not model.instruction(site).writes
+            for taker, decided in model.takers(site):
                 threads |= model.views.at(taker).threads
-            self._takers[site] = T.whole(threads, 32)
+                needed = needed or not self._singled(taker, guarded=not decided)
+            every = T.full(model.values.threads)
+            taken = T.whole(threads, 32) if model.instruction(site).writes else every
+            self._takers[site] = taken if needed else 0
         return self._takers[site]
 
     def _singled(self, site: int, guarded: bool) -> bool:

@@ -165,13 +165,13 @@ def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Acce
 
     A warp that has told others what it did first may be waited for by them; what they did first is still in its way.
     """
-    if not all(access.writes or memory.executed.needed(access.site) for access in (first, second)):
-        return False
     views, taking, full = model.views, route.path.threads, T.full(model.values.threads)
     here, there = (
         views.at(access.site).threads & (full if access.writes else memory.executed.takers(access.site))
         for access in (first, second)
     )
+    if not (here and there):
+        return False
     if second.writes:
         there &= ~(_same_value if first.writes else _written_back)(model, first, second, route)
     ways = {(here, there & taking)} if route.path.state else {(here & taking, there), (here, there & taking)}

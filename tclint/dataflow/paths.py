@@ -476,19 +476,16 @@ def find_paths(
                         continue
                     if decides:
                         next_facts = values.assume(p, edge.value, facts)
-                leaves = joined.get(edge.target, ())
-                arrived = [
-                    (leaf, values.decide(values.after_block(values.node(leaf)[2], block), next_facts))
-                    for leaf in leaves
-                ]
-                come = [
-                    (phi, values.chosen(values.after_block(values.node(phi)[2], block), numbers, next_facts))
-                    for phi, numbers in chosen.get(edge.target, {}).items()
-                ]
-                next_facts = values.entering(next_facts, edge.target)
-                for phi, number in come:
+                arrived: list[tuple[int, bool | None]] = []
+                for phi, numbers in chosen.get(edge.target, {}).items():
+                    brought = values.after_block(values.node(phi)[2], block)
+                    number = values.chosen(brought, numbers, next_facts)
                     if number is not None:
-                        next_facts = values.assume(values.equals(phi, number), True, next_facts)
+                        arrived.append((values.equals(phi, number), True))
+                for leaf in joined.get(edge.target, ()):
+                    brought = values.after_block(values.node(leaf)[2], block)
+                    arrived.append((leaf, values.decide(brought, next_facts)))
+                next_facts = values.entering(next_facts, edge.target)
                 for leaf, held in arrived:
                     if held is not None:
                         next_facts = values.assume(leaf, held, next_facts)

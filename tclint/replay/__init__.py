@@ -262,9 +262,8 @@ class Replay:
 
     def _deciding(self, site: int) -> frozenset[Word]:
         """The words that decide how often threads come to *site*."""
-        block = self.model.cfg.block_of[site]
-        loops = self.model.cfg.loops
-        return frozenset().union(*(self._bounds[head] for head, body in loops.items() if block in body))
+        cfg = self.model.cfg
+        return frozenset().union(*map(self._bounds.__getitem__, cfg.around(cfg.block_of[site])))
 
     def _before(self, races: list[Race], start: int) -> bool:
         """Whether a loop that begins at *start* lies before where threads race."""

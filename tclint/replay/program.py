@@ -332,27 +332,20 @@ class Program:
     def _launched(self, *made: int) -> bool:
         """Whether values are made of what comes with the launch: parameters, or what is in global memory.
 
-        What the launch only chooses by a condition is right for each choice.
+        Or they are loaded from where a thread has stored such. What the launch only chooses by a condition is right for each
+        choice.
         """
-        values = self.model.values
-        nodes = map(values.node, self._made(*made, until=lambda v: values.node(v)[0] in _CONDITIONS))
-        return any(
-            kind == "parameter" or (kind == "load" and not rest[1].startswith(".shared"))
-            for kind, *rest in nodes
-        )
-
-    def _made(self, *made: int, until: Callable[[int], bool] = lambda value: False) -> Iterable[int]:
-        """What values are made of, as :meth:`Values.made_of` has it; of what is loaded, also what a thread may have stored there."""
         values, seen, left = self.model.values, set[int](), list(made)
         while left:
-            loads = []
-            for value in values.made_of(*left, until=until):
-                yield value
-                kind, *rest = values.node(value)
-                if kind == "load" and rest[1].startswith(".shared") and rest[0] not in seen:
+            nodes = map(values.node, values.made_of(*left, until=lambda v: values.node(v)[0] in _CONDITIONS))
+            left = []
+            for kind, *rest in nodes:
+                if kind == "parameter" or (kind == "load" and not rest[1].startswith(".shared")):
+                    return True
+                if kind == "load" and rest[0] not in seen:
                     seen.add(rest[0])
-                    loads.append(rest[0])
-            left = [v for load in loads for v in self.stored.values(load)]
+                    left += self.stored.values(rest[0])
+        return False
 
     def steady(self, site: int) -> bool:
         """Whether neither launch nor memory decides where in shared memory an access begins and ends: else it may be elsewhere."""
@@ -418,13 +411,9 @@ class Program:
 
     def many(self, site: int) -> bool:
         """Whether the launch says how many mbarriers the instruction at *site* makes, one in each round of a loop."""
-        block, loops = self.model.cfg.block_of[site], self.model.cfg.loops
-        place = self.model.value(site, "mbarrier")
-        return (
-            place is not None
-            and bool(self.model.values.volatile(place))
-            and any(words and block in loops[header] for header, words in self.bounds.items())
-        )
+        cfg, place = self.model.cfg, self.model.value(site, "mbarrier")
+        moves = place is not None and bool(self.model.values.volatile(place))
+        return moves and any(self.bounds[header] for header in cfg.around(cfg.block_of[site]))
 
     @cached_property
     def strides(self) -> dict[str, int]:

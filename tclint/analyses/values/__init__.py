@@ -93,7 +93,7 @@ class Values(Bounds):
                 known = None if known is None else known is not moved[1]
             if known is None:
                 known = self._ranges.decide(p, node, facts)
-            return self._ranges.apart(p, facts) if known is None else known
+            return self._ranges.equated(p, facts) if known is None else known
         if kind == "phi":
             return self._joined(p, facts)
         return None

@@ -10,12 +10,13 @@ from tclint.analyses.values.integers import SHORT, as_signed, type_width
 from tclint.cfg import CFG
 from tclint.ir.nodes import Function, Variable
 
-__all__ = ["Comparisons", "Expressions", "Node"]
+__all__ = ["CHOOSING", "Comparisons", "Expressions", "Node"]
 
 Node = tuple[Any, ...]
 """A kind, and the parts that it needs."""
 Comparisons = dict[int, tuple[tuple[Node, bool], ...]]
 """Comparisons with constants and whether they hold, by what is compared."""
+CHOOSING = (("op", "max"), ("op", "min"))
 _LEAST = -1 << 31
 
 
@@ -193,7 +194,7 @@ class Expressions:
         Nothing is taken to wrap, as compilers do. None of any other value.
         """
         node = self.node(value)
-        if node[:2] not in (("op", "min"), ("op", "max")) or (limit := self.known(node[4])) is None:
+        if node[:2] not in CHOOSING or (limit := self.known(node[4])) is None:
             return None
         terms, by = self.linear(node[3])
         if not by or not terms:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from tclint.analyses.values.expressions import CHOOSING
+
 if TYPE_CHECKING:
     from tclint.analyses.values import Facts, Node, Values
 
@@ -23,7 +25,6 @@ _FAR = 1 << 80
 _ANY: Range = (-_FAR, _FAR)
 _DEPTH = 6
 """Expressions within each other that are followed."""
-_CHOOSING = (("op", "max"), ("op", "min"))
 _CHOICES = 2
 """Maxima and minima in one sum, for each of which there are two sums more to look at."""
 _FEW = 8
@@ -236,7 +237,7 @@ class Ranges:
         if base not in self._choices:
             values = self.values
             terms, _ = values.linear(base)
-            limited = [(t, f) for t, f in terms if values.node(t)[:2] in _CHOOSING]
+            limited = [(t, f) for t, f in terms if values.node(t)[:2] in CHOOSING]
             found = []
             for term, factor in limited if len(limited) <= _CHOICES else ():
                 _, name, _, *operands = values.node(term)
@@ -271,7 +272,7 @@ class Ranges:
         kind = self.values.node(base)[:2]
         if kind == ("op", "mask") and self._few(base):
             return self._of(value, {}, 0)
-        return self._of(value, known, 0) if kind in _CHOOSING else _ANY
+        return self._of(value, known, 0) if kind in CHOOSING else _ANY
 
     def _collect(self, value: int, roots: set[int], depth: int) -> bool:
         """Adds to *roots*; whether there is a bounded operation."""
@@ -329,7 +330,7 @@ class Ranges:
                 ends = [end * factor for end in self._of(term, known, depth + 1)]
                 low, high = low + min(ends), high + max(ends)
             return self._narrowed(value, (max(low, -_FAR), min(high, _FAR)), known, depth + 2)
-        if node[:2] in _CHOOSING:
+        if node[:2] in CHOOSING:
             return self._narrowed(value, _ANY, known, depth + 1)
         if node[0] == "op" and node[1] == "mask":
             low, high = self._of(node[2], known, depth + 1)
@@ -404,7 +405,7 @@ class Ranges:
         last = self._ends(values.node(counter)[1]).get(fact) is truth
         return factor * step > 0 if abs(step) == 1 and last else None
 
-    def apart(self, p: int, facts: Facts) -> bool | None:
+    def equated(self, p: int, facts: Facts) -> bool | None:
         """Whether *p*, a comparison, holds, as it is known of others whether the same two numbers are equal."""
         values = self.values
         _, relation, left, right, *_ = values.nodes[p]
@@ -452,10 +453,10 @@ class Ranges:
         work = list(terms)
         while work:
             term, factor = work.pop()
-            counter = self._counter(term)
             if (moved := values.taken_out(term)) is not None:
                 term, by = moved
                 constant += by * factor
+            counter = self._counter(term)
             if counter is not None and counter.steady:
                 counted = True
                 way = values.node(term)[1], counter.step, counter.turns
