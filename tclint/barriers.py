@@ -236,7 +236,7 @@ def sections(found: Protocol) -> Iterator[Section]:
     yield Section("barriers of the CTA", tuple(_barriers(found.barriers)))
     if found.cluster is not None:
         yield Section("barrier of the cluster", tuple(_barrier_uses(found.cluster)))
-    yield Section("shared memory", tuple(_regions(found.regions)))
+    yield Section("shared memory", tuple(_regions(found)))
 
 
 class _Text:
@@ -356,11 +356,29 @@ def _barrier_uses(barrier: Barrier) -> Iterator[Row]:
         yield Row((use.kind, use.who, count), use.sites)
 
 
-def _regions(regions: Iterable[Region]) -> Iterator[Row]:
-    for region in regions:
+def _regions(found: Protocol) -> Iterator[Row]:
+    names = {site: _waits_for(found, event) for event in found.events for site in event.sites}
+    for region in found.regions:
         for number, use in enumerate(region.uses):
             name = region_words(region) if not number else ""
             yield Row((name, use.verb, f"{use.proxy} proxy", use.who), use.sites)
+            for heard in use.heard:
+                other = region.uses[heard.of]
+                of = f"of the {other.verb} by {other.who}"
+                if heard.ordered is None:
+                    yield Row(("", "heard", of, "unknown"))
+                elif heard.ordered:
+                    at = dict.fromkeys(names.get(i, "the barrier of the warp") for i in heard.at)
+                    yield Row(("", "heard", of, f"at {_few([*at])}"), heard.at)
+                else:
+                    yield Row(("", "heard", of, "not on every way"), heard.way)
+
+
+def _waits_for(found: Protocol, event: Event) -> str:
+    """What a wait is for, in a few words."""
+    if event.rings:
+        return _few([found.mbarriers[n].name for n in event.rings])
+    return f"barrier {event.barrier}" if event.barrier is not None else "the barrier of the cluster"
 
 
 def _sections(events: Iterable[Event]) -> list[list[Event]]:
@@ -704,7 +722,20 @@ class _Json:
         return {**self._who(use), "kind": use.kind, "threads": use.threads, "count": use.count}
 
     def _region_use(self, use: RegionUse) -> dict[str, Any]:
-        return {**self._who(use), "verb": use.verb, "proxy": use.proxy}
+        return {
+            **self._who(use),
+            "verb": use.verb,
+            "proxy": use.proxy,
+            "heard": [
+                {
+                    "of": heard.of,
+                    "ordered": heard.ordered,
+                    "at": self._places.json(heard.at),
+                    "way": self._places.json(heard.way),
+                }
+                for heard in use.heard
+            ],
+        }
 
     def _event(self, found: Protocol, event: Event) -> dict[str, Any]:
         return {

@@ -63,6 +63,13 @@ def unwaited(*lines: str, **options: str) -> list[Finding]:
              wait("v", "ring"), READ, "done:"],
             1,
         ),
+        # The other threads hear of it at the barrier of the cluster, if who has waited comes there later.
+        "a barrier of the cluster": (
+            ["@%p0 bra on;", wait("w"), "on:", "barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;", READ], 0,
+        ),
+        "a wait between arrival and barrier of the cluster": (
+            ["barrier.cluster.arrive.aligned;", "@%p0 bra on;", wait("w"), "on:", "barrier.cluster.wait.aligned;", READ], 1,
+        ),
         "other bytes": (["ld.shared.u32 %r3, [tile+512];"], 0),
         "another variable": (["ld.shared.u32 %r3, [other];"], 0),
         "bytes that may be others": (["shl.b32 %r4, %r9, 2;", "add.u32 %r4, %r4, %r1;", "ld.shared.u32 %r3, [%r4];"], 0),

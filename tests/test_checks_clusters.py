@@ -238,6 +238,31 @@ def test_a_relaxed_arrival_publishes_nothing(before: str, found: bool) -> None:
     assert len(hits("CL003", f"{before}\n{WAIT}\n{GET}\n{SYNC}")) == found
 
 
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        (
+            f"@%p1 {ARRIVE}\n@!%p1 bra go;\n{WAIT}\nbar.sync 0;\nbra on;\ngo:\n{ARRIVE}\nbar.sync 0;\non:",
+            False,
+        ),
+        (
+            f"@%p1 {ARRIVE}\n@!%p1 bra go;\nbar.sync 0;\n{WAIT}\nbra on;\ngo:\n{ARRIVE}\nbar.sync 0;\non:",
+            True,
+        ),
+        (
+            f"@%p1 {ARRIVE}\n@!%p1 bra go;\n{WAIT}\nbar.sync 1, 64;\nbra on;\ngo:\n{ARRIVE}\nbar.sync 2, 64;\non:",
+            True,
+        ),
+    ],
+)
+def test_who_has_heard_that_the_others_have_started(before: str, found: bool) -> None:
+    """One role waits for the cluster, and tells the other one at a barrier of both, behind that."""
+    assert [f.message for f in hits("CL002", f"{before}\n{GET}\n{SYNC}") if "may not have started" in f.message][:1] == (
+        [("accesses shared memory of another CTA of the cluster, which may not have started: "
+         "no barrier of the cluster comes before it")] if found else []
+    )  # fmt: skip
+
+
 LOAD = """
     mov.u16 %h0, 3;
     mov.u32 %r12, 0;
@@ -255,6 +280,9 @@ ROUND = "add.u32 %r12, %r12, 1;\nsetp.lt.u32 %p3, %r12, %r9;\n@%p3 bra again;"
         (passes("theirs", "other"), False),
         (SYNC, False),
         ("add.u32 %r1, %r1, 64;", False),
+        # Another warp hears of them, and meets the one that copies; or it does not.
+        (f"@%p1 bra met;\n{passes('theirs', 'other')}\nmet: bar.sync 0;", False),
+        (f"@%p1 bra met;\n{passes('theirs', 'other')}\nmet:", True),
     ],
 )
 def test_the_readers_of_other_ctas_are_waited_for(between: str, found: bool) -> None:
@@ -305,6 +333,7 @@ def test_a_response_is_waited_for_and_asked(body: str, says: str) -> None:
 
 PDL = "griddepcontrol.wait;"
 LOADED = "ld.global.u32 %r10, [%rd1];"
+SIGNAL = "mbarrier.arrive.shared::cta.b64 _, [full];"
 STORED = "st.global.u32 [%rd1+1024], %r10;"
 
 
@@ -318,6 +347,9 @@ STORED = "st.global.u32 [%rd1+1024], %r10;"
         (f"@%p1 bra told;\nbar.sync 0;\n{LOADED}\nret;\ntold:\n{PDL}\n{LOADED}\nbar.sync 0;", ""),
         (f"@%p1 bra told;\n{passes('fresh', parity='1')}\n{LOADED}\nret;\ntold:\n{PDL}\n{LOADED}", "info"),
         (f"@%p1 bra told;\n{passes('news')}\n{LOADED}\nret;\ntold:\n{PDL}\n{LOADED}", ""),
+        # Who waits has arrived there, or had done so before.
+        (f"@%p1 bra told;\n{passes('news')}\n{LOADED}\nret;\ntold:\n{PDL}\n{SIGNAL}\n{LOADED}", ""),
+        (f"@%p1 bra told;\n{passes('news')}\n{LOADED}\nret;\ntold:\n{SIGNAL}\n{PDL}\n{LOADED}", "info"),
     ],
 )
 def test_earlier_grids_are_waited_for(body: str, label: str) -> None:

@@ -189,7 +189,7 @@ SMALL = "mov.u32 %r8, %cluster_nctaid.x;\nsetp.eq.u32 %p4, %r8, 1;\n@%p4 bra alo
 def test_who_hears_of_an_mbarrier_of_another_cta(between: str, parity: int, told: bool) -> None:
     """The first wait for the stage before, of a fresh mbarrier, tells nothing."""
     hits = found(
-        f"{RANK}\n{MAP}\n{MAKE}\n@!%p0 mbarrier.init.shared::cta.b64 [ring], 1;\n{TELL}\n{between}\n"
+        f"mov.u32 %r2, ring;\n{RANK}\n{MAP}\n{MAKE}\n@!%p0 mbarrier.init.shared::cta.b64 [ring], 1;\n{TELL}\n{between}\n"
         f"mov.u32 %r10, {parity};\nagain: mbarrier.try_wait.parity.shared::cta.b64 %p1, [ring], %r10;\n@!%p1 bra again;\n"
         "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];\nxor.b32 %r10, %r10, 1;\n"
         "sub.u32 %r9, %r9, 1;\nsetp.ne.u32 %p5, %r9, 0;\n@%p5 bra again;\n" + JOIN,

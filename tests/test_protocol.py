@@ -93,7 +93,7 @@ RING = f"    ld.param.u32 %r1, [number];\n    ld.param.u64 %rd0, [pointer];\n   
 
 
 def read(body: str, directives: str = ".reqntid 160") -> Protocol:
-    return protocol(model(body, before=SHARED, directives=directives))
+    return protocol(model(body, before=f"{SHARED}.extern .func stranger;\n", directives=directives))
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +183,49 @@ def test_regions(pipeline: Protocol) -> None:
         ("write", "async", "lane 0 of warp 4"),
         ("read", "generic", "warps 0-3"),
     ]
+
+
+def heard(body: str, directives: str = ".reqntid 160") -> dict[str, list[tuple[bool | None, int]]]:
+    """Of each use of the tiles, whether it has heard of the others, and at how many waits."""
+    regions = read(body, directives).regions
+    uses = [use for region in regions if region.name == "tile" for use in region.uses]
+    return {use.verb: [(h.ordered, len(h.at)) for h in use.heard] for use in uses}
+
+
+WAIT = "again:\n    mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r15], %r14;\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "to", "write", "read_"),
+    [
+        ("", "", True, True),
+        # Some who drain do not wait.
+        ("drain:\n", "drain:\n    setp.eq.u32 %p8, %r1, 3;\n    @%p8 bra skip;\n", True, False),
+        # Who fills does not wait for the other ring.
+        ("[%r15], %r14", "[%r16], %r14", False, True),
+        ("    @!%p3 bra again;\n", "    @!%p3 bra again;\n    call stranger;\n", True, True),
+        (f"{WAIT}    @!%p3 bra again;\n", "    call stranger;\n", None, True),
+    ],
+)
+def test_who_has_heard_of_whom(change: str, to: str, write: bool | None, read_: bool | None) -> None:
+    """A ring of stages: who fills one again waits for who drains it, and the other way round."""
+    body = RING.replace(change, to).replace(
+        "    shl.b32 %r25, %r20, 12;", "skip:\n    shl.b32 %r25, %r20, 12;"
+    )
+    found = heard(body)
+    assert [(ordered, bool(at)) for ordered, at in found["write"]] == [(write, write is not False)]
+    assert [(ordered, bool(at)) for ordered, at in found["read"]] == [(read_, read_ is not False)]
+
+
+@pytest.mark.parametrize(
+    ("between", "known"), [("bar.sync 0;", True), ("bar.warp.sync -1;", True), ("", None)]
+)
+def test_of_bytes_of_its_own_nobody_has_to_hear(between: str, known: bool | None) -> None:
+    body = (
+        "mov.u32 %r0, %tid.x;\nshl.b32 %r1, %r0, 2;\nmov.u32 %r2, tile;\nadd.u32 %r2, %r2, %r1;\n"
+        f"st.shared.b32 [%r2], %r0;\n{between}\nld.shared.b32 %r3, [%r2];\nret;"
+    )
+    assert heard(body, ".reqntid 128")["read"] == [(known, int(known is True))]
 
 
 def test_accesses_apart_are_regions_of_their_own() -> None:

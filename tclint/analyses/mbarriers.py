@@ -22,12 +22,14 @@ from tclint.analyses import threads as T
 from tclint.analyses.extents import Terms, steps
 from tclint.analyses.origins import origin
 from tclint.analyses.stretches import Stretches
-from tclint.analyses.values import Level
+from tclint.analyses.values import Level, Values
 from tclint.analyses.warps import deciding, whole_program
 from tclint.isa.table import Match
 from tclint.model import KernelModel
 
-__all__ = ["RESPONSE", "Address", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "transferred"]
+__all__ = [
+    "RESPONSE", "Address", "Array", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "array_of", "transferred",
+]  # fmt: skip
 
 RESPONSE = 16
 """Bytes of the response to a request to cancel a launch, which it completes at an mbarrier (9.7.13.17)."""
@@ -39,6 +41,17 @@ _LEADER = 0xFEFFFFFF
 """The mask by which an address in this CTA becomes the one at the same place in the even CTA of a pair."""
 _ALIGNED = 0x3FF
 """Bits of an address that such a mask may clear as well, as they are zero."""
+
+
+Array = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
+"""Where an array starts that an address lies in, and its stride: two roles count its elements for themselves."""
+
+
+def array_of(values: Values, address: int) -> Array:
+    """The part of *address* that stays, and the strides of what a loop changes, whether or not an object is known there."""
+    terms, constant = values.linear(address)
+    fixed = tuple(term for term in terms if not values.volatile(term[0]))
+    return fixed, constant, tuple(sorted(factor for term, factor in terms if values.volatile(term)))
 
 
 class Address(NamedTuple):

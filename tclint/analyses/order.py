@@ -6,26 +6,47 @@ complete them: arrivals at the same mbarrier ring, commits, barriers with the
 same number. Which round of a loop belongs to which is not asked, so *may have
 heard* is said too often and never too seldom: a path on which nothing can be
 heard is a proof that two events are not ordered on it.
+
+This is the one place that knows which instructions bring news, to whom
+(:class:`Scope`), and what they order: checks ask it, and look for paths that
+pass none of what it names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from enum import IntEnum
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.values import Facts, Level
-from tclint.analyses.warps import collectives, signals, waits
-from tclint.cfg import Edge
-from tclint.dataflow import Path, find_paths
-from tclint.ir.nodes import Instruction
+from tclint.analyses.warps import calls, follow
+from tclint.dataflow import Path
 from tclint.model import KernelModel
 from tclint.views import View
 
-__all__ = ["Handover", "Order"]
+__all__ = ["Handover", "Order", "Scope", "Verdict"]
+
+
+class Scope(IntEnum):
+    """How far apart threads are that hear of each other."""
+
+    LANES = 0
+    """In one warp."""
+    WARPS = 1
+    """In different warps of a CTA."""
+    CTAS = 2
+    """In different CTAs of a cluster."""
+
+
+_MEETS = ("barrier-sync", "barrier-wait")
+"""Where threads wait for each other: whoever goes on knows what all of them have done."""
+_TELLS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive", "commit")
+_RELEASE = frozenset((".release", ".acq_rel", ".volatile"))
+_STRONG = _RELEASE | {".relaxed", ".acquire"}
 
 _ANY = "any"
 """The channel of what cannot be resolved: a call, an access that releases or acquires, an address from memory."""
@@ -38,18 +59,122 @@ class Handover(NamedTuple):
     wait: int
 
 
+class Verdict(NamedTuple):
+    """What is known of whether a thread has heard of something by the time it comes to an instruction."""
+
+    path: Path | None
+    """A way there on which it has heard nothing; None: no such way was found."""
+    at: tuple[int, ...]
+    """The waits at which it may hear of it, the last one on each way."""
+    resolved: bool
+    """Whether each way passes one of which it is known what ends it."""
+
+    @property
+    def ordered(self) -> bool | None:
+        """Whether it has heard of it on every path; None: unknown."""
+        if self.path is not None:
+            return False
+        return True if self.at and self.resolved else None
+
+
 class Order:
     """The signals and waits of a function, and the channels that connect them."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.mbarriers = model.made(Mbarriers)
-        self._signals = {i: self._channels(i) for i in signals(model)}
-        self._waits = {i: self._channels(i) for i in waits(model)}
-        self._meet = frozenset(collectives(model))
         self._heard: dict[frozenset[int], frozenset[int]] = {}
         self._unheard: dict[tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None] = {}
         self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
+
+    def hears(self, scope: Scope) -> frozenset[int]:
+        """Where a thread may hear of one that is as far away: barriers, waits, loops that load what others release, calls."""
+        return self._hears[scope]
+
+    def meets(self, scope: Scope) -> frozenset[int]:
+        """Those of them at which threads that are so far away wait for each other: all, or as many as are counted."""
+        return self._meets[scope]
+
+    def joins(self, site: int) -> bool:
+        """Whether the threads that come to the barrier *site* go on from there together, as all that are counted come."""
+        model = self.model
+        if site not in self._meets[Scope.WARPS]:
+            return False
+        if model.instruction(site).role("count") is None:
+            return True
+        count = model.known(site, "count")
+        return count is not None and count >= model.views.at(site).threads.bit_count()
+
+    @cached_property
+    def tells(self) -> frozenset[int]:
+        """Where a warp tells others that it has come so far: barriers, arrivals, commits, releasing writes, calls.
+
+        Where some thread polls, any strong write may tell it: a fence can stand before that.
+        """
+        found = [*calls(self.model), *self._strong("write", _STRONG if self._polls else _RELEASE)]
+        for event in _TELLS:
+            found += (i for i in self.model.sites(event) if self._scope(i) >= Scope.WARPS)
+        return frozenset(found)
+
+    @cached_property
+    def collectives(self) -> frozenset[int]:
+        """Where the lanes of a warp meet: they come to one instruction together."""
+        return frozenset(
+            i
+            for use in self.model.function.uses
+            if use.match is not None and use.match.form.scope == "lanes" and use.match.form.event
+            for i in use.sites
+        )
+
+    @cached_property
+    def _hears(self) -> tuple[frozenset[int], ...]:
+        others = self._polls.union(self.model.sites("mbarrier-wait"), calls(self.model))
+        return tuple(met | others for met in self._meets)
+
+    @cached_property
+    def _polls(self) -> frozenset[int]:
+        """Loads and atomic operations in loops, whose numbers decide where to go: until another thread has written."""
+        model, cfg = self.model, self.model.cfg
+        reads = (i for i in self._strong("read", _STRONG) if cfg.block_of[i] in cfg.in_cycle)
+        return frozenset(i for i in reads if any(model.instruction(j).flow for j, _ in model.takers(i)))
+
+    @cached_property
+    def _meets(self) -> tuple[frozenset[int], ...]:
+        met = {i: self._scope(i) for event in _MEETS for i in self.model.sites(event)}
+        return tuple(frozenset(i for i, scope in met.items() if scope >= least) for least in Scope)
+
+    def _scope(self, site: int) -> Scope:
+        """How far away those may be of whom is heard at a barrier, or who are told by a signal."""
+        match = self.model.instruction(site).match
+        assert match is not None
+        form = match.form
+        if form.scope == "lanes":
+            return Scope.LANES
+        of_cta = form.event in ("barrier-sync", "barrier-arrive") and form.group != "cluster"
+        return Scope.WARPS if of_cta else Scope.CTAS
+
+    def _strong(self, verb: str, orders: frozenset[str]) -> Iterator[int]:
+        """What reads or writes memory (*verb*) in one of *orders*; what is atomic and says of none is ``.relaxed`` (9.7.13.5)."""
+        for use in self.model.function.uses:
+            match = use.match
+            if match is None or match.form.event not in ("", "issue"):
+                continue
+            verbs = {v for v, _ in match.form.memory}
+            said = _STRONG.intersection(match.modifiers) or (len(verbs) > 1 and {".relaxed"}) or ()
+            if verb in verbs and not orders.isdisjoint(said):
+                yield from use.sites
+
+    @cached_property
+    def mbarriers(self) -> Mbarriers:
+        return self.model.made(Mbarriers)
+
+    @cached_property
+    def _signals(self) -> dict[int, frozenset[Hashable]]:
+        # Where a copy is complete, its thread has come so far as to start it.
+        return {i: self._channels(i) for i in (*self.tells, *self.model.sites("issue", "mbarrier"))}
+
+    @cached_property
+    def _waits(self) -> dict[int, frozenset[Hashable]]:
+        return {i: self._channels(i) for i in self._hears[Scope.WARPS]}
 
     def _channels(self, site: int) -> frozenset[Hashable]:
         """By what a signal reaches a wait: the same ring of mbarriers, or barrier."""
@@ -59,13 +184,22 @@ class Order:
         if match is None or not match.form.event or match.form.flow:
             return frozenset((_ANY,))
         if "mbarrier" in match.form.roles:
-            return frozenset(self.mbarriers.rings_at(site)) or frozenset((_ANY,))
+            return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._place(site),))
         if "id" in match.form.roles:
             number = model.known(site, "id")
             return frozenset((_ANY if number is None else ("barrier", number),))
         if match.form.event == "commit":
             return frozenset()  # a group of its own thread
         return frozenset(("cluster",)) if match.form.event.startswith("barrier") else frozenset((_ANY,))
+
+    def _place(self, site: int) -> str:
+        """The mbarrier that nothing in the kernel initialises, by where it lies: in a variable."""
+        model = self.model
+        address = model.value(site, "mbarrier")
+        terms, offset = ((), 0) if address is None else model.values.linear(address)
+        if len(terms) == 1 and terms[0][1] == 1 and model.space(terms[0][0]).startswith(".shared"):
+            return f"[{model.values.node(terms[0][0])[1]}+{offset}]"
+        return _ANY
 
     def heard(self, sites: Iterable[int]) -> frozenset[int]:
         """The waits behind which a thread may know that one of *sites* was passed.
@@ -78,18 +212,84 @@ class Order:
             self._heard[key] = self._follow(key, frozenset())
         return self._heard[key]
 
+    def told(self, waits: Iterable[int]) -> frozenset[int]:
+        """*waits*, and those behind which a thread may know that another one has passed one of them.
+
+        One of which it is not known whom it hears of may be such a one: a call, or a wait that nothing before us ends.
+        """
+        own = self._unknown.union(waits)
+        return self._follow(own, own)
+
+    @cached_property
+    def _unknown(self) -> frozenset[int]:
+        """The waits that somebody ends who cannot be told."""
+        given = frozenset((_ANY, "cluster")).union(*self._signals.values())
+        return frozenset(
+            i for i, channels in self._waits.items() if _ANY in channels or given.isdisjoint(channels)
+        )
+
     def completed(self, copies: Iterable[int], idle: Collection[int] = ()) -> frozenset[int]:
         """The waits behind which a thread may know that one of the *copies* is complete: those for its mbarrier, and on.
 
         Nothing is learned at the waits *idle*.
         """
-        rings = {ring for site in copies for ring in self.mbarriers.rings_at(site)}
-        own = frozenset(
+        own = self.waits_for(copies).difference(idle)
+        return self._follow(own, own)
+
+    def waits_for(self, copies: Iterable[int]) -> frozenset[int]:
+        """The waits that may be for an mbarrier at which one of the *copies* completes."""
+        rings = {channel for site in copies for channel in self._channels(site)}
+        return frozenset(
             i
             for i, channels in self._waits.items()
-            if i not in idle and (_ANY in channels or not rings.isdisjoint(channels))
+            if _ANY in channels or _ANY in rings or not rings.isdisjoint(channels)
         )
-        return self._follow(own, own)
+
+    def over(self, sites: Iterable[int]) -> frozenset[int]:
+        """The waits behind which a thread may know that all is over that *sites* do, at once or asynchronously."""
+        groups: dict[str, list[int]] = {}
+        for site in sites:
+            instruction = self.model.instruction(site)
+            groups.setdefault(instruction.group if instruction.event == "issue" else "", []).append(site)
+        found = frozenset[int]()
+        for group, started in groups.items():
+            if group == "mbarrier":
+                found |= self.completed(started)
+            else:
+                ends = self.ends(started, group)
+                found |= self.heard(ends) | ends.intersection(self.model.sites("wait", group))
+        return found
+
+    def ends(self, sites: Collection[int], group: str) -> frozenset[int]:
+        """Where a thread knows, or tells, that the operations *sites* of a *group* are over: ordinary accesses (``""``) at once."""
+        if not group:
+            return frozenset(sites)
+        model = self.model
+        found = [*model.sites("wait", group), *model.sites("mbarrier-arrive", group)]
+        if group == "tcgen05":
+            found += model.sites("commit", group)
+        return frozenset(e for e in found if any(model.reaches(i, e) for i in sites))
+
+    def unordered(self, site: int, fences: Collection[int]) -> dict[int, int]:
+        """Waits for the cluster at which nothing is heard of what a thread did at *site*, each with the arrival that is why.
+
+        It is ``.relaxed``, which orders no memory, and none of the *fences* comes before it.
+        """
+        model, cluster = self.model, self._meets[Scope.CTAS]
+        arrivals = model.sites("barrier-arrive", "cluster")
+        found: dict[int, int] = {}
+        for arrival in arrivals:
+            match = model.instruction(arrival).match
+            if match is None or ".relaxed" not in match.modifiers:
+                continue
+            others = [i for i in arrivals if i != arrival]
+            if follow(model, site, model.views.at(site), (arrival,), (*fences, *others)) is None:
+                continue
+            for wait in cluster:
+                ends = (*(w for w in cluster if w != wait), *others)
+                if follow(model, arrival, model.views.at(arrival), (wait,), ends) is not None:
+                    found[wait] = arrival
+        return found
 
     def _follow(self, known: frozenset[int], heard: frozenset[int]) -> frozenset[int]:
         """The waits that are reached from *known* by signals, through any number of threads."""
@@ -116,7 +316,7 @@ class Order:
     def _in_block(self) -> dict[int, list[int]]:
         """The signals, and the places where lanes meet, by block."""
         found: dict[int, list[int]] = {}
-        for site in sorted({*self._signals, *self._meet}):
+        for site in sorted({*self._signals, *self.collectives}):
             found.setdefault(self.model.cfg.block_of[site], []).append(site)
         return found
 
@@ -135,14 +335,13 @@ class Order:
 
     def _received(self, signal: int, given: set[Hashable]) -> set[int]:
         """The waits that a signal may end, but for those of the channels that were *given* before."""
-        if signal in self._meet:
+        if signal in self.collectives:
             return {signal}
         found: set[int] = set()
         for channel in self._signals[signal]:
             if isinstance(channel, tuple) or channel == "cluster":
                 found |= self._met(self.model.cfg.block_of[signal], channel)
-                if signal in self._waits:
-                    found.add(signal)
+                found |= {signal} if signal in self._waits else self._behind(signal, channel)
             elif channel not in given:
                 given.add(channel)
                 found.update(self._waits if channel == _ANY else self._by_channel.get(channel, ()))
@@ -150,6 +349,11 @@ class Order:
             given.add(_ANY)
             found.update(self._by_channel.get(_ANY, ()))
         return found
+
+    def _behind(self, arrival: int, channel: Hashable) -> set[int]:
+        """Where a thread that arrives at a barrier may wait there next: others that arrived have come so far by then."""
+        waits = {*self._by_channel.get(channel, ())}
+        return {w for w in waits if self.model.reaches(arrival, w, waits - {w})}
 
     def _met(self, block: int, channel: Hashable) -> frozenset[int]:
         """Where else others may come to the barrier that a thread comes to in *block*.
@@ -231,31 +435,53 @@ class Order:
             self._unheard[key] = self._without(use, key[1] - {use}, start, given)
         return self._unheard[key]
 
+    def verdict(
+        self,
+        use: int,
+        told: Collection[int],
+        start: int = -1,
+        given: Mapping[int, bool] = MappingProxyType({}),
+        scope: Scope = Scope.WARPS,
+    ) -> Verdict:
+        """Whether a thread that comes to *use* has heard of what is *told* at these waits, on every path: see :meth:`unheard`.
+
+        It is about a thread that is as far away as *scope* says.
+        """
+        path = self.unheard(use, told, start, given)
+        if path is not None:
+            return Verdict(path, (), True)
+        resolved = frozenset(i for i in told if _ANY not in self._waits.get(i, ()))
+        sure = len(resolved) == len(told) or self.unheard(use, resolved, start, given) is None
+        # Where lanes of a warp come together, they pass on what one of them has heard before.
+        nearest = self._nearest(use, self.hears(scope).intersection(resolved if sure else told))
+        views = self.model.views
+        at = tuple(sorted({i for i in nearest if views.at(i).threads & views.at(use).threads}))
+        return Verdict(None, at, sure)
+
+    def _nearest(self, use: int, waits: Collection[int]) -> Iterator[int]:
+        """The last of *waits* on each way to *use*; behind a guard the one before as well."""
+        cfg = self.model.cfg
+        inside: dict[int, list[int]] = {}
+        for wait in sorted(waits):
+            inside.setdefault(cfg.block_of[wait], []).append(wait)
+        work = [(cfg.block_of[use], use)]
+        seen = set(work)
+        while work:
+            block, end = work.pop()
+            for wait in reversed([i for i in inside.get(block, ()) if i < end]):
+                yield wait
+                if self.model.instruction(wait).guard < 0:
+                    break
+            else:
+                before = {(e.source, cfg.blocks[e.source].end) for e in cfg.predecessors[block]} - seen
+                seen |= before
+                work += before
+
     def _without(self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]) -> Path | None:
         model = self.model
-        cfg = model.cfg
         here = model.views.now(start)
         view = View(here.threads, Facts({**here.facts, **given})) if given else here
         sure = {i for i in stops if model.instruction(i).guard < 0}
         if not view.threads or start in sure or not model.reaches(start, use, sure):
             return None
-        relevant: list[list[int]] = [[] for _ in cfg.blocks]
-        for i in sorted({use, *stops}):
-            relevant[cfg.block_of[i]].append(i)
-
-        def step(state: Hashable, i: int, instruction: Instruction) -> Hashable:
-            return None if i in stops else state
-
-        def goal(state: Hashable, i: int) -> bool:
-            return i == use
-
-        closed = set[Edge]()
-        goals = (cfg.block_of[use],)
-        while path := next(
-            find_paths(model.survey, start, view, True, relevant, step, goal, goals, closed=closed), None
-        ):
-            untaken = model.untaken(start, path, relevant)
-            if untaken is None:
-                return path
-            closed.add(untaken)
-        return None
+        return follow(model, start, view, (use,), stops, likely=True)

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 
 from tclint.analyses import threads as T
 from tclint.analyses.expressions import Expressions
+from tclint.analyses.handing_over import news_of
 from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring, transferred
 from tclint.analyses.origins import origin
 from tclint.analyses.shared_memory import Access
@@ -35,6 +36,7 @@ __all__ = [
     "Changing",
     "Delivered",
     "Event",
+    "Heard",
     "Init",
     "MbarrierRing",
     "Multicast",
@@ -257,6 +259,20 @@ class MbarrierRing:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """What those who use a region know of another use of it when they come to theirs."""
+
+    of: int
+    """Which of :attr:`Region.uses` it is about."""
+    ordered: bool | None
+    """Whether they have heard on every path that it is over; None: unknown."""
+    at: tuple[int, ...]
+    """The waits at which they hear of it."""
+    way: tuple[int, ...]
+    """The branches of a path on which they do not."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegionUse:
     verb: str
     """``read`` or ``write``."""
@@ -264,6 +280,8 @@ class RegionUse:
     who: str
     roles: tuple[int, ...]
     sites: tuple[int, ...]
+    heard: tuple[Heard, ...] = ()
+    """For one that reads, of what others write; for one that writes, of what they read before it does so again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -983,10 +1001,22 @@ class _Reader:
                 start,
                 end,
                 more[n],
-                tuple(_merged(sorted(uses[n], key=lambda use: (use.verb != "write", use.sites)))),
+                self._heard(_merged(sorted(uses[n], key=lambda use: (use.verb != "write", use.sites)))),
             )
             for n, (base, start, end) in enumerate(self._areas)
         )
+
+    def _heard(self, uses: list[RegionUse]) -> tuple[RegionUse, ...]:
+        """The uses of one region, with what those who come to each have heard of the others."""
+
+        def about(use: RegionUse) -> Iterator[Heard]:
+            for n, other in enumerate(uses):
+                if other.verb != use.verb:
+                    news = news_of(self.model, other.sites, use.sites, again=use.verb == "write")
+                    if news is not None:
+                        yield Heard(n, *news)
+
+        return tuple(replace(use, heard=tuple(about(use))) for use in uses)
 
     # ------------------------------------------------------------ events
 

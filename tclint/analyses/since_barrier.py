@@ -13,10 +13,10 @@ from operator import or_
 
 from tclint.analyses import threads as T
 from tclint.analyses.facts import FactSet
+from tclint.analyses.order import Order, Scope
 from tclint.analyses.shared_memory import Access, Footprint, SharedMemory
 from tclint.analyses.values import Level
 from tclint.analyses.values.shape import AXES
-from tclint.analyses.warps import of_the_cta, signals, waits
 from tclint.dataflow import Results
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -190,7 +190,8 @@ def plain(model: KernelModel, site: int) -> bool:
 
 def news(model: KernelModel) -> frozenset[int]:
     """Where threads of different warps may hear of each other, or tell others; what is not known counts."""
-    found = {*waits(model), *signals(model)}
+    order = model.made(Order)
+    found = {*order.hears(Scope.WARPS), *order.tells}
     for group in ("cp.async", "bulk", "wgmma"):
         found.difference_update(model.sites("commit", group))  # nobody but the thread itself hears of these
     cfg = model.cfg
@@ -222,17 +223,6 @@ LOOSE = -1
 """The fact that threads may have come here one after the other, as a wait let them."""
 
 
-def joins(model: KernelModel, site: int) -> bool:
-    """Whether the threads that come to *site* go on from there together: all of the CTA, or as many as are counted."""
-    instruction = model.instruction(site)
-    if instruction.event == "barrier-wait":
-        return True
-    if instruction.event != "barrier-sync" or not of_the_cta(model, site):
-        return False
-    count = model.known(site, "count")
-    return instruction.role("count") is None or count == model.views.at(site).threads.bit_count()
-
-
 def of_one_phase(model: KernelModel, site: int) -> bool:
     """Whether all threads wait at *site* for the same phase of the same mbarrier: none has to wait for another's turn."""
     named = [model.value(site, role) for role in ("mbarrier", "parity")]
@@ -254,7 +244,7 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         self.ends = news(model)
-        self.joining = frozenset(i for i in self.ends if joins(model, i))
+        self.joining = frozenset(filter(model.made(Order).joins, self.ends))
         self.telling = self.ends.intersection(i for event in _TELLS for i in model.sites(event))
         """After these threads that came together are together still."""
         waited = frozenset(i for i in model.sites("mbarrier-wait") if of_one_phase(model, i))

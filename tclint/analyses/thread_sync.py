@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-from tclint.analyses.values import Values
+from tclint.analyses.mbarriers import Array, array_of
 from tclint.cfg import Edge
 from tclint.dataflow.engine import Analysis
 from tclint.ir.nodes import Instruction
@@ -85,20 +85,13 @@ class ThreadSync(Analysis[State]):
 def waits_for_commits(model: KernelModel) -> frozenset[int]:
     """The waits on an mbarrier that a tcgen05.commit of the kernel signals, or on one of the same ring."""
 
-    def rings(sites: list[int]) -> Iterator[tuple[int, object]]:
+    def rings(sites: list[int]) -> Iterator[tuple[int, Array]]:
         for site in sites:
             value = model.value(site, "mbarrier")
             if value is not None:
-                yield site, _ring(model.values, value)
+                yield site, array_of(model.values, value)
 
     signalled = {ring for _, ring in rings(model.sites("commit", "tcgen05"))}
     if not signalled:
         return frozenset()
     return frozenset(site for site, ring in rings(model.sites("mbarrier-wait")) if ring in signalled)
-
-
-def _ring(values: Values, address: int) -> tuple[object, ...]:
-    """Where the array starts that *address* lies in, and its stride: two roles count its elements for themselves."""
-    terms, constant = values.linear(address)
-    fixed = tuple(term for term in terms if not values.volatile(term[0]))
-    return fixed, constant, tuple(sorted(factor for term, factor in terms if values.volatile(term)))

@@ -1,4 +1,4 @@
-"""How the warps of a CTA hear of each other, and the ways on which they hear nothing (PTX ISA 9.7.13)."""
+"""Who comes where in a kernel, and the ways of its warps on which they pass none of some instructions (PTX ISA 9.7.13)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Facts, Level
+from tclint.cfg import Edge
 from tclint.dataflow import EXIT, Path, find_paths
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -58,55 +59,11 @@ def behind(model: KernelModel, barrier: int, site: int) -> bool:
     return model.cfg.dominates(block_of[barrier], block_of[site])
 
 
-_ACQUIRE = frozenset((".acquire", ".acq_rel", ".volatile"))
-_RELEASE = frozenset((".release", ".acq_rel", ".volatile"))
-_WAITS = ("barrier-sync", "barrier-wait", "mbarrier-wait")
-_SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive", "commit")
-
-
-def waits(model: KernelModel) -> list[int]:
-    """Where a warp learns of others: barriers, loops that load what others release, calls."""
-    cfg = model.cfg
-    loops = (i for i in _exchanges(model, (), "read", _ACQUIRE) if cfg.block_of[i] in cfg.in_cycle)
-    return [*_exchanges(model, _WAITS, "", frozenset()), *loops]
-
-
-def signals(model: KernelModel) -> list[int]:
-    """Where a warp tells others that it has come so far: barriers, arrivals, commits, releasing writes, calls."""
-    return _exchanges(model, _SIGNALS, "write", _RELEASE)
-
-
-def _exchanges(model: KernelModel, events: Collection[str], verb: str, orders: frozenset[str]) -> list[int]:
-    """Instructions by which warps exchange news: *events* of more than a warp, what reads or writes in *orders*, calls."""
-    found = calls(model)
-    for use in model.function.uses:
-        match = use.match
-        if match is None:
-            continue
-        form = match.form
-        if form.event in events:
-            if form.scope != "lanes":
-                found += use.sites
-        elif not orders.isdisjoint(match.modifiers) and any(v == verb for v, _ in form.memory):
-            found += use.sites
-    return found
-
-
 def calls(model: KernelModel) -> list[int]:
     return [
         i
         for use in model.function.uses
         if use.match is not None and use.match.form.flow == "call"
-        for i in use.sites
-    ]
-
-
-def collectives(model: KernelModel) -> list[int]:
-    """Where the lanes of a warp meet: they come to one instruction together."""
-    return [
-        i
-        for use in model.function.uses
-        if use.match is not None and use.match.form.scope == "lanes" and use.match.form.event
         for i in use.sites
     ]
 
@@ -142,9 +99,17 @@ def way(
 
 
 def follow(
-    model: KernelModel, start: int, view: View, to: Collection[int], ends: Collection[int]
+    model: KernelModel,
+    start: int,
+    view: View,
+    to: Collection[int],
+    ends: Collection[int],
+    likely: bool = False,
 ) -> Path | None:
-    """A path of the threads of *view* from *start* to an instruction of *to* (none: the end) that passes none of *ends*."""
+    """A path of the threads of *view* from *start* to an instruction of *to* (none: the end) that passes none of *ends*.
+
+    A *likely* one is not contradicted by what is known when *start* is executed for the first time.
+    """
     cfg = model.cfg
     if start < 0 and to and 0 not in to and not last(model, (0,), ends, to):
         return None
@@ -159,7 +124,15 @@ def follow(
     def goal(state: object, i: int) -> bool:
         return i in to if to else i == EXIT
 
-    return next(find_paths(model.survey, start, view, True, relevant, step, goal, blocks), None)
+    closed = set[Edge]()
+    while path := next(
+        find_paths(model.survey, start, view, True, relevant, step, goal, blocks, closed=closed), None
+    ):
+        untaken = model.untaken(start, path, relevant) if likely else None
+        if untaken is None:
+            return path
+        closed.add(untaken)
+    return None
 
 
 def last(

@@ -11,10 +11,10 @@ from tclint.analyses import threads as T
 from tclint.analyses.copy_groups import WAITED, WaitedCopies
 from tclint.analyses.groups import OPEN
 from tclint.analyses.meetings import Meeting, Meetings, Route
+from tclint.analyses.order import Order
 from tclint.analyses.proxies import fences, through_async
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.since_barrier import LOOSE, WritesSince
-from tclint.analyses.warps import collectives
 from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
@@ -162,7 +162,7 @@ class _Writes:
 
     @cached_property
     def _meets(self) -> list[int]:
-        return collectives(self.model)
+        return sorted(self.model.made(Order).collectives)
 
     @cached_property
     def _fences(self) -> list[int]:

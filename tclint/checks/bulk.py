@@ -10,6 +10,7 @@ from tclint.analyses.bulk_groups import KNOWN, TOLD, BulkReads, BulkWrites
 from tclint.analyses.global_memory import GlobalMemory
 from tclint.analyses.groups import OPEN, OVERDUE, Groups
 from tclint.analyses.meetings import Meeting, Meetings, Route
+from tclint.analyses.order import Order, Scope
 from tclint.analyses.shared_memory import Access
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
@@ -83,19 +84,13 @@ def _company(
     model: KernelModel, copy: Access, use: Access, path: Path, issuers: int
 ) -> Iterator[tuple[int, int]]:
     """Issuing threads, and those that barriers on the path, or the use itself, make wait for them."""
+    order = model.made(Order)
     passed = path.passed(model.cfg, copy.site)
-    joined, warps = 0, model.instruction(use.site).match.form.scope == "warp"  # type: ignore[union-attr]
-    for i in model.sites("barrier-sync"):
-        if i not in passed:
-            continue
-        form = model.instruction(i).match.form  # type: ignore[union-attr]
-        members, count = model.views.at(i).threads, model.known(i, "count")
-        if form.scope == "lanes":
-            warps = True
-        elif model.instruction(i).role("count") is None or (count or 0) >= members.bit_count():
-            joined |= members
-        else:
-            warps = True
+    met = [i for i in order.meets(Scope.LANES) if i in passed]
+    joined = 0
+    for i in filter(order.joins, met):
+        joined |= model.views.at(i).threads
+    warps = not all(map(order.joins, met)) or model.instruction(use.site).match.form.scope == "warp"  # type: ignore[union-attr]
     if joined & issuers:
         yield issuers, joined
     elif warps:

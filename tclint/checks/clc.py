@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses import threads as T
+from tclint.analyses.order import Order
 from tclint.analyses.values import Facts
-from tclint.analyses.warps import calls, of_the_cta, way
+from tclint.analyses.warps import calls, way
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import Path
 from tclint.ir.nodes import registers
 from tclint.model import KernelModel
-
-_MBARRIER = 8
 
 
 @check("CL004", needs="clusterlaunchcontrol")
@@ -64,15 +63,12 @@ def _read_unwaited(model: KernelModel, requests: list[int], loads: dict[int, int
     """A load of the response on a way from the request that no wait for its mbarrier interrupts."""
     values = model.values
     for site in requests:
-        place, mbarrier = model.value(site, "destination"), model.value(site, "mbarrier")
-        if place is None or mbarrier is None:
+        place = model.value(site, "destination")
+        if place is None:
             continue
         reads = [i for i, address in loads.items() if values.linear(address) == values.linear(place)]
-        waits = [w for w in model.sites("mbarrier-wait") if _may_be(model, w, mbarrier)]
-        ends = {*waits, *calls(model)}
-        if waits:
-            ends |= {b for b in model.sites("barrier-sync") if of_the_cta(model, b)}
-        path = way(model, site, T.full(values.threads), reads, ends) if reads else None
+        told = model.made(Order).completed((site,))
+        path = way(model, site, T.full(values.threads), reads, told) if reads else None
         if path is not None:
             role = model.who(path.threads)
             return Hit(
@@ -95,12 +91,6 @@ def _loads(model: KernelModel, queries: list[int]) -> dict[int, int]:
     decoded = (value for q in queries if (value := model.value(q, "source")) is not None)
     whole = values.made_of(*decoded, until=lambda v: values.node(v)[0] not in ("pack", "part"))
     return {node[1]: node[3] for node in map(values.node, whole) if node[0] == "load"}
-
-
-def _may_be(model: KernelModel, wait: int, mbarrier: int) -> bool:
-    """Whether *wait* may be for *mbarrier*."""
-    value = model.value(wait, "mbarrier")
-    return value is None or model.values.apart(value, _MBARRIER, mbarrier, _MBARRIER) is not True
 
 
 def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hit | None:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from tclint.analyses import threads as T
 from tclint.analyses.cluster_barrier import START, ClusterBarrier
 from tclint.analyses.clusters import Remote, alone, peers, remote
+from tclint.analyses.order import Order, Scope
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.values import Facts
-from tclint.analyses.warps import behind, calls, last, of_the_cta, way, whole_program
+from tclint.analyses.warps import behind, calls, last, way, whole_program
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path
 from tclint.finding import Severity
@@ -136,11 +137,8 @@ def remote_without_sync(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 
 def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
     """The first use of a peer on a way from the entry on which nothing says that the peer has started."""
-    waits = model.sites("barrier-wait", "cluster")
-    told = {*waits, *calls(model)}
-    if any(model.reaches(w, site) for w in waits for site, _ in found):
-        # Another warp may have waited, and a thread may be told so by any barrier.
-        told |= {*model.sites("mbarrier-wait"), *_barriers(model)}
+    order = model.made(Order)
+    told = order.told(order.meets(Scope.CTAS))
     sites = {r.site for r in found}
     path = way(model, -1, T.full(model.values.threads), sites, told, _with_peers(model, -1))
     if path is None or _alone_on(model, -1, path):
@@ -159,8 +157,8 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
 
 def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
     """The last use of a peer, after which nothing keeps a CTA from leaving while it is still used."""
-    waits = model.sites("barrier-wait", "cluster")
-    told = {*waits, *model.sites("mbarrier-wait"), *calls(model)}
+    order = model.made(Order)
+    waits, told = order.meets(Scope.CTAS), order.hears(Scope.CTAS)
     kinds = dict(found)
     for site in reversed(last(model, kinds, told)):
         if kinds[site] == "multicast" or any(_other(model, site, w) for w in waits):
@@ -195,7 +193,7 @@ def _awaited(model: KernelModel, site: int, path: Path) -> bool:
     One thread that waits is enough for its CTA to stay. Who waits is a matter of the thread or the CTA, and that the CTA
     which is accessed is among them is taken for granted.
     """
-    waits = model.sites("barrier-wait", "cluster")
+    waits = model.made(Order).meets(Scope.CTAS)
     passed = path.passed(model.cfg, site)
     taken = _taken(model, site, path)
     for arrive in model.sites("barrier-arrive", "cluster"):
@@ -229,7 +227,7 @@ def _alone_on(model: KernelModel, site: int, path: Path) -> bool:
         if p is not None and not _differs(model, p):
             facts = values.assume(p, value, facts)
     launch = values.lasting(facts).items()
-    waits = [model.views.at(w).lasting(values) for w in model.sites("barrier-wait", "cluster")]
+    waits = [model.views.at(w).lasting(values) for w in model.made(Order).meets(Scope.CTAS)]
     return bool(waits) and all(any(values.decide(p, there) is (not v) for p, v in launch) for there in waits)
 
 
@@ -238,10 +236,6 @@ def _with_peers(model: KernelModel, site: int) -> Facts:
     values = model.values
     single = values.compare("eq", values.special("%cluster_nctarank"), values.constant(1), True)
     return values.assume(single, False, model.views.at(site).facts)
-
-
-def _barriers(model: KernelModel) -> Iterator[int]:
-    return (b for b in model.sites("barrier-sync") if of_the_cta(model, b))
 
 
 def _other(model: KernelModel, site: int, wait: int) -> bool:
@@ -280,10 +274,10 @@ def multicast_reused(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for site in model.sites("issue", "mbarrier"):
         if model.instruction(site).role("mask") is None or model.cfg.block_of[site] not in model.cfg.in_cycle:
             continue
-        own = model.value(site, "mbarrier")
-        heard = {w for w in model.sites("mbarrier-wait") if model.value(w, "mbarrier") != own}
-        ends = {*model.sites("barrier-wait", "cluster"), *heard, *calls(model)}
-        path = way(model, site, T.full(model.values.threads), (site,), ends)
+        order = model.made(Order)
+        peers_heard = order.hears(Scope.CTAS) - order.waits_for((site,))
+        told = order.told(w for w in peers_heard if model.reaches(w, w))
+        path = way(model, site, T.full(model.values.threads), (site,), told)
         target = model.value(site, "destination")
         if path is None or target is None or model.changes(target, path, site):
             continue
@@ -312,26 +306,20 @@ def relaxed_taken_for_release(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     reads = [r.site for r in remote(model) if r.kind == "access"] if relaxed and not alone(model) else []
     fences = {i for i in model.sites("memory-fence") if _has(model, i, ".cluster", ".gpu", ".sys", ".gl")}
     fences -= {i for i in fences if _has(model, i, ".mbarrier_init")}
-    shared = model.shared
-    writes = [i for i in shared.writers if not model.instruction(i).event] if reads else []
-    for arrive in relaxed:
-        ends = (
-            fences | {i for i in model.sites("barrier-arrive", "cluster") if i != arrive} | set(calls(model))
-        )
-        behind_it = [r for r in reads if model.reaches(arrive, r)]
-        for write in last(model, writes, ends, (arrive,)) if behind_it else ():
-            hit = _seen_by_peer(model, write, arrive, behind_it, ends)
+    fences.update(calls(model))
+    writes = [i for i in model.shared.writers if not model.instruction(i).event] if reads else []
+    for write in last(model, writes, fences, relaxed):
+        for wait, arrive in model.made(Order).unordered(write, fences).items():
+            hit = _seen_by_peer(model, write, arrive, wait, reads)
             if hit is not None:
                 yield "CL003", hit
                 return
 
 
-def _seen_by_peer(
-    model: KernelModel, write: int, arrive: int, reads: list[int], ends: set[int]
-) -> Hit | None:
-    """The store at *write*, unless something orders it before the arrival, and one of *reads* that is of the same bytes."""
+def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads: list[int]) -> Hit | None:
+    """The store at *write*, which nothing orders before the arrival, and one of *reads* behind the wait for that, of the same bytes."""
     values, shared = model.values, model.shared
-    waits = set(model.sites("barrier-wait", "cluster"))
+    arrivals = model.sites("barrier-arrive", "cluster")
     for access in shared.accesses(write):
         for read in reads:
             place = _there(model, read)
@@ -346,10 +334,7 @@ def _seen_by_peer(
                 model.views.at(read).threads,
             ):
                 continue
-            every = T.full(values.threads)
-            path = way(model, write, every, (arrive,), ends)
-            onward = path and way(model, arrive, every, (read,), ends)
-            if onward is not None and not waits.isdisjoint(onward.sites(model.cfg, arrive)):
+            if way(model, wait, T.full(values.threads), (read,), {*arrivals, *calls(model)}) is not None:
                 return Hit(
                     site=arrive,
                     message="arrives at the barrier of the cluster with .relaxed, which orders no memory, and another CTA "

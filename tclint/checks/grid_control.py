@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses import threads as T
+from tclint.analyses.order import Order, Scope
 from tclint.analyses.values import Values
-from tclint.analyses.warps import SYSTEM_CALLS, behind, waits, way
+from tclint.analyses.warps import SYSTEM_CALLS, way
 from tclint.checks import Hit, Mark, check, module_check
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.config import Config
@@ -42,9 +43,7 @@ def _role_without_wait(
     others = {site for site in reads if all(views.apart(site, w) for w in heard)}
     if not others:
         return None
-    told = {
-        w for w in (*waits(model), *heard) if not (_passes_at_once(model, w) or _too_soon(model, w, heard))
-    }
+    told = {w for w in model.made(Order).told(heard) if not _passes_at_once(model, w)}
     shared = frozenset().union(*(b for r, b in reads.items() if any(model.reaches(w, r) for w in heard)))
     shared |= frozenset().union(*_accesses(model, "write").values())
     alike = {site for site in others if reads[site] & shared}
@@ -83,7 +82,11 @@ def _before_the_wait(model: KernelModel, heard: list[int], reads: dict[int, froz
         return None
     written = frozenset().union(*_accesses(model, "write").values())
     sites = {site for site, bases in early.items() if bases & written}
-    path = way(model, -1, T.full(model.values.threads), sites, {*waits(model), *heard}) if sites else None
+    path = (
+        way(model, -1, T.full(model.values.threads), sites, model.made(Order).hears(Scope.WARPS).union(heard))
+        if sites
+        else None
+    )
     if path is None:
         return None
     wait = next(w for w in heard if model.reaches(path.end, w))
@@ -97,11 +100,6 @@ def _before_the_wait(model: KernelModel, heard: list[int], reads: dict[int, froz
         fixes=fence_before(first_of_blocks(model, sites), "griddepcontrol.wait;"),
         about=frozenset(sites),
     )
-
-
-def _too_soon(model: KernelModel, barrier: int, heard: list[int]) -> bool:
-    """Whether a barrier comes before everything that waits for the earlier grids, and so tells nothing of them."""
-    return all(behind(model, barrier, w) and not model.reaches(w, barrier) for w in heard)
 
 
 def _passes_at_once(model: KernelModel, wait: int) -> bool:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from math import prod
 from tclint.analyses import threads as T
 from tclint.analyses import warps
 from tclint.analyses.mbarriers import Address, Mbarriers
+from tclint.analyses.order import Order, Scope
 from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
@@ -393,14 +393,9 @@ class _News:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.waits = warps.waits(model)
-        self.lanes = frozenset(set(model.sites("barrier-sync")).difference(self.waits))
-        self.cta = frozenset(model.sites("barrier-sync")).difference(self.lanes)
-        self.cluster = frozenset(model.sites("barrier-wait"))
-        self.orders = sorted((*self.waits, *self.lanes, *_fences(model), *model.sites("barrier-arrive")))
-        self._after: dict[tuple[int, int, int], frozenset[int]] = {}
-        self.clustered = bool(self.cluster) or _cluster_size(model) > 1
-        self.arrivals = [i for i in model.sites("barrier-arrive") if model.instruction(i).role("id") is None]
+        self.order = model.made(Order)
+        self.clustered = bool(self.order.meets(Scope.CTAS)) or _cluster_size(model) > 1
+        self._unordered: dict[int, dict[int, int]] = {}
 
     @cached_property
     def passed(self) -> frozenset[int]:
@@ -408,47 +403,14 @@ class _News:
         return frozenset(i for i in self.model.sites("mbarrier-wait") if first_parity(self.model, i) == 1)
 
     def after(self, init: int) -> frozenset[int]:
-        """Where a thread may hear of *init*; the same for all that no synchronisation stands between."""
-        key = self.model.cfg.block_of[init], id(self.model.views.at(init)), bisect_left(self.orders, init)
-        if key not in self._after:
-            self._after[key] = self._heard(init)
-        return self._after[key]
-
-    def _heard(self, init: int) -> frozenset[int]:
-        found = {i for i in (*self.waits, *self.lanes) if self._later(init, i)}
-        ids = {
-            self._id(i)
-            for i in (*self.cta, *self.model.sites("barrier-arrive"))
-            if self.model.reaches(init, i)
-        }
-        found -= {
-            i for i in self.cta if None not in ids and self._id(i) is not None and self._id(i) not in ids
-        }
-        return frozenset(found - self.unordered(init).keys())
-
-    def _later(self, init: int, wait: int) -> bool:
-        """Whether *wait* need not be over when *init* is executed."""
-        return self.model.reaches(init, wait) or not self.model.reaches(wait, init)
-
-    def _id(self, site: int) -> int | None:
-        return self.model.known(site, "id")
+        """Where a thread may hear of *init*."""
+        return self.order.heard((init,)) & self.order.hears(Scope.LANES) - self.unordered(init).keys()
 
     def unordered(self, init: int) -> dict[int, int]:
         """Waits for the cluster at which nothing is heard of *init*, each with the relaxed arrival that is why."""
-        model = self.model
-        found: dict[int, int] = {}
-        relaxed = [i for i in self.arrivals if ".relaxed" in _modifiers(model, i)]
-        if relaxed:
-            fences = {*_fences(model), *self.arrivals}
-            view = model.views.at(init)
-            for arrival in relaxed:
-                if warps.follow(model, init, view, (arrival,), fences - {arrival}) is None:
-                    continue
-                for wait in self.cluster:
-                    others = (*self.cluster - {wait}, *(i for i in self.arrivals if i != arrival))
-                    if warps.follow(model, arrival, model.views.at(arrival), (wait,), others) is not None:
-                        found[wait] = arrival
-        return found
+        if init not in self._unordered:
+            self._unordered[init] = self.order.unordered(init, _fences(self.model))
+        return self._unordered[init]
 
 
 def _fences(model: KernelModel) -> list[int]:
@@ -485,14 +447,20 @@ def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
         lanes = [use for use in near if not _elected(model, model.views.at(use))]
         everyone = View(T.full(model.values.threads))
         ways = [
-            (view, lanes, ends, doubt) if same_warp else (view, near, ends - news.lanes, doubt)
+            (view, lanes, ends, doubt)
+            if same_warp
+            else (view, near, ends & news.order.hears(Scope.WARPS), doubt)
             for view, same_warp, doubt in _others(model, maker)
         ]
         if news.clustered:
-            far, heard = [use for use in uses if use not in near], ends - news.cta - news.lanes
+            far, heard = [use for use in uses if use not in near], ends & news.order.hears(Scope.CTAS)
             ways.append((everyone, far, heard, ""))
             # Who goes round a barrier of the cluster may do so in a cluster of one CTA.
-            far = [use for use in far if not any(model.reaches(w, use) for w in heard & news.cluster)]
+            far = [
+                use
+                for use in far
+                if not any(model.reaches(w, use) for w in heard & news.order.meets(Scope.CTAS))
+            ]
             ways += [(everyone, far, heard - news.passed, "")] if far else []
         for view, to, heard, doubt in ways:
             path = warps.follow(model, -1, view, to, heard) if to else None

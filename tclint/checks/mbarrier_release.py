@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tclint.analyses import threads as T
+from tclint.analyses.mbarriers import Array, array_of
+from tclint.analyses.order import Order, Scope
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.since_barrier import SharedByWarps, plain
-from tclint.analyses.values import Values
-from tclint.analyses.warps import calls, last, of_the_cta, way
+from tclint.analyses.warps import calls, last, way
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between, place
 from tclint.finding import Confidence
@@ -19,8 +20,6 @@ from tclint.model import KernelModel
 
 _MOST = 16
 """Arrivals, and waits, at one mbarrier that are looked at: the others are those of an unrolled loop."""
-Ring = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
-"""Where the array starts that an address lies in, and its stride: two roles count its stages for themselves."""
 
 
 @check("MB014", "MB015", needs="mbarrier")
@@ -68,27 +67,20 @@ class _Release:
             writes: [(a, model.views.at(i).threads) for i, a in reached if a.writes is writes]
             for writes in (False, True)
         }
-        barriers = (*model.sites("barrier-sync"), *model.sites("barrier-wait"))
-        self.barriers = [b for b in barriers if model.instruction(b).opcode != "bar.warp.sync"]
-        self.lanes = frozenset((*barriers, *calls(model)))
+        order = model.made(Order)
+        self.barriers = order.meets(Scope.WARPS)
+        self.lanes = order.meets(Scope.LANES).union(calls(model))
         """Where the lanes of a warp wait for each other."""
-        self.warps = frozenset(
-            (
-                *(i for i in barriers if of_the_cta(model, i)),
-                *model.sites("barrier-wait"),
-                *model.sites("mbarrier-wait"),
-                *calls(model),
-            )
-        )
+        self.warps = order.hears(Scope.WARPS)
         """Where warps do."""
-        self.barring = self.warps.difference(model.sites("mbarrier-wait"))
-        self._ways: dict[tuple[int, int, int, frozenset[Ring]], bool] = {}
-        self._found: dict[tuple[Ring | None, int, bool], list[tuple[int, Access]]] = {}
-        self.waits: dict[Ring | None, list[int]] = {}
+        self.barring = self.barriers.union(calls(model))
+        self._ways: dict[tuple[int, int, int, frozenset[Array]], bool] = {}
+        self._found: dict[tuple[Array | None, int, bool], list[tuple[int, Access]]] = {}
+        self.waits: dict[Array | None, list[int]] = {}
         for site in model.sites("mbarrier-wait"):
             self.waits.setdefault(self.ring(site), []).append(site)
         self.waits.pop(None, None)
-        self._arrivals: dict[Ring, list[int]] = {}
+        self._arrivals: dict[Array, list[int]] = {}
         for site in model.sites("mbarrier-arrive"):
             barrier = self.ring(site)
             if barrier is not None and barrier in self.waits:
@@ -162,7 +154,7 @@ class _Release:
                 return access.site, wait, use.site
         return None
 
-    def _told(self, arrival: int, access: int, others: int, ends: frozenset[int]) -> frozenset[Ring]:
+    def _told(self, arrival: int, access: int, others: int, ends: frozenset[int]) -> frozenset[Array]:
         """The other mbarriers that the *others* arrive on themselves, on every way from their *access* to the *arrival*."""
         model = self.model
         arriving = model.views.at(arrival).threads
@@ -210,7 +202,7 @@ class _Release:
         self, arrival: int, access: Access, others: int, uses: list[tuple[int, Access]], ends: frozenset[int]
     ) -> tuple[int, Access] | None:
         """The first of the *uses* that are of the bytes that *others* access, and no barrier orders."""
-        told: frozenset[Ring] | None = None
+        told: frozenset[Array] | None = None
         for wait, use in uses:
             waiting = self._waiting(arrival, wait)
             there = self.model.views.at(use.site).threads & waiting
@@ -242,7 +234,7 @@ class _Release:
 
         return any(map(between, self.barriers))
 
-    def _follows(self, wait: int, waiting: int, use: int, told: frozenset[Ring] = frozenset()) -> bool:
+    def _follows(self, wait: int, waiting: int, use: int, told: frozenset[Array] = frozenset()) -> bool:
         """Whether a way leads from a wait to a use that no barrier bars, and no wait for an mbarrier of *told*.
 
         Those may tell the thread more.
@@ -261,13 +253,13 @@ class _Release:
         if first is None or second is None or not first.meets(second):
             return False
         bases = [self.memory.split(a.address)[0] for a in (one, two)]
-        return bases[0] == bases[1] or _ring(self.model.values, bases[0]) == _ring(
+        return bases[0] == bases[1] or array_of(self.model.values, bases[0]) == array_of(
             self.model.values, bases[1]
         )
 
-    def ring(self, site: int) -> Ring | None:
+    def ring(self, site: int) -> Array | None:
         address = self.model.value(site, "mbarrier")
-        return None if address is None else _ring(self.model.values, address)
+        return None if address is None else array_of(self.model.values, address)
 
     def _count(self, arrival: int) -> int | None:
         """The arrivals that a phase of the mbarrier takes; None when that is not known."""
@@ -279,13 +271,6 @@ class _Release:
             if mine is not None and (found := self.ring(i)) is not None and found[:2] == mine[:2]
         }
         return counts.pop() if len(counts) == 1 else None
-
-
-def _ring(values: Values, address: int) -> Ring:
-    """The part of *address* that stays, and the strides of what a loop changes."""
-    terms, constant = values.linear(address)
-    fixed = tuple((t, f) for t, f in terms if not values.volatile(t))
-    return fixed, constant, tuple(sorted(f for t, f in terms if values.volatile(t)))
 
 
 def _met_before(model: KernelModel, write: int, arrival: int) -> tuple[Repair, ...]:

@@ -68,10 +68,9 @@ def _few_rounds(model: KernelModel, loop: frozenset[int], stages: int) -> bool:
 
 def _unheard(model: KernelModel, copies: list[int], group: str, reads: list[Access]) -> Hit | None:
     order = model.made(Order)
-    done = _done(model, group, reads)
-    if not done:
+    if not order.ends([a.site for a in reads], group):
         return None  # how the operation ends is not seen, or another rule's business
-    stops = order.heard(done) | frozenset(i for i in done if group == "wgmma")
+    stops = order.over(a.site for a in reads)
     for copy in copies:
         readers = [a for a in reads if a.site != copy]
         if not readers or not any(_goes_round(model, copy, arming, stops) for arming in _arming(model, copy)):
@@ -111,15 +110,3 @@ def _arming(model: KernelModel, copy: int) -> list[int]:
         for i in ring.uses.get(event, ())
         if model.instruction(i).role("tx") is not None and model.views.at(i).threads & threads
     ]
-
-
-def _done(model: KernelModel, group: str, reads: list[Access]) -> list[int]:
-    """Where the reading threads know that they are done with what they read."""
-    sites = [a.site for a in reads]
-    if group == "wgmma":
-        ends = model.sites("wait", "wgmma")
-    elif group == "tcgen05":
-        ends = model.sites("commit", "tcgen05")
-    else:
-        return sites
-    return [e for e in ends if any(model.reaches(i, e) for i in sites)]

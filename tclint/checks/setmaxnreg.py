@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses import threads as T
+from tclint.analyses.order import Order, Scope
 from tclint.analyses.registers import START, UNKNOWN, RegisterCounts, State, bound, pool, raises, requested
-from tclint.analyses.warps import calls, of_the_cta, way
+from tclint.analyses.warps import calls, way
 from tclint.checks import Hit, Mark, check
 from tclint.checks.convergence import executing
 from tclint.finding import Confidence, Edit, Severity, Span
@@ -164,8 +165,7 @@ def pool_overflow(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 def repeated_unsynchronised(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A setmaxnreg behind another one, with nothing between at which the warps of the warpgroup meet."""
     sites = model.sites("setmaxnreg")
-    met = {b for b in model.sites("barrier-sync") if of_the_cta(model, b)}
-    ends = {*met, *model.sites("barrier-wait", "cluster"), *calls(model)}
+    ends = {*model.made(Order).meets(Scope.WARPS), *calls(model)}
     found: dict[int, list[int]] = {}
     for site in sites:
         path = way(model, site, T.full(model.values.threads), sites, ends)

@@ -6,18 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from tclint.analyses import threads as T
 from tclint.analyses.mbarriers import Mbarriers
-from tclint.analyses.warps import (
-    barriers,
-    behind,
-    calls,
-    deciding,
-    exclusive,
-    last,
-    of_the_cta,
-    signals,
-    waits,
-    way,
-)
+from tclint.analyses.order import Order, Scope
+from tclint.analyses.warps import barriers, behind, deciding, exclusive, last, way
 from tclint.checks import Hit, Mark, check
 from tclint.checks.tmem_pairs import paired
 from tclint.finding import Confidence
@@ -44,7 +34,7 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
     commits = model.sites("commit", "tcgen05")
     # Whatever is waited for may tell of the operation too, and an access to its result is the first fault.
     ends = {
-        *waits(model),
+        *model.made(Order).hears(Scope.WARPS),
         *model.sites("issue", "tcgen05.ld"),
         *model.sites("issue", "tcgen05.st"),
     }
@@ -84,7 +74,7 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
     """A warp that accesses tensor memory and ends without a word, while another warp frees it."""
     if model.views.unread:
         return None
-    told = {*signals(model), *frees}
+    told = model.made(Order).tells.union(frees)
     # What is stored and then told to nobody is no use to anyone: such a path is not taken.
     for site in last(model, _seen_loads(model), told):
         others = _others(model, frees, site)
@@ -124,11 +114,10 @@ def _joined(model: KernelModel, site: int, free: int) -> bool:
     threads = model.views.at(free).threads
     return any(
         model.instruction(b).role("count") is None
-        and of_the_cta(model, b)
         and model.views.at(b).threads & threads
         and not behind(model, b, site)
         and model.reaches(b, free)
-        for b in model.sites("barrier-sync")
+        for b in model.made(Order).meets(Scope.WARPS)
     )
 
 
@@ -140,7 +129,7 @@ def _always(model: KernelModel, site: int) -> bool:
 def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
     """A deallocation whose warp waits for nothing since a barrier behind which other warps start to use the memory."""
     views = model.views
-    heard = waits(model)
+    heard = model.made(Order).hears(Scope.WARPS)
     uses = [*_seen_loads(model), *model.sites("issue", "tcgen05.st"), *model.sites("issue", "tcgen05")]
     for free in frees:
         threads = views.at(free).threads
@@ -180,7 +169,7 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
 def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
     """A deallocation by a warp that copies for the MMA of others and has not waited since: that MMA is yet to come."""
     mbarriers = model.made(Mbarriers)
-    ends = {*waits(model), *calls(model)}
+    ends = model.made(Order).hears(Scope.WARPS)
     for free in frees if not model.views.unread else ():
         warp = T.whole(model.views.at(free).threads, 32)
         for copy in last(model, model.sites("issue", "mbarrier"), ends, (free,)):
@@ -209,7 +198,7 @@ def _waits_elsewhere(model: KernelModel, warp: int, copy: int, free: int) -> boo
     """Whether some lane of a *warp* waits on a way that no *copy* comes behind: it may wait for what the others do not."""
     return any(
         model.views.at(w).threads & warp and model.reaches(w, free) and not model.reaches(w, copy)
-        for w in waits(model)
+        for w in model.made(Order).hears(Scope.WARPS)
     )
 
 

@@ -7,7 +7,8 @@ from math import prod
 
 from tclint.analyses import threads as T
 from tclint.analyses.mbarriers import Mbarriers
-from tclint.analyses.warps import calls, signals, way
+from tclint.analyses.order import Order, Scope
+from tclint.analyses.warps import calls, way
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence, Severity
 from tclint.model import KernelModel
@@ -62,7 +63,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not frees or not allocations or not model.function.entry:
         return
     uses = [site for group in _USES for site in model.sites("issue", group)] or allocations
-    late = [w for w in model.sites("barrier-wait") if any(model.reaches(i, w) for i in uses)]
+    late = [w for w in model.made(Order).meets(Scope.CTAS) if any(model.reaches(i, w) for i in uses)]
     # A handshake: the warp arrives on an mbarrier of the peer, and one of the two waits when nothing uses it any more.
     told = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
     heard = [wait for wait in model.sites("mbarrier-wait") if _heard_last(model, wait, told, uses)]
@@ -112,7 +113,8 @@ def _known_at(model: KernelModel, wait: int, free: int) -> bool:
     """
     threads = model.views.at(wait).threads
     return any(
-        threads & model.views.at(i).threads and model.reaches(wait, i) for i in (free, *signals(model))
+        threads & model.views.at(i).threads and model.reaches(wait, i)
+        for i in (free, *model.made(Order).tells)
     )
 
 

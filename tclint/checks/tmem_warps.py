@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses import threads as T
+from tclint.analyses.order import Order
 from tclint.analyses.tensor_allocation import TensorAllocation
 from tclint.analyses.values import Level
-from tclint.analyses.warps import behind, deciding, waits, way
+from tclint.analyses.warps import deciding, way
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
@@ -79,7 +80,6 @@ def result_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not readers:
         return
     every = T.full(model.values.threads)
-    heard = waits(model)
     for word, sites in readers.items():
         allocations = memory.words[word]
         warps = [T.one_warp(model.views.at(a).threads) for a in allocations]
@@ -88,7 +88,7 @@ def result_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         others = every
         for warp in warps:
             others &= ~warp
-        ends = [w for w in heard if not all(_too_early(model, w, a) for a in allocations)]
+        ends = model.made(Order).heard(allocations)
         sites = [s for s in sites if not any(_before(model, s, a) for a in allocations)]
         path = way(model, -1, others, sites, ends) if sites else None
         if path is not None:
@@ -119,18 +119,6 @@ def _readers(model: KernelModel, memory: TensorAllocation) -> dict[int, list[int
                     if word in memory.words:
                         found.setdefault(word, []).append(i)
     return found
-
-
-def _too_early(model: KernelModel, wait: int, allocation: int) -> bool:
-    """Whether all threads meet at *wait*, and the allocating warp has done so before it allocates."""
-    instruction = model.instruction(wait)
-    return (
-        instruction.event in ("barrier-sync", "barrier-wait")
-        and instruction.role("count") is None
-        and instruction.guard < 0
-        and behind(model, wait, allocation)
-        and not model.reaches(allocation, wait)
-    )
 
 
 def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
