@@ -727,3 +727,104 @@ def test_a_number_chosen_among_many_is_no_flag() -> None:
         if m.values.node(v)[0] == "phi"
     }
     assert not m.survey.flag(phi).phis
+
+
+HEAD = """
+    ld.param.u32 %r1, [number];
+    mov.u32 %r2, {start};
+round:
+    setp.{leave} %p1, %r2, {end};
+    @%p1 bra out;
+    mov.u32 %r6, 0;
+    start: {START}
+    {count}
+    @%p2 bra next;
+    {STOP}
+next:
+    {step}
+    bra round;
+out:
+    mov.u32 %r6, 0;
+    use: {USE}
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("leave", "count", "step", "found"),
+    [
+        ("ge.s32", "add.s32 %r2, %r2, 1; setp.ne.s32 %p2, %r2, %r1;", "", False),
+        ("ge.u32", "add.s32 %r2, %r2, 1; setp.ne.s32 %p2, %r2, %r1;", "", False),
+        ("eq.s32", "add.s32 %r2, %r2, 1; setp.ne.s32 %p2, %r2, %r1;", "", False),
+        ("ge.s32", "add.s32 %r2, %r2, 1; setp.lt.s32 %p2, %r2, %r1;", "", False),
+        ("ge.s32", "sub.s32 %r7, %r1, 1; setp.ne.s32 %p2, %r2, %r7;", "add.s32 %r2, %r2, 1;", False),
+        ("ge.s32", "add.s32 %r2, %r2, 2; setp.lt.s32 %p2, %r2, %r1;", "", False),
+        # Goes past an odd number, or has one more round.
+        ("ge.s32", "add.s32 %r2, %r2, 2; setp.ne.s32 %p2, %r2, %r1;", "", True),
+        ("gt.s32", "add.s32 %r2, %r2, 1; setp.ne.s32 %p2, %r2, %r1;", "", True),
+        ("ge.s32", "setp.ne.s32 %p2, %r2, %r1;", "add.s32 %r2, %r2, 1;", True),
+        # A number that something else changes as well.
+        ("ge.s32", "add.s32 %r2, %r2, 1; setp.ne.s32 %p2, %r2, %r1;", "ld.shared.u32 %r2, [%r5];", True),
+    ],
+)
+def test_what_a_round_has_found_out_holds_for_the_next_one(
+    leave: str, count: str, step: str, found: bool
+) -> None:
+    """A loop that asks in its head: what starts in the last round is ended in it."""
+    body = HEAD.format(
+        start="0", end="%r1", leave=leave, count=count, step=step, START=START, STOP=STOP, USE=USE
+    )
+    assert reaches(body) is found
+
+
+def test_a_loop_that_counts_down_to_its_head() -> None:
+    count = "add.s32 %r2, %r2, -1; setp.ne.s32 %p2, %r2, 0;"
+    body = HEAD.format(
+        start="%r1", end="0", leave="le.s32", count=count, step="", START=START, STOP=STOP, USE=USE
+    )
+    assert not reaches(body)
+
+
+@pytest.mark.parametrize(
+    ("first", "limit", "found"),
+    [("0", "0", False), ("0", "-1", True), ("1", "0", True), ("1", "1", False), ("%ctaid.x", "0", True)],
+)
+def test_a_loop_without_a_round_says_what_its_count_is(first: str, limit: str, found: bool) -> None:
+    """Where a way comes into the head of a loop from before, what it asks is asked of the number that it begins with."""
+    body = f"""
+        ld.param.u32 %r1, [number];
+        mov.u32 %r2, {first};
+        mov.u32 %r6, 0;
+        start: {START}
+    head:
+        setp.ge.s32 %p1, %r2, %r1;
+        @%p1 bra out;
+        {STOP}
+        add.s32 %r2, %r2, 1;
+        bra head;
+    out:
+        setp.gt.s32 %p2, %r1, {limit};
+        @!%p2 bra end;
+        mov.u32 %r6, 0;
+        use: {USE}
+    end:
+        ret;
+    """
+    assert reaches(body) is found
+
+
+def test_a_loop_that_never_has_one_round_alone() -> None:
+    """That nobody leaves it in its first round says nothing of the second one."""
+    assert reaches(f"""
+        mov.u32 %r2, 0;
+        mov.u32 %r6, 0;
+        start: {START}
+    round:
+        st.shared.u32 [%r5], %r2;
+        add.s32 %r2, %r2, 128;
+        setp.lt.s32 %p1, %r2, 1024;
+        @%p1 bra round;
+        mov.u32 %r6, 0;
+        use: {USE}
+        ret;
+    """)

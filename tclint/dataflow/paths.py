@@ -93,6 +93,7 @@ class Survey:
         self.values = values
         self.views = views
         self._branches: dict[int, tuple[int, ...]] = {}
+        self._arriving: dict[Edge, int | None] = {}
         self._guards: dict[int, tuple[int, ...]] = {}
         self._facts: dict[int, list[int]] = {}
         self._flags: dict[int, Flag] = {}
@@ -105,6 +106,22 @@ class Survey:
             p = self.views.edge_value(edges[0]) if edges else None
             found = self._branches[block] = () if p is None else tuple(set(_leaves(self.values, p)))
         return found
+
+    def arriving(self, block: int, edge: Edge | None) -> int | None:
+        """What the branch at the end of *block* decides by, as it is where one comes by *edge*: in terms of what was before.
+
+        ``i < n`` is ``0 < n`` where a loop begins. None: it depends on no such way, or on what was different before.
+        """
+        if edge is None or edge.target != block or len(self.cfg.sources[block]) < 2:
+            return None
+        if edge not in self._arriving:
+            edges, found = self.cfg.successors[block], None
+            p = self.views.edge_value(edges[0]) if edges else None
+            if p is not None and ("block", block) in self.values.volatile(p):
+                there = self.values.along((edge,), frozenset())(p)
+                found = there if ("block", block) not in self.values.volatile(there) else None
+            self._arriving[edge] = found
+        return self._arriving[edge]
 
     def guard_leaves(self, site: int) -> tuple[int, ...]:
         """What the guard of an instruction decides by."""
@@ -328,7 +345,7 @@ def find_paths(
     # Nearest to the goal first: (distance, number, block, position in its relevant list, state, facts, threads, node).
     queue: list[tuple[int, int, int, int, Hashable, Facts, int, int]] = []
     trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []  # parent, edge taken, changes on the way
-    seen: dict[tuple[int, int, Hashable], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
+    seen: dict[tuple[int, int, Hashable, Edge | None], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
     region = survey.region(first, goals, alive, budget)
     watched, latest = survey.watched({first, *region}, relevant)
     spent = 0
@@ -346,8 +363,10 @@ def find_paths(
         nonlocal spent
         facts = values.once(facts)
         known = facts.pairs()
-        before = seen.setdefault((block, at, state), [])
-        # A state that knows less and has more threads goes wherever this one could.
+        # A state that knows less and has more threads goes wherever this one could, if it has come the same way where that
+        # decides the branch.
+        way = None if survey.arriving(block, edge) is None else edge
+        before = seen.setdefault((block, at, state, way), [])
         for fewer, more in before:
             if fewer <= known and not threads & ~more:
                 return
@@ -463,6 +482,7 @@ def find_paths(
             if ends:
                 continue
             decides = not watched.isdisjoint(survey.branch_leaves(block))
+            as_it_came = survey.arriving(block, trail[node][1])
             for edge in cfg.successors[block]:
                 if edge.target not in region or (closed and edge in closed):
                     continue
@@ -476,6 +496,11 @@ def find_paths(
                         continue
                     if decides:
                         next_facts = values.assume(p, edge.value, facts)
+                    if as_it_came is not None:
+                        if values.decide(as_it_came, facts) is (not edge.value):
+                            continue
+                        if not watched.isdisjoint(survey.leaves(as_it_came)):
+                            next_facts = values.assume(as_it_came, edge.value, next_facts)
                 arrived: list[tuple[int, bool | None]] = []
                 for phi, numbers in chosen.get(edge.target, {}).items():
                     brought = values.after_block(values.node(phi)[2], block)
@@ -485,6 +510,9 @@ def find_paths(
                 for leaf in joined.get(edge.target, ()):
                     brought = values.after_block(values.node(leaf)[2], block)
                     arrived.append((leaf, values.decide(brought, next_facts)))
+                if next_facts:
+                    turned = values.turned(next_facts, edge)
+                    arrived += ((q, held) for q, held in turned if not watched.isdisjoint(survey.leaves(q)))
                 next_facts = values.entering(next_facts, edge.target)
                 for leaf, held in arrived:
                     if held is not None:

@@ -20,7 +20,7 @@ uniformity (:meth:`Values.level`). Each module is a layer that asks those below 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from tclint.analyses.values.bounds import Bits, Bounds
@@ -29,7 +29,7 @@ from tclint.analyses.values.facts import Facts
 from tclint.analyses.values.lifetimes import Along
 from tclint.analyses.values.ranges import Ranges
 from tclint.analyses.values.thread_sets import Level
-from tclint.cfg import CFG
+from tclint.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Variable
 from tclint.isa.widths import width_of
 
@@ -43,6 +43,10 @@ class Values(Bounds):
         super().__init__(function, cfg, variables)
         self._differences: dict[int, tuple[Node, bool] | None] = {}
         self._facts: dict[frozenset[tuple[int, bool]], Facts] = {}
+        self._turned: dict[tuple[int, int, int], int] = {}
+        """Predicates, and the edge by which a round ends, to what they are in the next one."""
+        self._turns: set[int] = set()
+        """What they are there."""
 
     @cached_property
     def _ranges(self) -> Ranges:
@@ -260,6 +264,42 @@ class Values(Bounds):
         if ending is None or ending.isdisjoint(facts):
             return facts
         return Facts((p, v) for p, v in facts.items() if p not in ending)
+
+    def turned(self, facts: Facts, edge: Edge) -> Iterator[tuple[int, bool]]:
+        """What comparisons that are known say in the next round, where *edge* leads back to the head of a loop.
+
+        ``i + 1 != n`` is ``i != n`` then. What was turned before is not turned again.
+        """
+        head = edge.target
+        ending = self._ending.get(("block", head), ())
+        for p, truth in facts.items() if ending and edge.source in self.cfg.loops.get(head, ()) else ():
+            if p in ending and p not in self._turns:
+                q = self._turned.get((p, edge.source, edge.target))
+                if q is None:
+                    q = self._turned[p, edge.source, edge.target] = self._turn(p, edge.source, edge.target)
+                if q >= 0:
+                    yield q, truth
+
+    def _turn(self, p: int, source: int, head: int) -> int:
+        """A comparison as it is about the numbers of the next round, which counters have been changed for; -1: it is none."""
+        node = self.nodes[p]
+        if node[0] != "compare":
+            return -1
+        sides = list[int]()
+        for side in node[2:4]:
+            terms, by = self.linear(side)
+            for term, factor in terms:
+                if ("block", head) in self.volatile(term):
+                    moved = self.node(term)[:2] == ("phi", head) and self.linear(
+                        self.after_block(self.node(term)[2], source)
+                    )
+                    if not moved or moved[0] != ((term, 1),):
+                        return -1
+                    by -= factor * moved[1]
+            sides.append(self.total(terms, by))
+        turned = self.find(self.compare(node[1], sides[0], sides[1], node[4], node[5]))
+        self._turns.add(turned)
+        return turned
 
     def once(self, facts: Facts) -> Facts:
         """The same facts, and with them all that has been concluded from them."""
