@@ -200,6 +200,33 @@ def test_who_hears_of_an_mbarrier_of_another_cta(between: str, parity: int, told
         assert hit.message.endswith("no barrier of the cluster comes between")
 
 
+ROLES = """
+    setp.ne.u32 %p4, %r0, {maker};
+    @%p4 bra made;
+    mbarrier.init.shared::cta.b64 [ring], 1;
+    mbarrier.init.shared::cta.b64 [ring+8], 1;
+made:
+    bar.sync 0;
+    shr.u32 %r10, %r0, 7;
+    setp.eq.u32 %p5, %r10, 2;
+    @%p5 bra done;
+    shl.b32 %r10, %r10, 3;
+    mov.u32 %r11, ring;
+    add.u32 %r11, %r11, %r10;
+    mbarrier.arrive.shared::cta.b64 _, [%r11];
+done:
+"""
+
+
+@pytest.mark.parametrize(
+    ("maker", "directives", "count"),
+    [(256, "", 0), (0, "", 0), (384, "", 1), (256, ".reqntid 512", 1), (256, ".maxntid 512", 1), (256, ".reqntid 288", 0)],
+)  # fmt: skip
+def test_threads_that_a_launch_may_not_have_name_no_mbarrier(maker: int, directives: str, count: int) -> None:
+    """Two roles of 128 threads, each with its mbarrier, and one behind them: there need not be a fourth."""
+    assert len(found(ROLES.format(maker=maker), "MB009", directives=directives)) == count
+
+
 def test_the_initialising_thread_may_use_it_at_once() -> None:
     body = f"@%p0 bra on;\nmbarrier.init.shared::cta.b64 [full], 1;\n{ARRIVE}\n{WAIT}\non: ret;"
     assert not found(body, "MB002")

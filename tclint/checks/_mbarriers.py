@@ -45,7 +45,7 @@ def places(model: KernelModel, site: int, each: bool = False) -> frozenset[Place
     """Every mbarrier that the instruction at *site* may name; None: not known.
 
     A stage of a ring is any of those that its number can be. With *each*, it also becomes each of them: bounds that are
-    no more than a width in bits do not say so.
+    no more than a width in bits do not say so, nor do threads that a launch may not have.
     """
     known = model.made(_known_places)
     if (site, each) not in known:
@@ -77,9 +77,12 @@ def _places_of(model: KernelModel, site: int, address: int, each: bool) -> froze
     base, mine, constant = shared.split(start)
     terms, _ = values.linear(base)
     moving = [t for t in terms if values.volatile(t[0])]
-    if each and (not (moving or moved) or places(model, site) is None):
-        return places(model, site)
-    own = shared.offsets(mine, model.views.at(site).threads)
+    if each and places(model, site) is None:
+        return None
+    threads = model.views.at(site).threads
+    if each and model.function.most_threads is None:
+        threads = shared.sure(threads, _making(model))
+    own = shared.offsets(mine, threads)
     numbers = [_numbers(model, term, each) for term, _ in moving]
     if own is None or len(own) > _STAGES or any(n is None for n in numbers):
         return None
@@ -89,6 +92,12 @@ def _places_of(model: KernelModel, site: int, address: int, each: bool) -> froze
     if len(steps) > 1:  # whose sum may have fewer values than its terms
         return None
     return frozenset(Place(lasting, constant + sum(s) + n) for s in product(*steps) for n in own)
+
+
+def _making(model: KernelModel) -> int:
+    """A thread that is there in every launch, as it initialises an mbarrier that no thread before it does."""
+    makers = (model.views.at(i).threads for i in model.sites("mbarrier-init"))
+    return max((threads & -threads for threads in makers), default=0)
 
 
 def _begun(model: KernelModel, address: int) -> tuple[int, list[int]]:
