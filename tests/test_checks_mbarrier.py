@@ -391,6 +391,17 @@ on:
             rounds(TWO, behind=f"{TELL}\n{THIRD}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];"),
             "the mbarrier [ring+16], which is not initialised yet: its mbarrier.init comes only behind that",
         ),
+        # A stage and a phase in one number, which skips the last stage: 0, 1, 4, 5, 0.
+        "packed with a phase": (
+            rounds(TWO, "and.b32 %r11, %r15, 3;", behind="")
+            .replace(
+                "add.u32 %r10, %r10, 1;",
+                "not.b32 %r16, %r15;\nand.b32 %r16, %r16, 4;\nadd.u32 %r17, %r15, 1;\nsetp.eq.u32 %p5, %r11, 1;\n"
+                "selp.b32 %r15, %r16, %r17, %p5;\nadd.u32 %r10, %r10, 1;",
+            )
+            .replace("mov.u32 %r10, 0;", "mov.u32 %r10, 0;\nmov.u32 %r15, 0;"),
+            "",
+        ),
         # A launch of two rounds may be the only one.
         "as many as there are rounds": (rounds(TWO, "mov.u32 %r11, %r10;"), ""),
         "chosen by the launch": (rounds(TWO, "rem.u32 %r11, %r9, 3;"), ""),

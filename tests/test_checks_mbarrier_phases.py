@@ -367,6 +367,23 @@ def test_a_part_of_a_row(mode: int, amount: int, row: int) -> None:
     assert told(body, parameters=MAPS) == ([message] if row else [])
 
 
+def test_a_response_fills_no_matrix() -> None:
+    """The request for another launch answers with 16 bytes, wherever the descriptors of an MMA may point to."""
+    matrix = "shr.u32 %r4, %r5, 4;\nand.b32 %r4, %r4, 16383;\ncvt.u64.u32 %rd3, %r4;\nor.b64 %rd3, %rd3, 4611686018427387904;"
+    product = (
+        "wgmma.fence.sync.aligned;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, "
+        "%rd3, %rd3, 0, 1, 1, 0, 0;\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
+    )
+    request = (
+        "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [tile], [full];"
+    )
+    start = f"mov.u32 %r5, tile;\n{matrix}\n{MAPPED}"
+    for copy, count in ((request, 0), (tile(0), 1)):
+        lines = (start, made(1), "bar.sync 0;\n@%p0 bra wait;", expect(16), copy, WAIT, product)
+        found = [m for m in told("\n".join(lines), parameters=MAPS) if "whole rows" in m]
+        assert len(found) == count
+
+
 @pytest.mark.parametrize(("lacks", "rules"), [(False, []), (True, ["MB005"])])
 def test_copies_of_a_loop_that_nothing_expects(lacks: bool, rules: list[str]) -> None:
     again = "setp.lt.u32 %p6, %r7, %r9;"

@@ -403,8 +403,11 @@ def test_only_the_warps_that_come_there_must_agree() -> None:
         ("mov.b32 %r10, %r9;", "low"),
         ("add.u32 %r10, %r9, 0x100000;", "low"),
         ("add.u32 %r10, %r9, %r8;", ""),
+        # A column that is 32 at least, so that taking 32 away borrows nothing from the lanes; and one that may be all of them.
+        ("and.b32 %r10, %r8, 96; add.u32 %r10, %r10, -32; shl.b32 %r11, %r2, 21; add.u32 %r10, %r10, %r11; add.u32 %r10, %r10, %r9;", ""),
+        ("and.b32 %r10, %r8, 96; add.u32 %r10, %r10, 32; add.u32 %r10, %r10, %r9;", "low"),
     ],
-)
+)  # fmt: skip
 def test_lanes_of_other_warps(made: str, confidence: str) -> None:
     findings = of("TC023", f"{made}\ntcgen05.ld.sync.aligned.32x32b.x2.b32 {{%r20, %r21}}, [%r10];")
     assert [f.confidence.label for f in findings] == ([confidence] if confidence else [])

@@ -828,3 +828,45 @@ def test_a_loop_that_never_has_one_round_alone() -> None:
         use: {USE}
         ret;
     """)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        # Above any unsigned number is no 0, and 0 is what is below 1.
+        ("setp.lt.u32 %p1, %ctaid.x, %r1;", "setp.eq.u32 %p2, %r1, 0;", False),
+        ("setp.lt.u32 %p1, %ctaid.x, %r1;", "setp.eq.u32 %p2, %r1, 1;", True),
+        ("setp.lt.s32 %p1, %ctaid.x, %r1;", "setp.eq.u32 %p2, %r1, -1;", True),
+        ("setp.ne.u32 %p1, %r1, 0;", "setp.lt.u32 %p2, %r1, 1;", False),
+        ("setp.ne.u32 %p1, %r1, 0;", "setp.le.u32 %p2, %r1, 0;", False),
+        ("setp.ne.u32 %p1, %r1, 1;", "setp.lt.u32 %p2, %r1, 1;", True),
+        ("setp.ge.u32 %p1, %r1, 5;", "setp.eq.u32 %p2, %r1, 0;", False),
+        # Low bits that are left out.
+        ("and.b32 %r2, %r1, -2; setp.eq.s32 %p1, %r2, 2;", "setp.eq.s32 %p2, %r1, 3;", True),
+        ("and.b32 %r2, %r1, -2; setp.eq.s32 %p1, %r2, 2;", "setp.eq.s32 %p2, %r1, 4;", False),
+        ("and.b32 %r2, %r1, -4; setp.eq.s32 %p1, %r2, 8;", "setp.lt.s32 %p2, %r1, 8;", False),
+        ("and.b32 %r2, %r1, -3; setp.eq.s32 %p1, %r2, 8;", "setp.eq.s32 %p2, %r1, 10;", True),
+        ("shr.s32 %r2, %r1, 2; setp.gt.s32 %p1, %r2, 2;", "setp.lt.s32 %p2, %r1, 12;", False),
+        ("shr.s32 %r2, %r1, 2; setp.gt.s32 %p1, %r2, 2;", "setp.lt.s32 %p2, %r1, 13;", True),
+        ("shr.u32 %r2, %r1, 1; setp.eq.s32 %p1, %r2, 1;", "setp.eq.s32 %p2, %r1, 4;", False),
+        ("shr.u32 %r2, %r1, 1; setp.eq.s32 %p1, %r2, 1;", "setp.eq.s32 %p2, %r1, 3;", True),
+        # Numbers of 16 bits.
+        ("cvt.u16.u32 %h1, %r1; and.b16 %h2, %h1, 255; setp.eq.s16 %p1, %h2, 0;", "setp.eq.s16 %p2, %h2, 1;", False),
+        ("cvt.u16.u32 %h1, %r1; and.b16 %h2, %h1, 255; setp.eq.s16 %p1, %h2, 0;", "setp.ne.s16 %p2, %h2, 1;", True),
+    ],
+)  # fmt: skip
+def test_what_one_comparison_says_of_another(first: str, second: str, both: bool) -> None:
+    found = reaches(f"""
+        ld.param.u32 %r1, [number];
+        mov.u32 %r6, 0;
+        start: {START}
+        {first}
+        @!%p1 bra end;
+        {second}
+        @!%p2 bra end;
+        mov.u32 %r6, 0;
+        use: {USE}
+    end:
+        ret;
+    """)
+    assert found is both

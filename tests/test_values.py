@@ -1768,3 +1768,21 @@ def test_what_a_loop_computes_is_the_same_wherever_one_begins_to_ask(first: int)
 
     assert asked(first) == asked()
     assert "unknown" not in repr(asked(first))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(("most", "less"), [(2, True), (1, False)])
+def test_one_of_two_numbers_and_how_far_the_other_one_is_from_it(
+    order: tuple[int, int], most: int, less: bool
+) -> None:
+    """The first CTA that is the last one as well is alone."""
+    values = model("ret;").values
+    own, count = values.special("%ctaid.x"), values.special("%nctaid.x")
+    said = [
+        values.compare("eq", own, values.constant(0), True),
+        values.compare("eq", own, values.add(count, values.constant(-1)), True),
+    ]
+    facts = Facts()
+    for k in order:
+        facts = values.assume(said[k], True, facts)
+    assert values.decide(values.compare("lt", count, values.constant(most), False), facts) is less

@@ -135,11 +135,17 @@ def _numbers(model: KernelModel, value: int, bounded: bool) -> list[int] | None:
 
 
 def _counts(model: KernelModel, value: int, bounds: tuple[int, int]) -> bool:
-    """Whether *value* is a number that a loop counts, which comes to both of its bounds, or bits of any number."""
+    """Whether *value* is a number that a loop counts, which comes to both of its bounds, or bits of one, or of any number.
+
+    A loop that packs a stage and a phase into one number need not come to all bits.
+    """
     values = model.values
     node = values.node(value)
-    if node[0] == "phi" or node[:2] == ("op", "mask"):
+    if node[0] == "phi":
         return True
+    if node[:2] == ("op", "mask"):
+        moving = [t for t, _ in values.linear(node[2])[0] if values.node(t)[0] in ("phi", "select", "op")]
+        return all(values.node(t)[0] == "phi" and values.induction(t) for t in moving)
     if node[0] != "select":
         return False
     for arm in node[2:4]:  # the next stage of a ring: 0, or one more

@@ -329,14 +329,19 @@ def _lanes(model: KernelModel, distance: int) -> T.Planes | None:
     """The lanes of an address in every thread, if nothing but the thread index decides them."""
     values = model.values
     terms, constant = values.linear(distance)
-    # What stays below the upper half, or is a multiple of its unit, cannot carry into the lanes.
-    lanes = []
+    # What stays below the upper half, or is a multiple of its unit, cannot carry into the lanes: all of it together.
+    lanes, columns = [], constant & 0xFFFF
     for term, factor in terms:
-        zeros, _ = values.known_bits(values.times(term, factor))
-        if zeros & 0xFFFF_0000 != 0xFFFF_0000:
-            if zeros & 0xFFFF != 0xFFFF:
-                return None
+        part = values.times(term, factor)
+        zeros, _ = values.known_bits(part)
+        if zeros & 0xFFFF_0000 == 0xFFFF_0000 and values.planes(part) is None:
+            columns += ~zeros & 0xFFFF
+        elif zeros & 0xFFFF == 0xFFFF or values.planes(part) is not None:
             lanes.append((term, factor))
+        else:
+            return None
+    if columns > 0xFFFF:
+        return None
     planes = values.planes(values.total(tuple(lanes), constant))
     return None if planes is None else planes[16:]
 

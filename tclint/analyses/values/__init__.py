@@ -89,6 +89,10 @@ class Values(Bounds):
                 return False if left is False and right is False else None
             return None if left is None or right is None else left != right
         if kind == "compare" and facts:
+            if (
+                self.known(node[3]) == 1 and node[1] == "lt" and not node[4]
+            ):  # of unsigned numbers it is 0 alone
+                return self.decide(self.compare("eq", node[2], self.constant(0), True, node[5]), facts)
             known = self._ordered(node, facts)
             if known is None and (moved := self.difference(p)) is not None:
                 known = self._ordered(moved[0], facts)
@@ -228,24 +232,36 @@ class Values(Bounds):
             self.renewed(q)  # so that it is known where the fact ends
             if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
                 work += [(self.find(node[2]), value), (self.find(node[3]), value)]
-            elif node[0] == "compare" and (chosen := self._chosen(node, value)) is not None:
-                work += chosen
+            elif node[0] == "compare":
+                work += self._chosen(node, value)
+                above = self._above(node, value)
+                if above is not None:
+                    work.append((above, False))
         facts.bounds, facts.ranges = bounds, ranges
         return facts
 
-    def _chosen(self, node: Node, truth: bool) -> list[tuple[int, bool]] | None:
+    def _above(self, node: Node, truth: bool) -> int | None:
+        """Where a comparison of unsigned numbers says of one that it is above another one: that it is 0, which it is not."""
+        _, relation, left, right, signed, width = node
+        number = self.known(left if truth else right)
+        if relation != "lt" or signed or (number is None and not truth) or (not truth and number == 0):
+            return None
+        above = self.find(self.compare("eq", right if truth else left, self.constant(0), True, width))
+        return None if self.node(above)[0] == "const" else above
+
+    def _chosen(self, node: Node, truth: bool) -> list[tuple[int, bool]]:
         """What follows where a select compares with a constant as one of its arms, also a constant, cannot."""
         _, relation, left, right, signed, width = node
         select = self.node(left)
         if select[0] != "select" or self.known(right) is None:
-            return None
+            return []
         for arm, other, condition in ((select[2], select[3], False), (select[3], select[2], True)):
             if self.known(arm) is not None and self.known(
                 self.compare(relation, arm, right, signed, width)
             ) == (not truth):
                 rest = self.compare(relation, other, right, signed, width)
                 return [(self.find(select[1]), condition), (self.find(rest), truth)]
-        return None
+        return []
 
     def passing(self, facts: Facts, low: int, high: int) -> Facts:
         """*facts* without those about values that may change from instruction *low* on and before *high*."""

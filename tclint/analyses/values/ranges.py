@@ -33,6 +33,7 @@ _STEP = 1 << 20
 """A loop changes its numbers by so much at most, unless they are meant to wrap."""
 _WITHIN = 3
 """Maxima and minima within each other of whose operands something is said."""
+_WIDTHS = (8, 16, 32, 64)
 _BOUNDED = ("max", "min", "mask", "shr")
 """Operations whose result says less than their operand."""
 
@@ -202,7 +203,7 @@ class Ranges:
             apart = values.add(node[2], values.times(node[3], -1))
             terms, constant = values.linear(apart)
             node = ("compare", "eq", values.total(terms, 0), values.constant(-constant), *node[4:])
-        return (node, positive) if values.known(node[3]) is not None and node[5] in (32, 64) else None
+        return (node, positive) if values.known(node[3]) is not None and node[5] in _WIDTHS else None
 
     def _put(self, value: int, bounds: Range, known: Bases, depth: int = 0) -> None:
         """Adds that *value* is within *bounds*, and what this says of the operand of a maximum or minimum."""
@@ -211,6 +212,8 @@ class Ranges:
         if negative:
             low, high = -high, -low
         low, high = known[base] = _both(known.get(base, _ANY), (low, high))
+        if depth < _WITHIN:
+            self._put_parts(base, (low, high), known, depth + 1)
         for greatest, one, two in self._chosen(base, known, 0) if depth < _WITHIN else ():
             for way, other in ((one, two), (two, one)):
                 # One of two decides where the other one is out of the question.
@@ -221,6 +224,34 @@ class Ranges:
                 )
                 if bounds != _ANY:
                     self._put(way, bounds, known, depth + 1)
+
+    def _put_parts(self, base: int, bounds: Range, known: Bases, depth: int) -> None:
+        """What it says of what *base* is made of that this is within *bounds*: of a number of which low bits are left out.
+
+        And of one of two numbers, where the other one is known.
+        """
+        values, (low, high) = self.values, bounds
+        node = values.node(base)
+        if node[:2] == ("op", "mask") and (node[3] < 0 or node[3] >> 31 == 1):
+            rest = ~node[3] & 0x7FFFFFFF
+            if not rest & rest + 1:
+                self._put(node[2], (low, high + rest), known, depth)
+        elif node[:2] == ("op", "shr") and (by := values.known(node[4])) is not None:
+            width = 64 if "64" in node[2] else 32
+            if 0 < by < width and (node[2][1:2] == "s" or 0 <= low <= high < 1 << width - 1 - by):
+                self._put(node[3], (low << by, (high + 1 << by) - 1), known, depth)
+        terms, _ = values.linear(base)
+        if len(terms) == 2:
+            for (one, factor), (other, times) in (terms, terms[::-1]):
+                if factor in (1, -1) and other in known:
+                    ends = sorted(end * times for end in known[other])
+                    least, most = low - ends[1], high - ends[0]
+                    self._put(one, (least, most) if factor == 1 else (-most, -least), known, depth)
+        elif len(terms) == 1:
+            for both in [b for b in known if b != base]:
+                there, _ = values.linear(both)
+                if len(there) == 2 and any(t == base for t, _ in there):
+                    self._put_parts(both, known[both], known, depth + 1) if depth < _WITHIN else None
 
     def _chosen(self, base: int, known: Bases, depth: int) -> Iterator[tuple[bool, int, int]]:
         """For each maximum or minimum in it the two sums of which *base* is the greatest (else the least).
