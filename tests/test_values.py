@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import label, model, value
+from support import register as number_of
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Facts, Level
@@ -1786,3 +1787,28 @@ def test_one_of_two_numbers_and_how_far_the_other_one_is_from_it(
     for k in order:
         facts = values.assume(said[k], True, facts)
     assert values.decide(values.compare("lt", count, values.constant(most), False), facts) is less
+
+
+@pytest.mark.parametrize(
+    ("address", "space", "answer"),
+    [
+        ("mov.u64 %rd1, tile;", ".shared", 1),
+        ("mov.u64 %rd2, tile; cvta.shared.u64 %rd1, %rd2; add.u64 %rd1, %rd1, 8;", ".shared", 1),
+        ("mov.u64 %rd1, tile;", ".shared::cta", 1),
+        ("mov.u64 %rd1, tile;", ".global", 0),
+        ("mov.u64 %rd1, table;", ".global", 1),
+        ("mov.u64 %rd1, table;", ".shared", 0),
+        ("ld.param.u64 %rd1, [pointer];", ".shared", None),
+    ],
+)
+def test_the_state_space_of_an_address_is_asked_once(address: str, space: str, answer: int | None) -> None:
+    """Two questions about one address have one answer."""
+    m = model(
+        f".shared .align 8 .b8 tile[64];\n{address}\nisspacep{space} %p0, %rd1;\nisspacep{space} %p1, %rd1;\nend: ret;",
+        before=".global .align 8 .b8 table[64];",
+    )
+    first, second = (
+        m.values.before(number_of(m.function, name), label(m.function, "end")) for name in ("%p0", "%p1")
+    )
+    assert first == second
+    assert m.values.known(first) == answer

@@ -275,6 +275,8 @@ class Registers(ThreadSets):
                 return value
         if form.memory and not name and "read" in form.memory[0][0]:
             return self._loaded(instruction, at, register)
+        if form.name == "isspacep":
+            return self._lies_in(match, self.operand(operands[1], at))
         if not name:
             return self._node("unknown", at, register)
         if Vector in map(type, operands):
@@ -298,6 +300,15 @@ class Registers(ThreadSets):
             negated = self.negate(compared)
             return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
         return value
+
+    def _lies_in(self, match: Match, address: int) -> int:
+        """Whether an address lies in a state space (9.7.9.19): that of its variable, or the same wherever it is asked."""
+        space = match.binding["ss"].partition("::")[0]
+        for term, factor in self.linear(address)[0]:
+            variable = self.variable(term)
+            if variable is not None and factor == 1:
+                return self.constant(int(variable.space.partition("::")[0] == space))
+        return self._node("op", "isspacep", match.modifiers, address)
 
     def _collective(self, instruction: Instruction, match: Match, at: int, register: int) -> int | None:
         """What an instruction that threads execute together gives; None for every other."""
