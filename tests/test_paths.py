@@ -846,6 +846,10 @@ def test_a_loop_that_never_has_one_round_alone() -> None:
         ("and.b32 %r2, %r1, -2; setp.eq.s32 %p1, %r2, 2;", "setp.eq.s32 %p2, %r1, 4;", False),
         ("and.b32 %r2, %r1, -4; setp.eq.s32 %p1, %r2, 8;", "setp.lt.s32 %p2, %r1, 8;", False),
         ("and.b32 %r2, %r1, -3; setp.eq.s32 %p1, %r2, 8;", "setp.eq.s32 %p2, %r1, 10;", True),
+        (
+            "cvt.u64.u32 %rd1, %r1; shl.b64 %rd1, %rd1, 8; and.b64 %rd2, %rd1, -1099511627776; setp.eq.s64 %p1, %rd2, 0;",
+            "setp.gt.s64 %p2, %rd1, 68719476736;", True,
+        ),
         ("shr.s32 %r2, %r1, 2; setp.gt.s32 %p1, %r2, 2;", "setp.lt.s32 %p2, %r1, 12;", False),
         ("shr.s32 %r2, %r1, 2; setp.gt.s32 %p1, %r2, 2;", "setp.lt.s32 %p2, %r1, 13;", True),
         ("shr.u32 %r2, %r1, 1; setp.eq.s32 %p1, %r2, 1;", "setp.eq.s32 %p2, %r1, 4;", False),

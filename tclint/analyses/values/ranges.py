@@ -34,6 +34,7 @@ _STEP = 1 << 20
 _WITHIN = 3
 """Maxima and minima within each other of whose operands something is said."""
 _WIDTHS = (8, 16, 32, 64)
+"""Bits of numbers that are compared."""
 _BOUNDED = ("max", "min", "mask", "shr")
 """Operations whose result says less than their operand."""
 
@@ -233,7 +234,7 @@ class Ranges:
         values, (low, high) = self.values, bounds
         node = values.node(base)
         if node[:2] == ("op", "mask") and (node[3] < 0 or node[3] >> 31 == 1):
-            rest = ~node[3] & 0x7FFFFFFF
+            rest = ~node[3] if node[3] < 0 else ~node[3] & 0xFFFFFFFF
             if not rest & rest + 1:
                 self._put(node[2], (low, high + rest), known, depth)
         elif node[:2] == ("op", "shr") and (by := values.known(node[4])) is not None:
@@ -247,11 +248,11 @@ class Ranges:
                     ends = sorted(end * times for end in known[other])
                     least, most = low - ends[1], high - ends[0]
                     self._put(one, (least, most) if factor == 1 else (-most, -least), known, depth)
-        elif len(terms) == 1:
+        elif len(terms) == 1 and depth < _WITHIN:
             for both in [b for b in known if b != base]:
                 there, _ = values.linear(both)
                 if len(there) == 2 and any(t == base for t, _ in there):
-                    self._put_parts(both, known[both], known, depth + 1) if depth < _WITHIN else None
+                    self._put_parts(both, known[both], known, depth + 1)
 
     def _chosen(self, base: int, known: Bases, depth: int) -> Iterator[tuple[bool, int, int]]:
         """For each maximum or minimum in it the two sums of which *base* is the greatest (else the least).
