@@ -39,9 +39,9 @@ def news_of(model: KernelModel, first: Collection[int], then: Collection[int], a
     if not verdicts:
         return None
     wrong = next((v.path for v in verdicts if v.path is not None), None)
-    unread = model.views.unread or any(v.ordered is None for v in verdicts)
+    unknown = model.views.unread or any(v.ordered is None for v in verdicts)
     return News(
-        False if wrong is not None else None if unread else True,
+        False if wrong is not None else None if unknown else True,
         tuple(sorted({i for v in verdicts for i in v.at})),
         () if wrong is None else _branches(model, wrong),
     )

@@ -7,9 +7,9 @@ same number. Which round of a loop belongs to which is not asked, so *may have
 heard* is said too often and never too seldom: a path on which nothing can be
 heard is a proof that two events are not ordered on it.
 
-This is the one place that knows which instructions bring news, to whom
-(:class:`Scope`), and what they order: checks ask it, and look for paths that
-pass none of what it names.
+Checks ask here which instructions bring news, and to whom (:class:`Scope`),
+and look for paths that pass none of these. What ends the facts of one kind of
+operation, as a barrier may, is a matter of the analysis that follows them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.values import Facts, Level
 from tclint.analyses.warps import calls, follow
 from tclint.dataflow import Path
+from tclint.isa.table import Match
 from tclint.model import KernelModel
 from tclint.views import View
 
-__all__ = ["Handover", "Order", "Scope", "Verdict"]
+__all__ = ["Handover", "Order", "Scope", "Verdict", "strong"]
 
 
 class Scope(IntEnum):
@@ -50,6 +51,16 @@ _STRONG = _RELEASE | {".relaxed", ".acquire"}
 
 _ANY = "any"
 """The channel of what cannot be resolved: a call, an access that releases or acquires, an address from memory."""
+
+
+def strong(match: Match) -> frozenset[str]:
+    """How threads may exchange news by an access to memory (8.6): the order it says; none: a weak one.
+
+    What is atomic and says none is ``.relaxed`` (9.7.13.5).
+    """
+    said = _STRONG.intersection(match.modifiers)
+    atomic = len({verb for verb, _ in match.form.memory}) > 1
+    return said or frozenset((".relaxed",) if atomic else ())
 
 
 class Handover(NamedTuple):
@@ -153,14 +164,12 @@ class Order:
         return Scope.WARPS if of_cta else Scope.CTAS
 
     def _strong(self, verb: str, orders: frozenset[str]) -> Iterator[int]:
-        """What reads or writes memory (*verb*) in one of *orders*; what is atomic and says of none is ``.relaxed`` (9.7.13.5)."""
+        """What reads or writes memory (*verb*) in one of *orders*."""
         for use in self.model.function.uses:
             match = use.match
             if match is None or match.form.event not in ("", "issue"):
                 continue
-            verbs = {v for v, _ in match.form.memory}
-            said = _STRONG.intersection(match.modifiers) or (len(verbs) > 1 and {".relaxed"}) or ()
-            if verb in verbs and not orders.isdisjoint(said):
+            if any(v == verb for v, _ in match.form.memory) and not orders.isdisjoint(strong(match)):
                 yield from use.sites
 
     @cached_property

@@ -13,7 +13,7 @@ from operator import or_
 
 from tclint.analyses import threads as T
 from tclint.analyses.facts import FactSet
-from tclint.analyses.order import Order, Scope
+from tclint.analyses.order import Order, Scope, strong
 from tclint.analyses.shared_memory import Access, Footprint, SharedMemory
 from tclint.analyses.values import Level
 from tclint.analyses.values.shape import AXES
@@ -38,8 +38,6 @@ State = frozenset[tuple[int, bool]]
 """Accesses, and whether the thread has told others since, and heard of nobody."""
 
 _NOTHING: State = frozenset()
-_STRONG = frozenset((".volatile", ".relaxed", ".acquire", ".release", ".acq_rel"))
-"""Accesses that threads may exchange news by (8.6)."""
 
 
 class SharedByWarps(SharedMemory):
@@ -184,8 +182,7 @@ class SharedByBound(SharedByWarps):
 def plain(model: KernelModel, site: int) -> bool:
     """Whether an access to shared memory is a plain one: neither atomic nor volatile, and of this CTA's memory."""
     match = model.shared.sites[site]
-    atomic = len({verb for verb, _ in match.form.memory}) > 1
-    return not atomic and _STRONG.isdisjoint(match.modifiers) and match.space in (".shared", ".shared::cta")
+    return not strong(match) and match.space in (".shared", ".shared::cta")
 
 
 def news(model: KernelModel) -> frozenset[int]:
@@ -198,10 +195,7 @@ def news(model: KernelModel) -> frozenset[int]:
     polls = False
     for use in model.function.uses:
         match = use.match
-        if match is None or not match.form.memory:
-            continue
-        atomic = len({verb for verb, _ in match.form.memory}) > 1
-        if not _STRONG.isdisjoint(match.modifiers) or atomic:
+        if match is not None and match.form.memory and strong(match):
             inside = [i for i in use.sites if cfg.block_of[i] in cfg.in_cycle]
             found.update(inside)
             polls = polls or bool(inside)

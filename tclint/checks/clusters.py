@@ -304,10 +304,12 @@ def relaxed_taken_for_release(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Shared memory that a peer reads behind a cluster barrier at which the writer arrived with .relaxed."""
     relaxed = [i for i in model.sites("barrier-arrive", "cluster") if _has(model, i, ".relaxed")]
     reads = [r.site for r in remote(model) if r.kind == "access"] if relaxed and not alone(model) else []
+    if not reads:
+        return
     fences = {i for i in model.sites("memory-fence") if _has(model, i, ".cluster", ".gpu", ".sys", ".gl")}
     fences -= {i for i in fences if _has(model, i, ".mbarrier_init")}
     fences.update(calls(model))
-    writes = [i for i in model.shared.writers if not model.instruction(i).event] if reads else []
+    writes = [i for i in model.shared.writers if not model.instruction(i).event]
     for write in last(model, writes, fences, relaxed):
         for wait, arrive in model.made(Order).unordered(write, fences).items():
             hit = _seen_by_peer(model, write, arrive, wait, reads)
