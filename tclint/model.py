@@ -190,6 +190,14 @@ class KernelModel:
         variable = self.values.variable(value)
         return variable.size if variable is not None else 0
 
+    def separate(self, a: int, b: int) -> bool:
+        """Whether these are the addresses of different variables, none of which reaches into the other.
+
+        Those without a size are names for the same memory, behind that of all others (5.1.7).
+        """
+        kinds = {self.values.node(v)[0] for v in (a, b)}
+        return a != b and kinds == {"symbol"} and bool(self.size(a) or self.size(b))
+
     def variable(self, name: str) -> Variable | None:
         """The variable called *name*, of the function or of the module."""
         return self.function.variables.get(name) or self.module.variables.get(name)

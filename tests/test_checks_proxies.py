@@ -228,22 +228,28 @@ def test_a_wait_for_the_round_before_tells_of_no_fence(before: str, waited: str,
     assert bool(by_rule(lint(text), "PR001")) == wrong
 
 
-@pytest.mark.parametrize(("beside", "wrong"), [(4096, True), (0, False)])
-def test_a_ring_of_copies_beside_the_stores(beside: int, wrong: bool) -> None:
+@pytest.mark.parametrize(
+    ("variable", "offset", "wrong"),
+    [("tile", 4096, True), ("tile", 0, False), ("beside", 0, True), ("dynamic", 0, True)],
+)
+def test_a_ring_of_copies_beside_the_stores(variable: str, offset: int, wrong: bool) -> None:
     """Whether the copies of other rounds may bring the bytes is a question of all that the ring fills."""
     ring = f"""
+    .shared .align 128 .b8 beside[2048];
     mov.u32 %r10, 0;
+    mov.u32 %r13, {variable};
 next:
     and.b32 %r11, %r10, 1;
-    mad.lo.u32 %r12, %r11, 1024, %r1;
+    mad.lo.u32 %r12, %r11, 1024, %r13;
     @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [tile+8000], 512;
-    @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r12+{beside}], [%rd5], 512, [tile+8000];
+    @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r12+{offset}], [%rd5], 512, [tile+8000];
     add.u32 %r10, %r10, 1;
     setp.lt.u32 %p6, %r10, %r9;
     @%p6 bra next;
     """
-    found = by_rule(lint(roles(f"{ring}\n{STORE}\n{TELL}", f"{PASS}\n{ISSUE}")), "PR001")
-    assert bool(found) == wrong
+    text = roles(f"{ring}\n{STORE}\n{TELL}", f"{PASS}\n{ISSUE}")
+    outside = ".extern .shared .align 128 .b8 dynamic[];\n.visible"
+    assert bool(by_rule(lint(text.replace(".visible", outside, 1)), "PR001")) == wrong
 
 
 @pytest.mark.parametrize(

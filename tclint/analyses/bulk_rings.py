@@ -87,7 +87,7 @@ def _lies_in(extents: Extents, access: Access, place: Extent) -> bool:
 
 def _may_meet(extents: Extents, access: Access, place: Extent) -> bool:
     extent = extents.of(access)
-    return extent is not None and extent.meets(place)
+    return extent is not None and extents.meet(extent, place)
 
 
 def place_of(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:

@@ -69,6 +69,10 @@ class Extents:
             self._known[key] = self._find(access, threads)
         return self._known[key]
 
+    def meet(self, a: Extent, b: Extent) -> bool:
+        """Whether the two may have bytes in common."""
+        return not self.model.separate(a.base, b.base) and a.meets(b)
+
     def _find(self, access: Access, threads: int) -> Extent | None:
         values = self.model.values
         found = self.reach(access.address, access.size, threads)

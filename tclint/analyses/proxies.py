@@ -265,14 +265,15 @@ class Overwritten:
         when it is free.
         """
         model = self.model
-        mbarriers, there = model.made(Mbarriers), model.made(Extents).of(use)
+        mbarriers, extents = model.made(Mbarriers), model.made(Extents)
+        there = extents.of(use)
         waits = {i: mbarriers.rings_at(i) for i in model.sites("mbarrier-wait")}
         brought: dict[Ring, list[int]] = {}
         for load in self._writing(use.address):
             rings = mbarriers.rings_at(load.site)
             for ring in rings:
                 place = place_of(model, ring, load)
-                if there is None or place is None or there.meets(place):
+                if there is None or place is None or extents.meet(there, place):
                     brought.setdefault(ring, []).append(load.site)
             if not rings:
                 return False
@@ -295,15 +296,12 @@ class Overwritten:
         return self._known[address]
 
     def _may(self, load: Access, address: int) -> bool:
-        model, values = self.model, self.model.values
-        bases = [model.shared.split(a)[0] for a in (load.address, address)]
-        if bases[0] != bases[1] and [values.node(base)[0] for base in bases] == ["symbol", "symbol"]:
-            return False
-        there = model.made(Extents).of(load._replace(address=address, size=1))
+        extents = self.model.made(Extents)
+        there = extents.of(load._replace(address=address, size=1))
         if load not in self._filled:
             self._filled[load] = self._fills(load)
         filled = self._filled[load]
-        return filled is None or there is None or filled.meets(there)
+        return filled is None or there is None or extents.meet(filled, there)
 
     def _fills(self, load: Access) -> Extent | None:
         """The bytes that a copy fills in all rounds, at most."""

@@ -162,11 +162,7 @@ def differ(model: KernelModel, a: Place, b: Place) -> bool | None:
     """Whether two mbarriers have no byte in common; None: not known."""
     if a.base == b.base:
         return abs(a.offset - b.offset) >= SIZE
-    first, second = model.values.node(a.base), model.values.node(b.base)
-    if first[0] == second[0] == "symbol":
-        # Variables without a size are names for the same memory, behind that of all others.
-        return True if any(map(model.size, (a.base, b.base))) else None
-    return None
+    return True if model.separate(a.base, b.base) else None
 
 
 def alike(model: KernelModel, some: frozenset[Place] | None, others: frozenset[Place] | None) -> bool:
