@@ -253,6 +253,17 @@ next:
 
 
 @pytest.mark.parametrize(
+    ("fence", "arrives", "wrong"), [("", "", True), (FENCE, "", False), ("", "@!%p4", False)]
+)
+def test_roles_that_meet_at_the_barrier_of_the_cluster(fence: str, arrives: str, wrong: bool) -> None:
+    """All threads of the CTA come to it; where some do not, nothing says whom the wait is for."""
+    text = roles(f"{STORE}\n{fence}", "").replace(
+        "done:", f"done:\n{arrives} barrier.cluster.arrive;\nbarrier.cluster.wait;\n{ISSUE}"
+    )
+    assert [f.severity for f in by_rule(lint(text), "PR001")] == [Severity.WARNING] * wrong
+
+
+@pytest.mark.parametrize(
     ("body", "severity"),
     [
         (f"{STORE}\n{SYNC}\n{MMA}", Severity.ERROR),

@@ -331,6 +331,25 @@ def test_a_tile_that_a_bulk_copy_fills_again(between: str, wrong: bool) -> None:
     assert bool(found(f"{start}\n{PHASE.format('full')}\n{READ}\n{between}\n{REFILL}")) == wrong
 
 
+@pytest.mark.parametrize(
+    ("atomic", "wrong"),
+    [
+        ("atom.shared.add.u32 %r7, [tile+4096], 1;", True),  # it counts, and nobody waits for the number
+        ("red.shared.add.u32 [tile+4096], 1;", True),
+        (
+            "again: atom.shared.exch.b32 %r7, [tile+4096], 0;\nsetp.eq.u32 %p5, %r7, 0;\n@%p5 bra again;",
+            False,
+        ),
+        ("again: ld.volatile.shared.u32 %r7, [tile+4096];\nsetp.eq.u32 %p5, %r7, 0;\n@%p5 bra again;", False),
+    ],
+)
+def test_atomic_operations_that_nobody_waits_for(atomic: str, wrong: bool) -> None:
+    """Only a number that decides where threads go tells them of others."""
+    body = f"mov.u32 %r8, 0;\nround:\n{WRITE}\n{atomic}\n{READ}\n{USE}\nbar.sync 0;"
+    loop = "add.u32 %r8, %r8, 1;\nsetp.lt.u32 %p4, %r8, %r9;\n@%p4 bra round;"
+    assert bool(found(f"{body}\n{loop}")) == wrong
+
+
 def test_a_warp_that_tells_and_others_that_wait() -> None:
     """The warp that reads passes no wait, but those that write have waited for it."""
     body = f"""
@@ -428,6 +447,75 @@ def test_one_lane_arrives_for_its_warp(change: dict[str, str], expected: list[st
         **change,
     }
     assert [rule for rule, _, _ in found(ROLES.format(**given))] == expected
+
+
+GROUPS = """
+    .shared .align 8 .b64 empty, other;
+    @!%p0 bra ready;
+    mbarrier.init.shared.b64 [empty], {count};
+    mbarrier.init.shared.b64 [other], 6;
+ready:
+    bar.sync 0;
+    shr.u32 %r7, %r0, 7;
+    and.b32 %r8, %r0, 127;
+    setp.eq.u32 %p4, %r7, 2;
+    setp.eq.u32 %p5, %r8, 0;
+    shr.u32 %r10, %r0, 5;
+    setp.eq.u32 %p6, %r10, 4;
+    and.b32 %r10, %r0, 31;
+    setp.eq.u32 %p7, %r10, 1;
+    mov.u32 %r11, 0;
+    @%p4 bra produce;
+consume:
+    ld.shared.u32 %r6, [%r3];
+    {behind}
+    @{leads} mbarrier.arrive.shared.b64 _, [empty];
+    {then}
+    add.u32 %r11, %r11, 1;
+    setp.lt.u32 %p8, %r11, %r9;
+    @%p8 bra consume;
+    bra finish;
+produce:
+    {before}
+free:
+    mbarrier.try_wait.parity.shared.b64 %p9, [empty], 0;
+    @!%p9 bra free;
+    {between}
+    and.b32 %r12, %r2, 511;
+    add.u32 %r12, %r1, %r12;
+    st.shared.u32 [%r12], %r0;
+    st.shared.u32 [%r12+512], %r0;
+    add.u32 %r11, %r11, 1;
+    setp.lt.u32 %p8, %r11, %r9;
+    @%p8 bra produce;
+finish:
+"""
+FREED = "bar.warp.sync -1;\n@%p7 mbarrier.arrive.shared.b64 _, [other];"
+OTHER = "tell: mbarrier.try_wait.parity.shared.b64 %p10, [other], 0;\n@!%p10 bra tell;"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, ["MB015"]),
+        ({"behind": "add.u32 %r12, %r7, 1;\nbarrier.sync %r12, 128;"}, []),
+        # The second leader has heard of all others, and no phase is complete without it.
+        ({"behind": "@!%p6 barrier.arrive 3, 256;\n@%p6 barrier.sync 3, 256;"}, []),
+        ({"then": FREED}, ["MB015"]),
+        ({"then": FREED, "before": OTHER}, []),
+        ({"then": FREED, "between": OTHER}, []),
+        ({"between": OTHER}, ["MB015"]),
+        ({"count": "3", "then": "@%p6 cp.async.mbarrier.arrive.noinc.shared.b64 [empty];"}, []),
+        ({"count": "8", "leads": "%p7"}, []),
+        ({"count": "1", "leads": "%p0"}, ["MB015"]),
+        ({"count": "%r9"}, ["MB015"]),
+    ],
+)
+def test_leaders_arrive_for_their_groups(change: dict[str, str], expected: list[str]) -> None:
+    """One thread of each group of four warps gives free what all of them read."""
+    given = {"count": "2", "leads": "%p5", "behind": "", "then": "", "before": "", "between": ""}
+    body = GROUPS.format(**{**given, **change})
+    assert sorted({rule for rule, _, _ in found(body, directives=".reqntid 384")}) == expected
 
 
 @pytest.mark.parametrize(("meeting", "expected"), [("bar.sync 1, 128;", []), ("", ["MB014"])])

@@ -21,6 +21,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
+from tclint.analyses import threads as T
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.values import Facts, Level
 from tclint.analyses.warps import calls, follow
@@ -121,7 +122,7 @@ class Order:
 
         Where some thread polls, any strong write may tell it: a fence can stand before that.
         """
-        found = [*calls(self.model), *self._strong("write", _STRONG if self._polls else _RELEASE)]
+        found = [*calls(self.model), *self._strong("write", _STRONG if self.polls else _RELEASE)]
         for event in _TELLS:
             found += (i for i in self.model.sites(event) if self._scope(i) >= Scope.WARPS)
         return frozenset(found)
@@ -138,11 +139,11 @@ class Order:
 
     @cached_property
     def _hears(self) -> tuple[frozenset[int], ...]:
-        others = self._polls.union(self.model.sites("mbarrier-wait"), calls(self.model))
+        others = self.polls.union(self.model.sites("mbarrier-wait"), calls(self.model))
         return tuple(met | others for met in self._meets)
 
     @cached_property
-    def _polls(self) -> frozenset[int]:
+    def polls(self) -> frozenset[int]:
         """Loads and atomic operations in loops, whose numbers decide where to go: until another thread has written."""
         model, cfg = self.model, self.model.cfg
         reads = (i for i in self._strong("read", _STRONG) if cfg.block_of[i] in cfg.in_cycle)
@@ -226,11 +227,11 @@ class Order:
 
         One of which it is not known whom it hears of may be such a one: a call, or a wait that nothing before us ends.
         """
-        own = self._unknown.union(waits)
+        own = self.unknown.union(waits)
         return self._follow(own, own)
 
     @cached_property
-    def _unknown(self) -> frozenset[int]:
+    def unknown(self) -> frozenset[int]:
         """The waits that somebody ends who cannot be told."""
         given = frozenset((_ANY, "cluster")).union(*self._signals.values())
         return frozenset(
@@ -387,10 +388,10 @@ class Order:
         return self._others[key]
 
     def handovers(self, arrivals: Iterable[int], waits: AbstractSet[int]) -> Iterator[Handover]:
-        """Those of *arrivals* and *waits* that surely go together: at one ring of mbarriers, or at one barrier of the CTA.
+        """Those of *arrivals* and *waits* that surely go together: at one ring of mbarriers, or at one barrier.
 
         Where the threads of one side come to a barrier of the CTA at several places, nothing says which of these goes
-        with which of the other side.
+        with which of the other side. At that of the cluster, all threads come to one place, and wait behind it.
         """
         named: dict[Hashable, list[int]] = {}
         for wait in sorted(waits):
@@ -401,14 +402,17 @@ class Order:
                 continue  # it tells of copies
             for channel in self._signals.get(arrival, frozenset()) - {_ANY}:
                 for wait in named.get(channel, ()):
-                    if (
-                        not isinstance(channel, tuple)
-                        or arrival == wait
-                        or self._pair(arrival, wait, channel)
-                    ):
+                    if self._pair(arrival, wait, channel):
                         yield Handover(arrival, wait)
 
-    def _pair(self, a: int, b: int, barrier: Hashable) -> bool:
+    def _pair(self, a: int, b: int, channel: Hashable) -> bool:
+        """Whether the wait *b* is surely for the arrival *a*."""
+        if channel == "cluster":
+            every = self.model.views.at(a).threads == T.full(self.model.values.threads)
+            return every and b in self._behind(a, channel)
+        return a == b or not isinstance(channel, tuple) or self._alone(a, b, channel)
+
+    def _alone(self, a: int, b: int, barrier: Hashable) -> bool:
         """Whether the threads of *a* and those of *b* come to one barrier of the CTA, and to no other place of it."""
         model = self.model
         apart, count = model.views.apart, model.known(a, "count")

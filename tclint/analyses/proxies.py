@@ -17,7 +17,7 @@ from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.facts import FactSet
 from tclint.analyses.groups import State as GroupState
 from tclint.analyses.mbarriers import Mbarriers, Ring
-from tclint.analyses.order import Order
+from tclint.analyses.order import Order, Scope
 from tclint.analyses.shared_memory import Access
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
@@ -173,7 +173,8 @@ class Arrivals(Unfenced):
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.sites = frozenset((*model.sites("mbarrier-wait"), *model.sites("barrier-sync")))
+        order = model.made(Order)
+        self.sites = order.hears(Scope.WARPS) - order.unknown
         self.bundles = {site: [site] for site in self.sites}
 
 

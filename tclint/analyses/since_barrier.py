@@ -191,15 +191,7 @@ def news(model: KernelModel) -> frozenset[int]:
     found = {*order.hears(Scope.WARPS), *order.tells}
     for group in ("cp.async", "bulk", "wgmma"):
         found.difference_update(model.sites("commit", group))  # nobody but the thread itself hears of these
-    cfg = model.cfg
-    polls = False
-    for use in model.function.uses:
-        match = use.match
-        if match is not None and match.form.memory and strong(match):
-            inside = [i for i in use.sites if cfg.block_of[i] in cfg.in_cycle]
-            found.update(inside)
-            polls = polls or bool(inside)
-    if polls or not all(map(partial(_by_warps, model), model.sites("mbarrier-wait"))):
+    if order.polls or not all(map(partial(_by_warps, model), model.sites("mbarrier-wait"))):
         # One lane may have waited for its warp.
         found.update(model.sites("barrier-sync"))
     return frozenset(found)

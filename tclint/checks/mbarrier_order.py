@@ -8,7 +8,7 @@ from tclint.analyses import warps
 from tclint.analyses.order import Order
 from tclint.analyses.shared_memory import Access
 from tclint.checks import Hit, Mark, check
-from tclint.checks._mbarriers import Place, at_home, places
+from tclint.checks._mbarriers import at_home
 from tclint.fixes import Repair, without_word
 from tclint.ir.nodes import Memory
 from tclint.model import KernelModel
@@ -102,30 +102,19 @@ def _too_narrow(site: int, count: int, store: int | None) -> Hit:
 @check("MB013", needs="mbarrier")
 def relaxed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Arrivals and waits that order nothing, though data in shared memory is handed over by them."""
-    waits = model.sites("mbarrier-wait")
-    arrivals = [i for i in model.sites("mbarrier-arrive") if model.instruction(i).group != "cp.async"]
+    waits, arrivals = model.sites("mbarrier-wait"), model.sites("mbarrier-arrive")
     weak = {i for i in (*waits, *arrivals) if ".relaxed" in _modifiers(model, i)}
     if not weak:
         return
-    named = {i: places(model, i) for i in (*waits, *arrivals, *model.sites("issue", "mbarrier"))}
-    for wait in waits:
-        for arrival in arrivals:
-            if (wait in weak or arrival in weak) and _meet(named[wait], named[arrival]):
-                hit = _handed_over(model, wait, arrival, weak)
-                if hit is not None:
-                    weak.discard(hit.site)
-                    yield "MB013", hit
-        if wait in weak:
-            for copy in model.sites("issue", "mbarrier"):
-                hit = _copied(model, wait, copy) if _meet(named[wait], named[copy]) else None
-                if hit is not None:
-                    weak.discard(wait)
-                    yield "MB013", hit
-                    break
-
-
-def _meet(a: frozenset[Place] | None, b: frozenset[Place] | None) -> bool:
-    return bool(a and b and a & b)
+    copies = model.sites("issue", "mbarrier")
+    for signal, wait in model.made(Order).handovers([*arrivals, *copies], frozenset(waits)):
+        if weak.isdisjoint((signal, wait)):
+            continue
+        copied = signal in copies
+        hit = _copied(model, wait, signal) if copied else _handed_over(model, wait, signal, weak)
+        if hit is not None:
+            weak.discard(hit.site)
+            yield "MB013", hit
 
 
 def _orders(model: KernelModel) -> list[int]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import reduce
 from itertools import islice
+from operator import or_
 
 from tclint.analyses import threads as T
-from tclint.analyses.mbarriers import Array, array_of
+from tclint.analyses.mbarriers import array_of
 from tclint.analyses.order import Order, Scope
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.since_barrier import SharedByWarps, plain
@@ -32,11 +34,11 @@ def arrives_for_others(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     release = _Release(model)
     if not release.plain:
         return
-    alike: Counter[tuple[object, int]] = Counter()
+    alike: Counter[tuple[tuple[int, ...], int]] = Counter()
     for arrival in arrivals:
-        key = release.ring(arrival), model.views.at(arrival).threads
+        key = release.waits(arrival), model.views.at(arrival).threads
         alike[key] += 1
-        if key[0] in release.waits and alike[key] <= _MOST:
+        if key[0] and alike[key] <= _MOST:
             hit = release.writes(arrival) or release.reads(arrival)
             if hit is not None:
                 yield hit
@@ -67,28 +69,28 @@ class _Release:
             writes: [(a, model.views.at(i).threads) for i, a in reached if a.writes is writes]
             for writes in (False, True)
         }
-        order = model.made(Order)
+        self.order = order = model.made(Order)
         self.barriers = order.meets(Scope.WARPS)
         self.lanes = order.meets(Scope.LANES).union(calls(model))
         """Where the lanes of a warp wait for each other."""
         self.warps = order.hears(Scope.WARPS)
         """Where warps do."""
         self.barring = self.barriers.union(calls(model))
-        self._ways: dict[tuple[int, int, int, frozenset[Array]], bool] = {}
-        self._found: dict[tuple[Array | None, int, bool], list[tuple[int, Access]]] = {}
-        self.waits: dict[Array | None, list[int]] = {}
-        for site in model.sites("mbarrier-wait"):
-            self.waits.setdefault(self.ring(site), []).append(site)
-        self.waits.pop(None, None)
-        self._arrivals: dict[Array, list[int]] = {}
-        for site in model.sites("mbarrier-arrive"):
-            barrier = self.ring(site)
-            if barrier is not None and barrier in self.waits:
-                self._arrivals.setdefault(barrier, []).append(site)
+        self._ways: dict[tuple[int, int, int, frozenset[int]], bool] = {}
+        self._found: dict[tuple[tuple[int, ...], int, bool], list[tuple[int, Access]]] = {}
+        self._waits: dict[int, list[int]] = {}
+        for arrival, wait in order.handovers(
+            model.sites("mbarrier-arrive"), frozenset(model.sites("mbarrier-wait"))
+        ):
+            self._waits.setdefault(arrival, []).append(wait)
+        self._arrivals: dict[tuple[int, ...], list[int]] = {}
+        """The arrivals that the same waits are for."""
+        for arrival in self._waits:
+            self._arrivals.setdefault(self.waits(arrival), []).append(arrival)
 
     def writes(self, arrival: int) -> tuple[str, Hit] | None:
         """Other lanes have written what a waiting thread reads."""
-        found = self._passed_over(arrival, True)
+        found = self._passed_over([arrival], True)
         if found is None:
             return None
         write, wait, use = found
@@ -108,21 +110,23 @@ class _Release:
         )
 
     def reads(self, arrival: int) -> tuple[str, Hit] | None:
-        """Other warps may still read what a waiting thread writes, and the arrival completes the phase."""
+        """Other warps may still read what a waiting thread writes, and whoever arrives does so without them."""
+        alone = self._count(arrival) == 1
+        together = [arrival] if alone else self._together(arrival)
         arriving = self.model.views.at(arrival).threads
-        if arriving & (arriving - 1) or self._count(arrival) != 1:
+        if not together or (alone and arriving & (arriving - 1)):
             return None
-        found = self._passed_over(arrival, False)
+        found = self._passed_over(together, False)
         if found is None:
             return None
         read, wait, use = found
+        how = "one thread arrives and completes the phase" if alone else "threads arrive for others as well"
         return "MB015", Hit(
             site=arrival,
-            message="one thread arrives and completes the phase, while other warps may still read the shared memory"
-            " that this releases",
+            message=f"{how}, while other warps may still read the shared memory that this releases",
             steps=(
                 Mark(read, "several warps read shared memory", role=self._who(read)),
-                Mark(arrival, "one thread arrives for all of them", role=self._who(arrival)),
+                Mark(arrival, "one thread arrives for several warps", role=self._who(arrival)),
                 Mark(wait, "another thread waits for that", role=self._who(wait)),
                 Mark(use, "and writes the same bytes"),
             ),
@@ -136,35 +140,56 @@ class _Release:
     def _who(self, site: int) -> str:
         return self.model.who(self.model.views.at(site).threads)
 
-    def _passed_over(self, arrival: int, writes: bool) -> tuple[int, int, int] | None:
-        """What others than the arriving thread do that nothing orders before the *arrival*, the wait for it, and a use behind that.
+    def _together(self, arrival: int) -> list[int]:
+        """All arrivals at the mbarriers of an *arrival*, itself first; none when others may arrive there, or operations do."""
+        mbarriers = self.order.mbarriers
+        rings = mbarriers.rings_at(arrival)
+        found = [
+            i for i in mbarriers.arriving if i != arrival and not rings.isdisjoint(mbarriers.rings_at(i))
+        ]
+        seen = not mbarriers.elsewhere and all(self.waits(i) == self.waits(arrival) for i in found)
+        return [arrival, *found] if seen else []
 
-        Others write in other lanes of its warp, or read in other warps.
+    def _passed_over(self, arrivals: list[int], writes: bool) -> tuple[int, int, int] | None:
+        """What others than the arriving threads do that nothing orders before the *arrivals*, a wait for these, and a use behind it.
+
+        Others write in other lanes of their warps, or read in other warps.
         """
-        views = self.model.views
-        arriving = views.at(arrival).threads
-        warp = T.whole(arriving, 32)
-        ends, rest = (self.lanes, warp & ~arriving) if writes else (self.warps, ~warp)
+        arrival, views = arrivals[0], self.model.views
+        arriving = reduce(or_, (views.at(i).threads for i in arrivals))
+        warps = T.whole(arriving, 32)
+        ends, rest = (self.lanes, warps & ~arriving) if writes else (self.warps, ~warps)
         uses = self._uses(arrival, not writes)
         for access in islice(self._before(arrival, ends, writes), _MOST) if uses else ():
             others = views.at(access.site).threads & rest
-            found = self._met(arrival, access, others, uses, ends) if others else None
-            if found is not None:
+            found = self._met(arrival, access, others, uses) if others else None
+            if found is not None and self._all_come(access, arrivals, ends):
                 wait, use = found
                 return access.site, wait, use.site
         return None
 
-    def _told(self, arrival: int, access: int, others: int, ends: frozenset[int]) -> frozenset[Array]:
-        """The other mbarriers that the *others* arrive on themselves, on every way from their *access* to the *arrival*."""
-        model = self.model
-        arriving = model.views.at(arrival).threads
-        return frozenset(
-            barrier
-            for barrier, sites in self._arrivals.items()
-            if (own := [i for i in sites if not others & ~model.views.at(i).threads])
-            and any(model.reaches(access, i) and model.reaches(i, arrival) for i in own)
-            and way(model, access, arriving, (arrival,), ends.union(own)) is None
+    def _all_come(self, access: Access, arrivals: list[int], ends: frozenset[int]) -> bool:
+        """Whether all warps that arrive come from the *access* and need not have heard of others."""
+        return all(
+            way(self.model, access.site, warp, (i,), ends) is not None
+            for i in arrivals
+            for first in range(0, self.model.values.threads, 32)
+            if (warp := self.model.views.at(i).threads & 0xFFFFFFFF << first)
         )
+
+    def waits(self, arrival: int) -> tuple[int, ...]:
+        """The waits for the *arrival*."""
+        return tuple(self._waits.get(arrival, ()))
+
+    def _told(self, arrival: int, access: int, others: int) -> frozenset[int]:
+        """Where else one may hear of the *others*: they arrive on other mbarriers behind their *access*."""
+        model = self.model
+        return frozenset(
+            wait
+            for waits, sites in self._arrivals.items()
+            if any(others & model.views.at(i).threads and model.reaches(access, i) for i in sites)
+            for wait in waits
+        ).difference(self.waits(arrival))
 
     def _before(self, arrival: int, ends: frozenset[int], writes: bool) -> Iterator[Access]:
         """The plain accesses from which the arriving thread comes to the *arrival* without waiting for others."""
@@ -181,12 +206,12 @@ class _Release:
 
     def _uses(self, arrival: int, writes: bool) -> list[tuple[int, Access]]:
         """The waits for the *arrival*, each with the reads or writes that may come behind it."""
-        views, barrier = self.model.views, self.ring(arrival)
-        key = barrier, T.whole(views.at(arrival).threads, 32), writes
+        waits = self.waits(arrival)
+        key = waits, T.whole(self.model.views.at(arrival).threads, 32), writes
         if key not in self._found:
             self._found[key] = [
                 (wait, use)
-                for wait in self.waits.get(barrier, ())[:_MOST]
+                for wait in waits[:_MOST]
                 if (waiting := self._waiting(arrival, wait))
                 for use, threads in self.accesses[writes]
                 if threads & waiting and self.model.reaches(wait, use.site)
@@ -199,10 +224,10 @@ class _Release:
         return views.at(wait).threads & ~T.whole(views.at(arrival).threads, 32)
 
     def _met(
-        self, arrival: int, access: Access, others: int, uses: list[tuple[int, Access]], ends: frozenset[int]
+        self, arrival: int, access: Access, others: int, uses: list[tuple[int, Access]]
     ) -> tuple[int, Access] | None:
         """The first of the *uses* that are of the bytes that *others* access, and no barrier orders."""
-        told: frozenset[Array] | None = None
+        told: frozenset[int] | None = None
         for wait, use in uses:
             waiting = self._waiting(arrival, wait)
             there = self.model.views.at(use.site).threads & waiting
@@ -212,8 +237,8 @@ class _Release:
                 and not self._parted(access.site, use.site, others | there)
             ):
                 if told is None:
-                    told = self._told(arrival, access.site, others, ends)
-                if not told or self._follows(wait, waiting, use.site, told):
+                    told = self._told(arrival, access.site, others)
+                if not told or self._untold(wait, waiting, use.site, told):
                     return wait, use
         return None
 
@@ -234,15 +259,17 @@ class _Release:
 
         return any(map(between, self.barriers))
 
-    def _follows(self, wait: int, waiting: int, use: int, told: frozenset[Array] = frozenset()) -> bool:
-        """Whether a way leads from a wait to a use that no barrier bars, and no wait for an mbarrier of *told*.
+    def _untold(self, wait: int, waiting: int, use: int, told: frozenset[int]) -> bool:
+        """Whether the *waiting* threads come from one *use*, or the start, to the next and pass none of the waits *told*."""
+        start = use if self.model.reaches(use, wait) else -1
+        comes = way(self.model, start, waiting, (wait,), told) is not None
+        return comes and self._follows(wait, waiting, use, told)
 
-        Those may tell the thread more.
-        """
+    def _follows(self, wait: int, waiting: int, use: int, told: frozenset[int] = frozenset()) -> bool:
+        """Whether a way leads from a wait to a use that no barrier bars, nor one of the waits *told*."""
         key = wait, waiting, use, told
         if key not in self._ways:
-            barring = self.barring.union(*(self.waits[barrier] for barrier in told))
-            self._ways[key] = way(self.model, wait, waiting, (use,), barring) is not None
+            self._ways[key] = way(self.model, wait, waiting, (use,), self.barring | told) is not None
         return self._ways[key]
 
     def _same(self, one: Access, two: Access, threads: int, others: int) -> bool:
@@ -257,19 +284,9 @@ class _Release:
             self.model.values, bases[1]
         )
 
-    def ring(self, site: int) -> Array | None:
-        address = self.model.value(site, "mbarrier")
-        return None if address is None else array_of(self.model.values, address)
-
     def _count(self, arrival: int) -> int | None:
         """The arrivals that a phase of the mbarrier takes; None when that is not known."""
-        model = self.model
-        mine = self.ring(arrival)
-        counts = {
-            model.known(i, "count")
-            for i in model.sites("mbarrier-init")
-            if mine is not None and (found := self.ring(i)) is not None and found[:2] == mine[:2]
-        }
+        counts = {ring.count for ring in self.order.mbarriers.rings_at(arrival)}
         return counts.pop() if len(counts) == 1 else None
 
 

@@ -22,6 +22,7 @@ from tclint.analyses.proxies import (
     UnfencedReads,
     comes_before,
     fences,
+    is_wide,
     through_async,
 )
 from tclint.analyses.shared_memory import Access, Footprint
@@ -130,12 +131,7 @@ def _handed_over(
     if not uses:
         return
     accessed = model.solved(kind)[1]
-    arrivals = [
-        i
-        for event in ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
-        for i in model.sites(event)
-        if accessed.before(i)
-    ]
+    arrivals = [i for i in sorted(model.made(Order).tells) if accessed.before(i)]
     if not arrivals:
         return
     waited = model.solved(Arrivals)[1]
@@ -177,7 +173,8 @@ def _handed_over(
             if writes or settled(access, use, here):
                 cfg = model.cfg
                 passed = (*here.sites(cfg, start), *handover, *there.sites(cfg, handover.wait))
-                yield _Clash(access, use, here.state | there.state, passed, there.threads)
+                wide = WIDE if is_wide(model.instruction(handover.arrival)) else 0
+                yield _Clash(access, use, here.state | wide | there.state, passed, there.threads)
                 break
 
 
@@ -189,15 +186,10 @@ def _told_behind_a_fence(
     That is in the same round where no wait lies between the access and the arrival, or where the other role waits for it
     behind the handover. A wait that asks for the round before tells of nothing when both come there for the first time.
     """
-    mbarriers, order = model.made(Mbarriers), model.made(Order)
-    rings = mbarriers.rings_at(handover.wait)
-    fenced = [
-        i
-        for i in model.sites("mbarrier-arrive")
-        if rings.isdisjoint(mbarriers.rings_at(i))
-        and start not in {site for site, _ in accessed.before(i)}
-        and model.reaches(start, i)
-    ]
+    order = model.made(Order)
+    arrivals = [i for i in model.sites("mbarrier-arrive") if model.reaches(start, i)]
+    same = {arrival for arrival, _ in order.handovers(arrivals, {handover.wait})}
+    fenced = [i for i in arrivals if i not in same and start not in {site for site, _ in accessed.before(i)}]
     at_once = [i for i in fenced if model.reaches(start, i, model.sites("mbarrier-wait"))]
     waits = frozenset(
         i

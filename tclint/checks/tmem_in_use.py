@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tclint.analyses import threads as T
-from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.order import Order, Scope
 from tclint.analyses.warps import barriers, behind, deciding, exclusive, last, way
 from tclint.checks import Hit, Mark, check
@@ -168,12 +167,11 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
 
 def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
     """A deallocation by a warp that copies for the MMA of others and has not waited since: that MMA is yet to come."""
-    mbarriers = model.made(Mbarriers)
     ends = model.made(Order).hears(Scope.WARPS)
     for free in frees if not model.views.unread else ():
         warp = T.whole(model.views.at(free).threads, 32)
         for copy in last(model, model.sites("issue", "mbarrier"), ends, (free,)):
-            use = None if _waits_elsewhere(model, warp, copy, free) else _fed(model, mbarriers, frees, copy)
+            use = None if _waits_elsewhere(model, warp, copy, free) else _fed(model, frees, copy)
             path = None if use is None else way(model, copy, warp, (free,), ends)
             if use is None or path is None or not warp & path.threads:
                 continue
@@ -202,13 +200,13 @@ def _waits_elsewhere(model: KernelModel, warp: int, copy: int, free: int) -> boo
     )
 
 
-def _fed(model: KernelModel, mbarriers: Mbarriers, frees: list[int], copy: int) -> int | None:
+def _fed(model: KernelModel, frees: list[int], copy: int) -> int | None:
     """An MMA of another warp that comes only behind a wait for a *copy*."""
-    rings, views = mbarriers.rings_at(copy), model.views
-    heard = [w for w in model.sites("mbarrier-wait") if not rings.isdisjoint(mbarriers.rings_at(w))]
+    order = model.made(Order)
+    heard = [wait for _, wait in order.handovers((copy,), order.hears(Scope.WARPS))]
     for use in model.sites("issue", "tcgen05"):
         others = _others(model, frees, use)
-        told = [w for w in heard if views.at(w).threads & others]
+        told = [w for w in heard if model.views.at(w).threads & others]
         if others and _may_use(model, use, frees) and any(behind(model, w, use) for w in told):
             return use
     return None
