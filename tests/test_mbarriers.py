@@ -137,6 +137,17 @@ def test_a_stage_by_bits_that_are_known(which: str, offset: int) -> None:
     assert sorted(m.offset for m in found.named(site)) == [offset, offset + 8]
 
 
+def test_a_spare_one_behind_a_ring_of_three() -> None:
+    """What is left of a division by three names three, whatever else is like them."""
+    used = """
+    rem.u32 %r2, %r1, 3; mov.u32 %r6, full; mad.lo.u32 %r7, %r2, 8, %r6;
+    mbarrier.arrive.shared::cta.b64 _, [%r7];
+"""
+    found = Mbarriers(model(inits("full", 4, 1) + used))
+    (site,) = found.sites["mbarrier-arrive"]
+    assert sorted(m.offset for m in found.named(site)) == [0, 8, 16]
+
+
 @pytest.mark.parametrize("odd", [0, 8, 16])
 def test_one_stage_of_another_count(odd: int) -> None:
     """Nobody would wait for it were it not of the ring; not so a barrier of its own beside it."""

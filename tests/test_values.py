@@ -1534,6 +1534,23 @@ def test_bounds_of_what_a_loop_carries(
     assert m.values.interval(value(m, "%r5")) == bounds
 
 
+@pytest.mark.parametrize(
+    ("rest", "bounds"),
+    [
+        ("rem.u32 %r5, %r1, 3;", (0, 2)),
+        ("rem.s32 %r5, %r1, 3;", (-2, 2)),
+        ("and.b32 %r2, %r1, 255; rem.s32 %r5, %r2, 7;", (0, 6)),
+        ("rem.u32 %r5, %r1, %r6;", None),
+        ("rem.u32 %r5, %r1, 0;", None),
+        ("rem.u32 %r5, %r1, 0x80000001;", None),
+        ("rem.u32 %r2, %r1, 3; mad.lo.u32 %r5, %r2, 8, 4;", (4, 20)),
+    ],
+)
+def test_bounds_of_what_a_division_leaves(rest: str, bounds: tuple[int, int] | None) -> None:
+    m = of(f"ld.param.u32 %r1, [n]; ld.param.u32 %r6, [n+4]; {rest}", parameters=".param .align 8 .b8 n[8]")
+    assert m.values.interval(value(m, "%r5")) == bounds
+
+
 def test_known_bits_tell_addresses_apart() -> None:
     """Rings of 16-byte slots: the barrier at 8 of one slot is never the one at 0 of another."""
     m = of(

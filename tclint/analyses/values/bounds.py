@@ -71,6 +71,8 @@ class Bounds(Induction):
                 return None
             by = min(by & 0xFFFFFFFF, 64)
             return inner[0] >> by, inner[1] >> by
+        if kind == "op" and node[1] == "rem":
+            return self._rest_interval(node, depth)
         if kind == "op" and node[1] in ("or", "xor"):
             terms = [t for part in node[3:] for t, _ in self.linear(part)[0]]
             zeros, ones = self.known_bits(value)
@@ -100,6 +102,16 @@ class Bounds(Induction):
                 low, high = low + min(ends), high + max(ends)
             return low, high
         return None
+
+    def _rest_interval(self, node: Node, depth: int) -> Interval | None:
+        """Bounds of what is left of a division by a constant: it has the sign of what is divided (9.7.1.9)."""
+        by = self.known(node[4])
+        if by is None or not 0 < by <= 1 << 31:
+            return None
+        if node[2] in ((".s32",), (".s64",)):
+            inner = self.interval(node[3], depth + 1)
+            return 1 - by if inner is None or inner[0] < 0 else 0, by - 1
+        return (0, by - 1) if node[2] in ((".u32",), (".u64",)) else None
 
     def _arm(self, node: Node, truth: bool, depth: int) -> Interval | None:
         """Bounds of what a select gives where its condition is *truth*."""
