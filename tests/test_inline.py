@@ -20,7 +20,13 @@ HELPERS = """
 .func plain() { .reg .b32 %r<2>; mov.u32 %r1, 1; ret; }
 .func long() { .reg .b32 %r<2>; mov.u32 %r1, 1; LONG ret; }
 .func caller() { .reg .b32 %r<2>; mov.u32 %r1, 1; call plain; ret; }
-""".replace("LONG", "add.u32 %r1, %r1, 1; " * 40)
+.func middle() { .reg .b32 %r<2>; mov.u32 %r1, 1; HALF ret; }
+.func thrice() { call middle; call middle; call middle; ret; }
+.func longer() { call long; ret; }
+.extern .func unseen();
+.func elsewhere() { call unseen; ret; }
+.func itself() { call itself; ret; }
+""".replace("LONG", "add.u32 %r1, %r1, 1; " * 40).replace("HALF", "add.u32 %r1, %r1, 1; " * 8)
 
 
 def inlined(body: str) -> KernelModel:
@@ -48,7 +54,11 @@ def opcodes(model: KernelModel) -> list[str]:
         ("@%p1 call fence;", ["bra", "wgmma.fence.sync.aligned", "bra", "ret"]),
         ("call plain;", ["mov.u32", "bra", "ret"]),
         ("call long;", ["call", "ret"]),
-        ("call caller;", ["call", "ret"]),
+        ("call caller;", ["mov.u32", "mov.u32", "bra", "bra", "ret"]),
+        ("call thrice;", ["call", "ret"]),
+        ("call longer;", ["call", "ret"]),
+        ("call elsewhere;", ["call", "ret"]),
+        ("call itself;", ["call", "ret"]),
         ("proto: .callprototype _ ();\ncall %rd1, (), proto;", ["call", "ret"]),
         ("fence: .callprototype _ ();\ncall %rd1, (), fence;", ["call", "ret"]),
     ],

@@ -3,8 +3,9 @@
 An asynchronous operation may be issued in one function and waited for in
 another, so the analyses see a kernel with its callees inside. Only callees
 that matter are inlined: those that contain, or call something that contains,
-an instruction with an event, and short ones: a debug build converts every
-address in one. Recursion and indirect calls stay calls.
+an instruction with an event, and those that are short with all that they call:
+a debug build converts every address in one, and asks others about it.
+Recursion and indirect calls stay calls.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Names = dict[str, str]
 """Parameters of a callee, and what it passes on, by what they are called where it is inlined."""
 
 _SHORT = 32
-"""Instructions of a function that is inlined without an event: what it returns may be an address."""
+"""Instructions of a function that is inlined without an event, and of all it calls: what it returns may be an address."""
 _DEPTH = 64
 """Calls inside calls that are inlined; one beyond that stays a call."""
 
@@ -64,15 +65,13 @@ def inlinable(module: Module) -> dict[str, Function]:
 
 def inline(function: Function, wanted: dict[str, Function]) -> Function:
     """*function* with its calls of :func:`inlinable` functions inlined; itself when there are none."""
-    if not _calls(function):
-        return function
     if not any(_callee(function, i, wanted) for use in function.uses if use.flow for i in use.sites):
         return function
     return _Inliner(function, wanted).run()
 
 
 def _worth_it(bodies: dict[str, Function]) -> dict[str, Function]:
-    """The functions that have an event themselves or through a callee, and short ones that call nothing."""
+    """The functions that have an event themselves or through a callee, and short ones."""
     found = {
         name: f
         for name, f in bodies.items()
@@ -87,12 +86,25 @@ def _worth_it(bodies: dict[str, Function]) -> dict[str, Function]:
             ):
                 found[name] = f
                 grown = True
-    short = {name: f for name, f in bodies.items() if len(f.instructions) <= _SHORT and not _calls(f)}
-    return short | found
+    return {name: bodies[name] for name in _short(bodies)} | found
 
 
-def _calls(function: Function) -> bool:
-    return any(use.match is not None and use.match.form.flow == "call" for use in function.uses)
+def _short(bodies: dict[str, Function]) -> dict[str, int]:
+    """The functions of few instructions, with those of what they call inside; how many these are."""
+    found: dict[str, int] = {}
+    left = {name: _called(f) for name, f in bodies.items() if len(f.instructions) <= _SHORT}
+    while ready := [name for name, called in left.items() if found.keys() >= set(called)]:
+        for name in ready:
+            size = len(bodies[name].instructions) + sum(map(found.__getitem__, left.pop(name)))
+            if size <= _SHORT:
+                found[name] = size
+    return found
+
+
+def _called(function: Function) -> list[str]:
+    """The callee of each call; empty: which one is not known."""
+    uses = (u for u in function.uses if u.match is not None and u.match.form.flow == "call")
+    return [function.instructions[i].callee for u in uses for i in u.sites]
 
 
 def _callee(function: Function, site: int, bodies: dict[str, Function]) -> Function | None:
