@@ -854,6 +854,19 @@ def test_a_loop_that_never_has_one_round_alone() -> None:
         ("shr.s32 %r2, %r1, 2; setp.gt.s32 %p1, %r2, 2;", "setp.lt.s32 %p2, %r1, 13;", True),
         ("shr.u32 %r2, %r1, 1; setp.eq.s32 %p1, %r2, 1;", "setp.eq.s32 %p2, %r1, 4;", False),
         ("shr.u32 %r2, %r1, 1; setp.eq.s32 %p1, %r2, 1;", "setp.eq.s32 %p2, %r1, 3;", True),
+        # Quotients, of numbers that are read with a sign or without one.
+        ("div.s32 %r2, %r1, 4; setp.gt.s32 %p1, %r2, 2;", "setp.lt.s32 %p2, %r1, 12;", False),
+        ("div.s32 %r2, %r1, 4; setp.gt.s32 %p1, %r2, 2;", "setp.lt.s32 %p2, %r1, 13;", True),
+        ("div.s32 %r2, %r1, 4; setp.eq.s32 %p1, %r2, 0;", "setp.lt.s32 %p2, %r1, -3;", False),
+        ("div.s32 %r2, %r1, 4; setp.eq.s32 %p1, %r2, 0;", "setp.lt.s32 %p2, %r1, -2;", True),
+        ("div.u32 %r2, %r1, 3; setp.gt.u32 %p1, %r2, 2;", "shr.u32 %r3, %r1, 3; setp.eq.u32 %p2, %r3, 0;", False),
+        ("div.u32 %r2, %r1, 3; setp.gt.u32 %p1, %r2, 2;", "setp.lt.s32 %p2, %r1, 0;", True),
+        ("setp.ge.u32 %p1, %r1, 2;", "shr.u32 %r2, %r1, 1; shl.b32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 1;", False),
+        ("setp.ge.u32 %p1, %r1, 2;", "shr.u32 %r2, %r1, 1; shl.b32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 3;", True),
+        ("setp.ge.u32 %p1, %r1, 2;", "shr.s32 %r2, %r1, 1; setp.lt.s32 %p2, %r2, 1;", True),
+        # Where it wraps.
+        ("setp.ge.u32 %p1, %r1, 2;", "shr.u32 %r2, %r1, 1; shl.b32 %r2, %r2, 2; setp.eq.u32 %p2, %r2, 0;", True),
+        ("setp.ge.u32 %p1, %r1, 2;", "shr.u32 %r2, %r1, 1; shl.b32 %r2, %r2, 1; setp.lt.s32 %p2, %r2, 0;", True),
         # Numbers of 16 bits.
         ("cvt.u16.u32 %h1, %r1; and.b16 %h2, %h1, 255; setp.eq.s16 %p1, %h2, 0;", "setp.eq.s16 %p2, %h2, 1;", False),
         ("cvt.u16.u32 %h1, %r1; and.b16 %h2, %h1, 255; setp.eq.s16 %p1, %h2, 0;", "setp.ne.s16 %p2, %h2, 1;", True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from support import register as number_of
 
 from tclint.analyses import threads as T
 from tclint.analyses.values import Facts, Level
+from tclint.analyses.values.integers import as_signed
 from tclint.model import KernelModel
 
 END = "\nend: ret;"
@@ -1829,3 +1831,55 @@ def test_the_state_space_of_an_address_is_asked_once(address: str, space: str, a
     )
     assert first == second
     assert m.values.known(first) == answer
+
+
+_BITS = 16
+_OPERATIONS = {
+    "shr.u16": lambda x, c: x >> min(c, _BITS),
+    "shr.s16": lambda x, c: as_signed(x, _BITS) >> min(c, _BITS),
+    "shl.b16": lambda x, c: x << c,
+    "div.u16": lambda x, c: x // max(c, 1),
+    "div.s16": lambda x, c: abs(as_signed(x, _BITS)) // max(c, 1) * (-1 if as_signed(x, _BITS) < 0 else 1),
+    "and.b16": lambda x, c: x & c,
+}  # fmt: skip
+_NUMBERS = [x for x in range(1 << _BITS) if x < 1024 or (x + 32) % 4096 < 160]
+_TESTS = {"lt": int.__lt__, "ge": int.__ge__, "eq": int.__eq__, "gt": int.__gt__}
+
+
+_operations = st.lists(
+    st.tuples(st.sampled_from(sorted(_OPERATIONS)), st.sampled_from([0, 1, 2, 3, 4, 6, 15])), max_size=2
+)
+_limits = st.sampled_from(
+    [0, 1, 2, 3, 4, 7, 8, 100, 8192, 16384, 32767, 32768, 32769, 49152, 65528, 65534, 65535]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    known=st.lists(st.tuples(_operations, st.sampled_from("us"), st.sampled_from(sorted(_TESTS)), _limits), max_size=3),
+    asked=st.tuples(_operations, st.sampled_from("us"), st.sampled_from(sorted(_TESTS)), _limits),
+)  # fmt: skip
+def test_what_comparisons_say_of_another_holds_for_every_number(
+    known: list[tuple[Any, ...]], asked: tuple[Any, ...]
+) -> None:
+    """Of shifts, quotients and masks of one number: read with and without a sign, and where they wrap."""
+    lines = ["ld.param.u16 %h0, [number];"]
+    for n, (steps, sign, relation, limit) in enumerate((*known, asked)):
+        lines.append(f"mov.b16 %h{n + 1}, %h0;")
+        lines += [f"{name} %h{n + 1}, %h{n + 1}, {max(by, int(name[:3] == 'div'))};" for name, by in steps]
+        number = as_signed(limit, _BITS) if sign == "s" else limit
+        lines.append(f"setp.{relation}.{sign}16 %p{n}, %h{n + 1}, {number};")
+    m = model("\n".join([*lines, "end: ret;"]), parameters=".param .u16 number")
+
+    def holds(test: tuple[Any, ...], x: int) -> bool:
+        steps, sign, relation, limit = test
+        for name, by in steps:
+            x = _OPERATIONS[name](x, by) & (1 << _BITS) - 1
+        return _TESTS[relation](
+            *((as_signed(x, _BITS), as_signed(limit, _BITS)) if sign == "s" else (x, limit))
+        )
+
+    seen = {tuple(holds(test, x) for test in (*known, asked)) for x in _NUMBERS}
+    for truths in {row[:-1] for row in seen}:
+        answer = decided(m, {f"%p{n}": truth for n, truth in enumerate(truths)}, f"%p{len(known)}")
+        assert answer is None or (*truths, not answer) not in seen

@@ -94,7 +94,7 @@ class Expressions:
             return [node[1]]
         if kind == "part":
             return [node[3]]
-        if kind == "broadcast":
+        if kind in ("broadcast", "plain"):
             return [node[1]]
         if kind == "elect":
             return [node[1]]
@@ -322,6 +322,10 @@ class Expressions:
         if kind == "pack":
             return bool(node[1] * (len(node) - 2) >= 64)
         return bool(kind == "parameter" and node[2] == 8)
+
+    def plain(self, value: int, width: int) -> int:
+        """What stands for *value* where its low *width* bits are read as a number without a sign."""
+        return self._node("plain", self.find(value), width)
 
     def _is_widened(self, node: Node) -> bool:
         """Whether *node* is nothing but a number of 32 bits with zeros above."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint.analyses.values.expressions import CHOOSING
+from tclint.analyses.values.integers import type_width
 
 if TYPE_CHECKING:
     from tclint.analyses.values import Facts, Node, Values
@@ -19,10 +20,12 @@ __all__ = ["Range", "Ranges"]
 Range = tuple[int, int]
 """The least and the greatest number; either may be far beyond what a register holds: not known."""
 Bases = dict[int, Range]
-"""The ranges that are known, by the sum without its constant."""
+"""The ranges that are known, by the sum without its constant, or by a number as it is read without a sign."""
 
 _FAR = 1 << 80
 _ANY: Range = (-_FAR, _FAR)
+_KNOWN = 1 << 70
+"""What is beyond it is a bound that is not known, and no number that a register would have to wrap for."""
 _DEPTH = 6
 """Expressions within each other that are followed."""
 _CHOICES = 2
@@ -35,7 +38,9 @@ _WITHIN = 3
 """Maxima and minima within each other of whose operands something is said."""
 _WIDTHS = (8, 16, 32, 64)
 """Bits of numbers that are compared."""
-_BOUNDED = ("max", "min", "mask", "shr")
+_DIVIDING = (("op", "shr"), ("op", "div"))
+"""Operations that divide, some by powers of two."""
+_BOUNDED = ("max", "min", "mask", "shr", "div")
 """Operations whose result says less than their operand."""
 
 
@@ -71,11 +76,42 @@ def _both(a: Range, b: Range) -> Range:
     return (low, high) if low <= high else a
 
 
-def _unsigned(a: Range, width: int) -> Range:
-    """The same bits as unsigned numbers."""
-    if a[0] >= 0:
-        return a
-    return (a[0] + (1 << width), a[1] + (1 << width)) if a[1] < 0 else _ANY
+def _read(a: Range, width: int, signed: bool) -> Range:
+    """What a register of *width* bits with a number of that range is read as; a bound that is not known does not make it wrap."""
+    half = 1 << width - 1
+    least, most = (-half, half - 1) if signed else (0, 2 * half - 1)
+    low = a[0] if a[0] > -_KNOWN else -half
+    high = a[1] if a[1] < _KNOWN else most
+    if not signed and high < 0:
+        low, high = low + 2 * half, high + 2 * half
+    return (low, high) if least <= low <= high <= most else (least, most)
+
+
+def _wraps(one: Range, two: Range, width: int) -> bool:
+    """Whether numbers of two ranges that have none in common may be the same in a register."""
+    return any(1 << width <= apart < _KNOWN for apart in (one[1] - two[0], two[1] - one[0]))
+
+
+class _Division(NamedTuple):
+    """A number divided by a constant."""
+
+    number: int
+    by: int
+    width: int
+    signed: bool
+    floor: bool
+    """Whether it is rounded down, and not towards zero."""
+
+    def quotients(self, numbers: Range) -> Range:
+        """What numbers of that range give."""
+        low, high = (x // self.by if self.floor or x >= 0 else -(-x // self.by) for x in numbers)
+        return low, high
+
+    def numbers(self, quotients: Range) -> Range:
+        """What gives quotients of that range."""
+        low, high = (x * self.by if abs(x) < _KNOWN else x for x in quotients)
+        rest = self.by - 1
+        return low - (0 if self.floor or low > 0 else rest), high + (rest if self.floor or high >= 0 else 0)
 
 
 class Ranges:
@@ -93,6 +129,9 @@ class Ranges:
         """One of the numbers that each loop changes in step, by its head and how it changes them."""
         self._said: dict[int, tuple[Node, bool] | None] = {}
         self._alone: dict[int, Range] = {}
+        self._divisions: dict[int, _Division | None] = {}
+        self._plain: dict[int, dict[int, int]] = {}
+        """What is known in place of numbers that are read without a sign, by how wide these are."""
 
     def decide(self, p: int, node: Node, facts: Facts) -> bool | None:
         """Whether *p*, a comparison as *node* has it, holds, given what is known of others; None when that does not follow.
@@ -107,10 +146,9 @@ class Ranges:
         one, two = self._of(left, known, 0), self._of(right, known, 0)
         if relation == "eq":
             if one[1] < two[0] or two[1] < one[0]:
-                return False
+                return None if _wraps(one, two, width) else False
             return True if one == two and one[0] == one[1] else self._over(p, known)
-        if not signed:
-            one, two = _unsigned(one, width), _unsigned(two, width)
+        one, two = _read(one, width, signed), _read(two, width, signed)
         if one[1] < two[0]:
             return True
         return False if one[0] >= two[1] else self._excluded(p, known)
@@ -180,7 +218,11 @@ class Ranges:
             bounds = (0, limit - 1)
         elif not truth and limit >= 1 << (width - 1):
             bounds = (limit - (1 << width), -1)
-        else:
+        elif self._of(left, known, 0)[0] >= 0:
+            bounds = (0, limit - 1) if truth else (limit, _FAR)
+        else:  # among them are numbers with either sign
+            known = known.copy()
+            self._put_plain(left, width, (0, limit - 1) if truth else (limit, (1 << width) - 1), known)
             return known
         known = known.copy()
         self._put(left, bounds, known)
@@ -226,6 +268,11 @@ class Ranges:
                 if bounds != _ANY:
                     self._put(way, bounds, known, depth + 1)
 
+    def _put_plain(self, value: int, width: int, bounds: Range, known: Bases) -> None:
+        """Adds that *value*, read without a sign, is within *bounds*."""
+        place = self._plain.setdefault(value, {}).setdefault(width, self.values.plain(value, width))
+        known[place] = _both(known.get(place, (0, (1 << width) - 1)), bounds)
+
     def _put_parts(self, base: int, bounds: Range, known: Bases, depth: int) -> None:
         """What it says of what *base* is made of that this is within *bounds*: of a number of which low bits are left out.
 
@@ -237,10 +284,13 @@ class Ranges:
             rest = ~node[3] if node[3] < 0 else ~node[3] & 0xFFFFFFFF
             if not rest & rest + 1:
                 self._put(node[2], (low, high + rest), known, depth)
-        elif node[:2] == ("op", "shr") and (by := values.known(node[4])) is not None:
-            width = 64 if "64" in node[2] else 32
-            if 0 < by < width and (node[2][1:2] == "s" or 0 <= low <= high < 1 << width - 1 - by):
-                self._put(node[3], (low << by, (high + 1 << by) - 1), known, depth)
+        elif (division := self._division(base)) is not None:
+            number, _, width, signed, _ = division
+            least, most = division.numbers((low if signed else max(low, 0), high))
+            if signed or least <= most < 1 << width - 1:
+                self._put(number, (least, most), known, depth)
+            else:
+                self._put_plain(number, width, (least, most), known)
         terms, _ = values.linear(base)
         if len(terms) == 2:
             for (one, factor), (other, times) in (terms, terms[::-1]):
@@ -313,6 +363,8 @@ class Ranges:
             return False
         roots.add(self._base(value)[0])
         bounded = node[0] == "op" and node[1] in _BOUNDED
+        if (division := self._division(value)) is not None and not division.signed:
+            roots.add(self.values.plain(division.number, division.width))
         found = bounded
         if depth < _DEPTH and (bounded or node[0] == "sum"):
             for part in self.values.parts(node):
@@ -349,6 +401,10 @@ class Ranges:
             low, high = known[base]
             low, high = (-high, -low) if negative else (low, high)
             found = _both(found, (low + shift, high + shift))
+        for width, place in self._plain.get(value, {}).items() if known else ():
+            if place in known and (found[0] >= 0 or found[1] < 0):
+                less = 1 << width if found[1] < 0 else 0
+                found = _both(found, (known[place][0] - less, known[place][1] - less))
         return found
 
     def _computed(self, value: int, node: Node, known: Bases, depth: int) -> Range:
@@ -372,16 +428,33 @@ class Ranges:
             if low >= 0 and high <= mask and not mask & (mask + 1):
                 return low, high
             return (0, mask) if mask >= 0 else _ANY
-        if node[0] == "op" and node[1] == "shr":
-            low, high = self._of(node[3], known, depth + 1)
-            by = values.known(node[4])
-            return (low >> by, high >> by) if by is not None and 0 <= by < 64 and low >= 0 else _ANY
+        if (division := self._division(value)) is not None:
+            number, _, width, signed, _ = division
+            bounds = _read(self._of(number, known, depth + 1), width, signed)
+            if not signed:
+                bounds = _both(bounds, known.get(values.plain(number, width), bounds))
+            return division.quotients(bounds)
         found = values.interval(value) or _ANY
         counter = self._counter(value)
         if counter is not None:
             low, high = self._of(counter.start, known, depth + 1)
             found = _both(found, (low, _FAR) if counter.step > 0 else (-_FAR, high))
         return found
+
+    def _division(self, value: int) -> _Division | None:
+        """*value* as a quotient, rounded as its instruction does; None: it is none."""
+        if value not in self._divisions:
+            found: _Division | None = None
+            node = self.values.node(value)
+            by = self.values.known(node[4]) if node[:2] in _DIVIDING and len(node) == 5 else None
+            if by is not None and by > 0:
+                kind = node[2] if isinstance(node[2], str) else node[2][-1]
+                width, signed, shifts = type_width(kind), kind[1] == "s", node[1] == "shr"
+                by = (1 << by if by < width else 0) if shifts else by
+                if kind[1] in "bus" and 1 < by < 1 << width - signed:
+                    found = _Division(node[3], by, width, signed, shifts)
+            self._divisions[value] = found
+        return self._divisions[value]
 
     def _narrowed(self, value: int, found: Range, known: Bases, depth: int) -> Range:
         """*found* with what the maxima and minima in *value*, or that it is, say of it."""
