@@ -777,6 +777,81 @@ def test_what_a_round_has_found_out_holds_for_the_next_one(
     assert reaches(body) is found
 
 
+@pytest.mark.parametrize(
+    ("step", "ahead", "within", "found"),
+    [
+        (2, 1, "", False),
+        (2, 2, "", True),
+        (3, 2, "", False),
+        (3, 3, "", True),
+        # Something else ends it as well, or the end is another one in each round.
+        (2, 1, "setp.eq.s32 %p4, %r5, 7; @%p4 bra end;", True),
+        (2, 1, "ld.shared.u32 %r1, [%r5];", True),
+    ],
+)
+def test_a_loop_of_several_rounds_at_once_ends_where_it_counts_to(
+    step: int, ahead: int, within: str, found: bool
+) -> None:
+    """``do { start; if (i + 1 >= n) use; i += 2; } while (i != n)`` never gets past n."""
+    body = f"""
+        ld.param.u32 %r1, [number];
+        mov.u32 %r4, %ctaid.x;
+        mov.u32 %r5, 0;
+        mov.u32 %r2, 0;
+        setp.eq.s32 %p0, %r4, 0;
+        @%p0 bra end;
+    round:
+        {within}
+        mov.u32 %r6, 0;
+        start: {START}
+        add.s32 %r3, %r2, {ahead};
+        setp.lt.s32 %p1, %r3, %r1;
+        @%p1 bra more;
+        mov.u32 %r6, 0;
+        use: {USE}
+    more:
+        {STOP}
+        add.s32 %r2, %r2, {step};
+        setp.ne.s32 %p2, %r2, %r1;
+        @%p2 bra round;
+    end:
+        ret;
+    """
+    assert reaches(body) is found
+
+
+@pytest.mark.parametrize(
+    ("ahead", "step", "found"), [(1, 1, False), (2, 1, True), (0, 1, True), (2, 2, False), (1, 2, True)]
+)
+def test_two_counters_of_a_loop_say_the_same(ahead: int, step: int, found: bool) -> None:
+    """One counts the rounds that are behind, and one those that are ahead: the last one has i + 1 >= n and r - 1 == 0."""
+    body = f"""
+        ld.param.u32 %r1, [number];
+        mov.u32 %r2, 0;
+        mov.u32 %r3, %r1;
+        setp.lt.s32 %p0, %r1, 1;
+        @%p0 bra end;
+    round:
+        mov.u32 %r6, 0;
+        start: {START}
+        add.s32 %r4, %r2, {ahead};
+        setp.lt.s32 %p1, %r4, %r1;
+        @!%p1 bra more;
+        {STOP}
+    more:
+        add.s32 %r2, %r2, {step};
+        sub.s32 %r3, %r3, {step};
+        setp.ne.s32 %p2, %r3, 0;
+        @!%p2 bra end;
+        mov.u32 %r6, 0;
+        use: {USE}
+        bra round;
+    end:
+        ret;
+    """
+    assert reaches(body) is found
+
+
 def test_a_loop_that_counts_down_to_its_head() -> None:
     count = "add.s32 %r2, %r2, -1; setp.ne.s32 %p2, %r2, 0;"
     body = HEAD.format(

@@ -88,7 +88,7 @@ class Values(Bounds):
                     return True
                 return False if left is False and right is False else None
             return None if left is None or right is None else left != right
-        if kind == "compare" and facts:
+        if kind == "compare" and (facts or self._ranges.limited(p)):
             if (
                 self.known(node[3]) == 1 and node[1] == "lt" and not node[4]
             ):  # of unsigned numbers it is 0 alone

@@ -127,8 +127,11 @@ class Ranges:
         self._points: dict[int, tuple[int, int] | None] = {}
         self._mates: dict[tuple[int, int, tuple[bool, ...]], int] = {}
         """One of the numbers that each loop changes in step, by its head and how it changes them."""
+        self._same: dict[int, int] = {}
         self._said: dict[int, tuple[Node, bool] | None] = {}
         self._alone: dict[int, Range] = {}
+        self._limits: dict[int, Range] = {}
+        self._limited: dict[int, bool] = {}
         self._divisions: dict[int, _Division | None] = {}
         self._plain: dict[int, dict[int, int]] = {}
         """What is known in place of numbers that are read without a sign, by how wide these are."""
@@ -143,7 +146,7 @@ class Ranges:
         if not any(self._concerns(known, side) or self._counting(side) for side in (left, right)):
             return None
         known = self._in_step(known, left, right)
-        one, two = self._of(left, known, 0), self._of(right, known, 0)
+        one, two = self._stated_of(left, known), self._of(right, known, 0)
         if relation == "eq":
             if one[1] < two[0] or two[1] < one[0]:
                 return None if _wraps(one, two, width) else False
@@ -177,10 +180,10 @@ class Ranges:
         if said is None:
             return None
         _, _, left, right, *_ = said[0]
-        rising = self._until(p, left)
-        low, high = self._of(left, known, 0)
+        by = self._until(p, left)
+        low, high = self._stated_of(left, known)
         limit: int = self.values.nodes[right][1]
-        return True if (rising and low >= limit) or (rising is False and high <= limit) else None
+        return True if (by > 0 and low >= limit) or (by < 0 and high <= limit) else None
 
     def _few(self, bits: int) -> bool:
         """Whether what *bits* are of has few values, so that one more fact can leave a single one."""
@@ -205,8 +208,8 @@ class Ranges:
         limit: int = self.values.nodes[right][1]
         if relation == "eq" and truth:
             bounds: Range = (limit, limit)
-        elif relation == "eq" and (rising := self._until(fact, left)) is not None:
-            bounds = (-_FAR, limit - 1) if rising else (limit + 1, _FAR)
+        elif relation == "eq" and (by := self._until(fact, left)):
+            bounds = (-_FAR, limit - by) if by > 0 else (limit - by, _FAR)
         elif relation == "eq":  # it says something of a number at the end of its range
             low, high = self._ends_of(left, known)
             if limit not in (low, high):
@@ -226,6 +229,8 @@ class Ranges:
             return known
         known = known.copy()
         self._put(left, bounds, known)
+        if (stated := self._stated(left)) != left:
+            self._put(stated, bounds, known)
         return known
 
     def _comparison(self, fact: int) -> tuple[Node, bool] | None:
@@ -401,6 +406,9 @@ class Ranges:
             low, high = known[base]
             low, high = (-high, -low) if negative else (low, high)
             found = _both(found, (low + shift, high + shift))
+        if (within := self._within(base)) != _ANY:
+            low, high = (-within[1], -within[0]) if negative else within
+            found = _both(found, (low + shift, high + shift))
         for width, place in self._plain.get(value, {}).items() if known else ():
             if place in known and (found[0] >= 0 or found[1] < 0):
                 less = 1 << width if found[1] < 0 else 0
@@ -497,18 +505,68 @@ class Ranges:
                     found = found | {value: counter.after(rounds, self._of(counter.start, known, 0))}
         return found
 
-    def _until(self, fact: int, value: int, truth: bool = True) -> bool | None:
-        """Whether a loop counts up until *fact* is *truth* of *value*, one by one, or down (false); None: it does neither.
+    def _until(self, fact: int, value: int, truth: bool = True) -> int:
+        """By how much *value* grows in each round of a loop that goes on until *fact* is *truth* of it; 0: there is none.
 
-        Such a loop begins before the end of its count: otherwise it would go on until the number wraps.
+        One by one, or where nothing else ends the loop: that begins before the end of its count then, and does not go past
+        it. Otherwise it would go on until the number wraps.
         """
         values = self.values
         counted = [(t, f, c.step) for t, f in values.linear(value)[0] if (c := self._counter(t)) is not None]
         if len(counted) != 1:
-            return None
+            return 0
         ((counter, factor, step),) = counted
-        last = self._ends(values.node(counter)[1]).get(fact) is truth
-        return factor * step > 0 if abs(step) == 1 and last else None
+        head = values.node(counter)[1]
+        by: int = factor * step
+        if self._ends(head).get(fact) is not truth:
+            return 0
+        return by if abs(by) == 1 or (abs(factor) == 1 and self._sole(head, fact, value)) else 0
+
+    def _sole(self, head: int, fact: int, value: int) -> bool:
+        """Whether *fact* alone ends a loop, and asks of *value*, but for what counts the rounds, the same in each."""
+        cfg, values = self.values.cfg, self.values
+        loop = cfg.loops.get(head, frozenset())
+        leaving = sum(edge.target not in loop for block in loop for edge in cfg.successors[block])
+        return (
+            leaving == 1
+            and loop.isdisjoint(cfg.exits)
+            and not any(
+                (at if kind == "block" else cfg.block_of[at]) in loop
+                for term, _ in values.linear(value)[0]
+                if self._counter(term) is None
+                for kind, at in values.volatile(term)
+            )
+        )
+
+    def limited(self, p: int) -> bool:
+        """Whether a loop says something of what *p* compares, whatever is known."""
+        found = self._limited.get(p)
+        if found is None:
+            node = self.values.nodes[p]
+            apart = self.values.add(node[2], self.values.times(node[3], -1))
+            found = self._limited[p] = self._within(self._base(apart)[0]) != _ANY
+        return found
+
+    def _within(self, base: int) -> Range:
+        """Where a sum without its constant is in all rounds of a loop that ends when it has got to a number."""
+        found = self._limits.get(base)
+        if found is None:
+            found = self._limits[base] = _ANY
+            values = self.values
+            for head in {
+                values.node(t)[1] for t, _ in values.linear(base)[0] if self._counter(t) is not None
+            }:
+                for fact, truth in self._ends(head).items():
+                    said = self._comparison(fact) if truth else None
+                    if said is None or said[0][1] != "eq" or self._base(said[0][2])[0] != base:
+                        continue
+                    left, limit = said[0][2], values.known(said[0][3])
+                    by, (_, shift, negative) = self._until(fact, left), self._base(left)
+                    if by and limit is not None and self._sole(head, fact, left):
+                        end = shift - limit if negative else limit - shift
+                        found = _both(found, (-_FAR, end) if (by > 0) is not negative else (end, _FAR))
+            self._limits[base] = found
+        return found
 
     def equated(self, p: int, facts: Facts) -> bool | None:
         """Whether *p*, a comparison, holds, as it is known of others whether the same two numbers are equal."""
@@ -520,7 +578,8 @@ class Ranges:
         if equal:
             return False
         # One by one, they become equal before one is beyond the other.
-        return True if self._until(p, values.add(left, values.times(right, -1)), False) else None
+        apart = values.add(left, values.times(right, -1))
+        return True if abs(self._until(p, apart, False)) == 1 else None
 
     def _equal(self, p: int, facts: Facts) -> bool | None:
         """Whether the two sides of a comparison are equal, as others of the same difference say; None: they do not."""
@@ -552,33 +611,53 @@ class Ranges:
         values = self.values
         if node[0] != "compare" or node[5] not in (32, 64):
             return None
-        terms, constant = values.linear(values.add(node[2], values.times(node[3], -1)))
-        total = dict[int, int]()
-        counted = False
-        work = list(terms)
-        while work:
-            term, factor = work.pop()
-            if (moved := values.taken_out(term)) is not None:
-                term, by = moved
-                constant += by * factor
-            counter = self._counter(term)
-            if counter is not None and counter.steady:
-                counted = True
-                way = values.node(term)[1], counter.step, counter.turns
-                mate = self._mates.setdefault(way, term)
-                if mate != term and (other := self._counter(mate)) is not None:
-                    more, apart = values.linear(values.add(counter.start, values.times(other.start, -1)))
-                    constant += apart * factor
-                    work += [(t, f * factor) for t, f in more]
-                    term = mate
-            total[term] = total.get(term, 0) + factor
-        terms = tuple(sorted((t, f) for t, f in total.items() if f))
-        if not terms or (values.known(node[3]) is not None and len(terms) == 1 and not counted):
+        apart = values.add(node[2], values.times(node[3], -1))
+        terms, constant = values.linear(self._stated(apart))
+        counters = filter(None, (self._counter(term) for term, _ in terms))
+        if not terms or (
+            values.known(node[3]) is not None and len(terms) == 1 and not any(c.steady for c in counters)
+        ):
             return None
         negative = terms[0][1] < 0
         if negative:
             terms = tuple((t, -f) for t, f in terms)
         return values.total(terms, 0), constant if negative else -constant
+
+    def _stated(self, value: int) -> int:
+        """*value*, where of the numbers in it that a loop changes in step all are expressed by one of them."""
+        found = self._same.get(value)
+        if found is None:
+            values = self.values
+            total = dict[int, int]()
+            terms, constant = values.linear(value)
+            work = list(terms)
+            while work:
+                term, factor = work.pop()
+                if (moved := values.taken_out(term)) is not None:
+                    term, by = moved
+                    constant += by * factor
+                counter = self._counter(term)
+                if counter is not None and counter.steady:
+                    way = values.node(term)[1], abs(counter.step), counter.turns
+                    mate = self._mates.setdefault(way, term)
+                    if mate != term and (other := self._counter(mate)) is not None:
+                        same = counter.step // other.step
+                        more, apart = values.linear(
+                            values.add(counter.start, values.times(other.start, -same))
+                        )
+                        constant += apart * factor
+                        work += [(t, f * factor) for t, f in more]
+                        term, factor = mate, factor * same
+                total[term] = total.get(term, 0) + factor
+            terms = tuple(sorted((t, f) for t, f in total.items() if f))
+            found = self._same[value] = values.total(terms, constant)
+        return found
+
+    def _stated_of(self, value: int, known: Bases) -> Range:
+        """The range of *value*, as what a loop changes in step with it says as well."""
+        found = self._of(value, known, 0)
+        stated = self._stated(value)
+        return found if stated == value else _both(found, self._of(stated, known, 0))
 
     def _ends(self, head: int) -> dict[int, bool]:
         """What each round of a loop asks to know whether it is the last one, and what the answer is then."""
