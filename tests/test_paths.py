@@ -942,6 +942,21 @@ def test_a_loop_that_never_has_one_round_alone() -> None:
         # Where it wraps.
         ("setp.ge.u32 %p1, %r1, 2;", "shr.u32 %r2, %r1, 1; shl.b32 %r2, %r2, 2; setp.eq.u32 %p2, %r2, 0;", True),
         ("setp.ge.u32 %p1, %r1, 2;", "shr.u32 %r2, %r1, 1; shl.b32 %r2, %r2, 1; setp.lt.s32 %p2, %r2, 0;", True),
+        # Bits of one number.
+        ("and.b32 %r2, %r1, 1; setp.ne.s32 %p1, %r2, 0;", "and.b32 %r3, %r1, 3; setp.eq.s32 %p2, %r3, 2;", False),
+        ("and.b32 %r2, %r1, 1; setp.ne.s32 %p1, %r2, 0;", "and.b32 %r3, %r1, 3; setp.eq.s32 %p2, %r3, 3;", True),
+        ("and.b32 %r2, %r1, 6; setp.eq.s32 %p1, %r2, 2;", "and.b32 %r3, %r1, 4; setp.ne.s32 %p2, %r3, 0;", False),
+        ("and.b32 %r2, %r1, 6; setp.ne.s32 %p1, %r2, 0;", "and.b32 %r3, %r1, 4; setp.eq.s32 %p2, %r3, 0;", True),
+        ("shr.s32 %r2, %r1, 31; and.b32 %r2, %r2, 1; setp.ne.s32 %p1, %r2, 0;", "and.b32 %r3, %r1, 0x80000000; setp.eq.s32 %p2, %r3, 0;", False),
+        (
+            "shr.u32 %r2, %r1, 4; and.b32 %r2, %r2, 1; setp.ne.s32 %p1, %r2, 0;",
+            "and.b32 %r3, %r1, 48; setp.eq.s32 %p2, %r3, 32;", False,
+        ),
+        # Of two predicates.
+        (
+            "setp.eq.s32 %p3, %r1, 1; setp.eq.s32 %p4, %ctaid.x, 0; and.pred %p5, %p3, %p4; not.pred %p1, %p5;",
+            "setp.eq.s32 %p2, %r1, 1;", True,
+        ),
         # Numbers of 16 bits.
         ("cvt.u16.u32 %h1, %r1; and.b16 %h2, %h1, 255; setp.eq.s16 %p1, %h2, 0;", "setp.eq.s16 %p2, %h2, 1;", False),
         ("cvt.u16.u32 %h1, %r1; and.b16 %h2, %h1, 255; setp.eq.s16 %p1, %h2, 0;", "setp.ne.s16 %p2, %h2, 1;", True),

@@ -101,6 +101,8 @@ class Values(Bounds):
                 known = None if known is None else known is not moved[1]
             if known is None:
                 known = self._ranges.decide(p, node, facts)
+            if known is None and node[1] == "eq":
+                known = self._ranges.bits(p, facts)
             return self._ranges.equated(p, facts) if known is None else known
         if kind == "phi":
             return self._joined(p, facts)

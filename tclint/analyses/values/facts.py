@@ -13,7 +13,7 @@ __all__ = ["Facts"]
 class Facts(dict[int, bool]):
     """Predicate values known to hold or not; immutable once made, so what follows from it is kept with it."""
 
-    __slots__ = ("bounds", "decided", "followed", "known", "lasting", "points", "ranges")
+    __slots__ = ("bits", "bounds", "decided", "followed", "known", "lasting", "points", "ranges")
 
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
@@ -26,6 +26,8 @@ class Facts(dict[int, bool]):
         """What the comparisons say of sums; None: not collected yet."""
         self.points: dict[int, dict[int, bool]] | None = None
         """What sums are or are not equal to, as comparisons of two numbers say; None: not collected yet."""
+        self.bits: dict[int, tuple[int, int]] | None = None
+        """Bits of values that are known to be 0 and 1, as comparisons of some of them say; None: not collected yet."""
         self.known: frozenset[tuple[int, bool]] | None = None
         self.lasting: Facts | None = None
 

@@ -128,6 +128,7 @@ class Ranges:
         self._mates: dict[tuple[int, int, tuple[bool, ...]], int] = {}
         """One of the numbers that each loop changes in step, by its head and how it changes them."""
         self._same: dict[int, int] = {}
+        self._bits: dict[int, tuple[int, int, int] | None] = {}
         self._said: dict[int, tuple[Node, bool] | None] = {}
         self._alone: dict[int, Range] = {}
         self._limits: dict[int, Range] = {}
@@ -459,7 +460,7 @@ class Ranges:
                 kind = node[2] if isinstance(node[2], str) else node[2][-1]
                 width, signed, shifts = type_width(kind), kind[1] == "s", node[1] == "shr"
                 by = (1 << by if by < width else 0) if shifts else by
-                if kind[1] in "bus" and 1 < by < 1 << width - signed:
+                if kind[1] in "bus" and 1 < by < 1 << width - (signed and not shifts):
                     found = _Division(node[3], by, width, signed, shifts)
             self._divisions[value] = found
         return self._divisions[value]
@@ -567,6 +568,48 @@ class Ranges:
                         found = _both(found, (-_FAR, end) if (by > 0) is not negative else (end, _FAR))
             self._limits[base] = found
         return found
+
+    def bits(self, p: int, facts: Facts) -> bool | None:
+        """Whether bits of a number are what *p* compares them with, as others say of bits of the same; None: they do not.
+
+        ``n & 1`` is not 0, so ``n & 3`` is not 2.
+        """
+        asked = self._tested_bits(p)
+        if asked is None:
+            return None
+        if facts.bits is None:
+            facts.bits = {}
+            for fact, truth in facts.items():
+                if (said := self._tested_bits(fact)) is not None:
+                    value, mask, bits = said
+                    if (
+                        truth or not mask & mask - 1
+                    ):  # that one bit is not what it is compared with says what it is
+                        zeros, ones = facts.bits.get(value, (0, 0))
+                        bits = bits if truth else bits ^ mask
+                        facts.bits[value] = zeros | mask & ~bits, ones | bits
+        value, mask, bits = asked
+        zeros, ones = facts.bits.get(value, (0, 0))
+        if zeros & bits or ones & mask & ~bits:
+            return False
+        return True if mask & ~(zeros | ones) == 0 else None
+
+    def _tested_bits(self, p: int) -> tuple[int, int, int] | None:
+        """``(value, mask, bits)`` when *p* asks whether bits of a value, those of the mask, are the same as these."""
+        if p not in self._bits:
+            found, values = None, self.values
+            node = values.nodes[p]
+            number = values.known(node[3]) if node[:2] == ("compare", "eq") else None
+            masked = values.node(node[2]) if number is not None else ()
+            if number is not None and masked[:2] == ("op", "mask"):
+                value, mask = values.find(masked[2]), masked[3] & (1 << node[5]) - 1
+                bits = number & (1 << node[5]) - 1
+                division = self._division(value)
+                if division is not None and division.floor and mask * division.by < 1 << division.width:
+                    value, mask, bits = values.find(division.number), mask * division.by, bits * division.by
+                found = (value, mask, bits) if not bits & ~mask else None
+            self._bits[p] = found
+        return self._bits[p]
 
     def equated(self, p: int, facts: Facts) -> bool | None:
         """Whether *p*, a comparison, holds, as it is known of others whether the same two numbers are equal."""
