@@ -210,6 +210,23 @@ def test_the_second_result_of_setp_negates_the_comparison_only() -> None:
     assert value(m, "%p5") == m.values.negate(value(m, "%p4"))
 
 
+@pytest.mark.parametrize(
+    ("logic", "other", "whole", "expected"),
+    [
+        ("and", True, False, False),
+        ("and", False, False, None),
+        ("or", False, True, True),
+        ("or", True, True, None),
+        ("and", True, True, True),
+    ],
+)
+def test_where_one_of_two_predicates_does_not_settle_it_the_other_does(
+    logic: str, other: bool, whole: bool, expected: bool | None
+) -> None:
+    m = of(f"setp.eq.s32 %p1, %ctaid.x, 1; setp.eq.s32 %p2, %ctaid.y, 1; {logic}.pred %p3, %p1, %p2;")
+    assert decided(m, {"%p2": other, "%p3": whole}, "%p1") is expected
+
+
 # What a comparison is of a value with a constant: every pair must agree with arithmetic.
 RELATIONS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
     "eq": ("s", lambda a, b: a == b),

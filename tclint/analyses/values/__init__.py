@@ -214,7 +214,7 @@ class Values(Bounds):
     def _assumed(self, p: int, truth: bool, facts: Facts) -> Facts:
         bounds = None if facts.bounds is None else dict(facts.bounds)
         ranges = facts.ranges
-        facts = Facts(facts)
+        before, facts = facts, Facts(facts)
         work = [(p, truth)]
         while work:
             q, value = work.pop()
@@ -234,6 +234,11 @@ class Values(Bounds):
             self.renewed(q)  # so that it is known where the fact ends
             if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
                 work += [(self.find(node[2]), value), (self.find(node[3]), value)]
+            elif node[0] == "logic" and node[1] != "xor":
+                # Where one of the two does not settle it, the other one does.
+                for one, other in (node[2:], node[:1:-1]):
+                    if self.decide(one, before) is (not value):
+                        work.append((self.find(other), value))
             elif node[0] == "compare":
                 work += self._chosen(node, value)
                 above = self._above(node, value)
