@@ -942,6 +942,19 @@ def test_a_loop_that_never_has_one_round_alone() -> None:
         # Where it wraps.
         ("setp.ge.u32 %p1, %r1, 2;", "shr.u32 %r2, %r1, 1; shl.b32 %r2, %r2, 2; setp.eq.u32 %p2, %r2, 0;", True),
         ("setp.ge.u32 %p1, %r1, 2;", "shr.u32 %r2, %r1, 1; shl.b32 %r2, %r2, 1; setp.lt.s32 %p2, %r2, 0;", True),
+        # What is taken from a number that is no less leaves less, unless it is 0.
+        (
+            "setp.lt.u32 %p1, %ctaid.x, %r1;",
+            "min.u32 %r2, %r1, 2; sub.u32 %r2, %r1, %r2; setp.ge.u32 %p2, %r2, %r1;", False,
+        ),
+        (
+            "setp.le.u32 %p1, %ctaid.x, %r1;",
+            "min.u32 %r2, %r1, 2; sub.u32 %r2, %r1, %r2; setp.ge.u32 %p2, %r2, %r1;", True,
+        ),
+        ("setp.ge.u32 %p1, %r1, 3;", "sub.u32 %r2, %r1, 3; setp.ge.u32 %p2, %r2, %r1;", False),
+        ("setp.ge.u32 %p1, %r1, 2;", "sub.u32 %r2, %r1, 3; setp.ge.u32 %p2, %r2, %r1;", True),
+        ("setp.ne.u32 %p1, %r1, 0;", "min.u32 %r2, %r1, 7; setp.eq.u32 %p2, %r2, 0;", False),
+        ("setp.ne.u32 %p1, %r1, 0;", "min.s32 %r2, %r1, 7; setp.lt.s32 %p2, %r2, 0;", True),
         # Bits of one number.
         ("and.b32 %r2, %r1, 1; setp.ne.s32 %p1, %r2, 0;", "and.b32 %r3, %r1, 3; setp.eq.s32 %p2, %r3, 2;", False),
         ("and.b32 %r2, %r1, 1; setp.ne.s32 %p1, %r2, 0;", "and.b32 %r3, %r1, 3; setp.eq.s32 %p2, %r3, 3;", True),

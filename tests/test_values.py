@@ -1900,3 +1900,48 @@ def test_what_comparisons_say_of_another_holds_for_every_number(
     for truths in {row[:-1] for row in seen}:
         answer = decided(m, {f"%p{n}": truth for n, truth in enumerate(truths)}, f"%p{len(known)}")
         assert answer is None or (*truths, not answer) not in seen
+
+
+_TWO = {
+    "n": ("", lambda n, k: n),
+    "k": ("mov.b16 {0}, %h9;", lambda n, k: k),
+    "n + 3": ("add.u16 {0}, %h8, 3;", lambda n, k: n + 3),
+    "n - 3": ("sub.u16 {0}, %h8, 3;", lambda n, k: n - 3),
+    "n - k": ("sub.u16 {0}, %h8, %h9;", lambda n, k: n - k),
+    "min(n, 2)": ("min.u16 {0}, %h8, 2;", lambda n, k: min(n, 2)),
+    "max(n, 2)": ("max.u16 {0}, %h8, 2;", lambda n, k: max(n, 2)),
+    "n - min(n, 2)": ("min.u16 {0}, %h8, 2; sub.u16 {0}, %h8, {0};", lambda n, k: n - min(n, 2)),
+    "n - min(n, k)": ("min.u16 {0}, %h8, %h9; sub.u16 {0}, %h8, {0};", lambda n, k: n - min(n, k)),
+    "k - min(n, k)": ("min.u16 {0}, %h8, %h9; sub.u16 {0}, %h9, {0};", lambda n, k: k - min(n, k)),
+}  # fmt: skip
+_of_two = st.sampled_from(sorted(_TWO))
+_compared = st.tuples(
+    _of_two,
+    st.sampled_from(sorted(_TESTS)),
+    _of_two | st.sampled_from([0, 1, 2, 3, 5, 32767, 32768, 65533, 65534, 65535]),
+)
+_FEW = [x % (1 << _BITS) for edge in (0, 1 << _BITS - 1) for x in range(edge - 7, edge + 9)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(known=st.lists(_compared, max_size=3), asked=_compared)
+def test_what_is_known_of_two_numbers_without_a_sign_holds_for_all(
+    known: list[tuple[Any, ...]], asked: tuple[Any, ...]
+) -> None:
+    lines = ["ld.param.u16 %h8, [n];", "ld.param.u16 %h9, [k];"]
+    for n, (left, relation, right) in enumerate((*known, asked)):
+        for register, side in (("%h1", left), ("%h2", right)):
+            lines.append(f"mov.b16 {register}, {side if isinstance(side, int) else '%h8'};")
+            lines += [] if isinstance(side, int) else [_TWO[side][0].format(register)]
+        lines.append(f"setp.{relation}.u16 %p{n}, %h1, %h2;")
+    m = model("\n".join([*lines, "end: ret;"]), parameters=".param .u16 n, .param .u16 k")
+
+    def holds(test: tuple[Any, ...], n: int, k: int) -> bool:
+        left, relation, right = test
+        sides = (x if isinstance(x, int) else _TWO[x][1](n, k) & (1 << _BITS) - 1 for x in (left, right))
+        return _TESTS[relation](*sides)
+
+    seen = {tuple(holds(test, n, k) for test in (*known, asked)) for n in _FEW for k in _FEW}
+    for truths in {row[:-1] for row in seen}:
+        answer = decided(m, {f"%p{n}": truth for n, truth in enumerate(truths)}, f"%p{len(known)}")
+        assert answer is None or (*truths, not answer) not in seen

@@ -148,6 +148,10 @@ class Ranges:
             return None
         known = self._in_step(known, left, right)
         one, two = self._stated_of(left, known), self._of(right, known, 0)
+        if not signed and self.values.known(right) is None:
+            below = self._below(left, right, width, known)
+            if below is not None:
+                return below
         if relation == "eq":
             if one[1] < two[0] or two[1] < one[0]:
                 return None if _wraps(one, two, width) else False
@@ -156,6 +160,25 @@ class Ranges:
         if one[1] < two[0]:
             return True
         return False if one[0] >= two[1] else self._excluded(p, known)
+
+    def _below(self, left: int, right: int, width: int, known: Bases) -> bool | None:
+        """Whether *left* is below *right*, both read without a sign: b - m is below b if m is at most b, and not 0."""
+        values = self.values
+        for less, more in ((left, right), (right, left)):
+            apart = values.add(more, values.times(less, -1))
+            low, high = self._plain_of(apart, width, known, 0)
+            node = values.node(apart)
+            least = (
+                node[:2] == ("op", "min")
+                and (node[2][1] == "u" and type_width(node[2]) <= width)
+                and values.find(more) in map(values.find, node[3:])
+            )
+            if high == 0 or least or high <= self._plain_of(more, width, known, 0)[0]:
+                if less == right or high == 0:
+                    return False
+                if low > 0:
+                    return True
+        return None
 
     def _excluded(self, p: int, known: Bases) -> bool | None:
         """What *p* must be, as otherwise the low bits of a number were not those that they are known to be.
@@ -214,7 +237,7 @@ class Ranges:
         elif relation == "eq":  # it says something of a number at the end of its range
             low, high = self._ends_of(left, known)
             if limit not in (low, high):
-                return known
+                return self._without(left, width, limit, known)
             bounds = (low + (low == limit), high - (high == limit))
         elif signed:
             bounds = (-_FAR, limit - 1) if truth else (limit, _FAR)
@@ -279,6 +302,16 @@ class Ranges:
         place = self._plain.setdefault(value, {}).setdefault(width, self.values.plain(value, width))
         known[place] = _both(known.get(place, (0, (1 << width) - 1)), bounds)
 
+    def _without(self, value: int, width: int, number: int, known: Bases) -> Bases:
+        """*known* where *value* is not *number*, if that is the least or the greatest that it may be read as without a sign."""
+        every = (1 << width) - 1
+        low, high = known.get(self.values.plain(value, width), (0, every))
+        number &= every
+        if number in (low, high):
+            known = known.copy()
+            self._put_plain(value, width, (low + (number == low), high - (number == high)), known)
+        return known
+
     def _put_parts(self, base: int, bounds: Range, known: Bases, depth: int) -> None:
         """What it says of what *base* is made of that this is within *bounds*: of a number of which low bits are left out.
 
@@ -336,7 +369,11 @@ class Ranges:
         return self._choices[base]
 
     def _concerns(self, known: Bases, value: int) -> bool:
-        return self._base(value)[0] in known or not known.keys().isdisjoint(self._parts(value))
+        return (
+            self._base(value)[0] in known
+            or any(place in known for place in self._plain.get(value, {}).values())
+            or not known.keys().isdisjoint(self._parts(value))
+        )
 
     def bases(self, value: int) -> frozenset[int]:
         """What *value* is within a range because of: itself and its parts, each without its constant."""
@@ -371,6 +408,8 @@ class Ranges:
         bounded = node[0] == "op" and node[1] in _BOUNDED
         if (division := self._division(value)) is not None and not division.signed:
             roots.add(self.values.plain(division.number, division.width))
+        if node[:2] in CHOOSING and node[2][1] == "u":
+            roots.update(self.values.plain(part, type_width(node[2])) for part in node[3:])
         found = bounded
         if depth < _DEPTH and (bounded or node[0] == "sum"):
             for part in self.values.parts(node):
@@ -428,7 +467,12 @@ class Ranges:
                 low, high = low + min(ends), high + max(ends)
             return self._narrowed(value, (max(low, -_FAR), min(high, _FAR)), known, depth + 2)
         if node[:2] in CHOOSING:
-            return self._narrowed(value, _ANY, known, depth + 1)
+            found = _ANY
+            if node[2][1] == "u":
+                width, choose = type_width(node[2]), min if node[1] == "min" else max
+                low, high = map(choose, *(self._plain_of(part, width, known, depth + 1) for part in node[3:]))
+                found = (low, high) if high < 1 << width - 1 else _ANY
+            return self._narrowed(value, found, known, depth + 1)
         if node[0] == "op" and node[1] == "mask":
             low, high = self._of(node[2], known, depth + 1)
             mask = node[3]
@@ -439,16 +483,21 @@ class Ranges:
             return (0, mask) if mask >= 0 else _ANY
         if (division := self._division(value)) is not None:
             number, _, width, signed, _ = division
-            bounds = _read(self._of(number, known, depth + 1), width, signed)
             if not signed:
-                bounds = _both(bounds, known.get(values.plain(number, width), bounds))
-            return division.quotients(bounds)
+                return division.quotients(self._plain_of(number, width, known, depth + 1))
+            return division.quotients(_read(self._of(number, known, depth + 1), width, signed))
         found = values.interval(value) or _ANY
         counter = self._counter(value)
         if counter is not None:
             low, high = self._of(counter.start, known, depth + 1)
             found = _both(found, (low, _FAR) if counter.step > 0 else (-_FAR, high))
         return found
+
+    def _plain_of(self, value: int, width: int, known: Bases, depth: int) -> Range:
+        """The range of *value*, read without a sign."""
+        bounds = _read(self._of(value, known, depth), width, False)
+        place = self._plain.get(value, {}).get(width)
+        return bounds if place not in known else _both(bounds, known[place])
 
     def _division(self, value: int) -> _Division | None:
         """*value* as a quotient, rounded as its instruction does; None: it is none."""
