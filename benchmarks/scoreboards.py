@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 from benchmarks import agreement, ptxas, results, sass
 from benchmarks.corpus.builder import default_cache
+from tclint.analyses.order import Order
 from tclint.analyses.tensor_memory import ISSUED, State, Tcgen05
-from tclint.analyses.warps import of_the_cta
 from tclint.checks.tcgen05 import register_use_before_wait, tensor_memory_hazards
 from tclint.driver import analyse
 from tclint.finding import Confidence
@@ -77,10 +77,11 @@ def releases(model: KernelModel) -> list[tuple[int, int]]:
     if not (model.sites("issue", "tcgen05.ld") or model.sites("issue", "tcgen05.st")):
         return []
     tmem, solution = model.solved(Unwaited)
+    signals = model.made(Order).tells.intersection(i for event in SIGNALS for i in model.sites(event))
     found = []
     for block in model.cfg.order:
         for signal, state in solution.walk(block):
-            if not state or model.instruction(signal).event not in SIGNALS or not of_the_cta(model, signal):
+            if not state or signal not in signals:
                 continue
             for site, _ in sorted(state):
                 step, goal = partial(tmem.follow, site), partial(_at, signal)

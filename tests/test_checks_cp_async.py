@@ -325,6 +325,7 @@ CASES = {
     "a store elsewhere": f"{COPY}\n{COMMIT}\nst.shared.u32 [%r3+2048], %r0;",
     "zeros instead of a copy": f"setp.lt.u32 %p0, %r0, %r9;\n@%p0 {COPY}\n@!%p0 st.shared.u32 [%r3], %r9;\n{COMMIT}\n{wait()}\n{READ}",
     "tracked by an mbarrier": f"{COPY}\n{TRACK}\n{PASS}\n{READ}",
+    "tracked, and another mbarrier waited for": f"{COPY}\n{TRACK}\n{PASS.replace('[full]', '[full+8]')}\n{READ} // want CA001",
     "tracked, not waited for": f"{COPY}\n{TRACK}\n{READ} // want CA001",
     "tracked, and waited for by another thread": f"{COPY}\n{TRACK}\nsetp.lt.u32 %p2, %r0, 64;\n@%p2 bra on;\n{PASS}\non: bar.sync 0;\n{OTHERS}",
     "tracked, and a barrier before anybody waits": f"{COPY}\n{TRACK}\nbar.sync 0;\n{READ} // want CA001\n{PASS}",

@@ -7,7 +7,9 @@ written. ``wait_group.read`` waits for the first, ``wait_group`` for both.
 from __future__ import annotations
 
 from tclint.analyses.groups import Groups, State
+from tclint.analyses.order import Order
 from tclint.ir.nodes import Instruction
+from tclint.model import KernelModel
 
 __all__ = ["KNOWN", "READ", "TOLD", "BulkReads", "BulkWrites"]
 
@@ -16,9 +18,6 @@ READ = -3
 TOLD = -4
 """The same, and the warp of that thread knows it."""
 KNOWN = (READ, TOLD)
-
-_NEWS = frozenset("barrier-sync barrier-arrive barrier-wait mbarrier-arrive vote shuffle match redux".split())
-_STRONG = frozenset((".relaxed", ".release", ".acq_rel", ".volatile"))
 
 
 class BulkReads(Groups):
@@ -31,16 +30,16 @@ class BulkReads(Groups):
 
     group = "bulk"
 
-    def relevant(self, instruction: Instruction) -> bool:
-        return _tells(instruction) or super().relevant(instruction)
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        order = model.made(Order)
+        self.lanes = order.collectives
+        self.heed(order.tells | self.lanes)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         facts, copies = state
-        if instruction.group != self.group:
-            if not _tells(instruction):
-                return state
-            inside = instruction.match is not None and instruction.match.form.scope == "lanes"
-            told = {(s, TOLD) for s, age in facts if age in KNOWN and inside}
+        if at in self.heeded:
+            told = {(s, TOLD) for s, age in facts if age in KNOWN and at in self.lanes}
             return frozenset(f for f in facts if f[1] not in KNOWN) | told, copies
         known = frozenset(f for f in facts if f[1] in KNOWN)
         after, copies = super().transfer((facts - known, copies), at, instruction)
@@ -64,12 +63,3 @@ class BulkWrites(Groups):
             if match is not None and match.form.completion == "read"
             else super().transfer(state, at, instruction)
         )
-
-
-def _tells(instruction: Instruction) -> bool:
-    """Whether other threads may learn from *instruction* how far the thread has come."""
-    match = instruction.match
-    if match is None or match.form.flow == "call":
-        return True
-    stores = any(verb == "write" for verb, _ in match.form.memory)
-    return match.form.event in _NEWS or (stores and not _STRONG.isdisjoint(match.modifiers))

@@ -59,6 +59,22 @@ class Groups(Analysis[State]):
         self.tracked = frozenset().union(*self.results.values()) if self.results else frozenset()
         self.copied = self._copies()
         self.by_opcode = not self.copied
+        self.heeded: frozenset[int] = frozenset()
+        """Instructions of others that change a state: the thread hears of something there, or tells it."""
+        self._heeding: frozenset[Instruction] = frozenset()
+
+    def heed(self, sites: Iterable[int]) -> None:
+        """Takes in instructions of others."""
+        self.heeded |= frozenset(sites)
+        self._heeding = frozenset(map(self.model.instruction, self.heeded))
+        self.by_opcode = self.by_opcode and not self.heeded
+
+    def places(self) -> Iterable[int] | None:
+        if self.copied or not self.heeded:
+            return None
+        function = self.model.function
+        asked = (u for u in function.uses if u.sites and self.relevant(function.instructions[u.sites[0]]))
+        return self.heeded.union(i for use in asked for i in use.sites)
 
     def _collect(self, site: int) -> None:
         instruction = self.model.instruction(site)
@@ -115,7 +131,7 @@ class Groups(Analysis[State]):
         match = instruction.match
         if match is not None and match.form.group == self.group:
             return True
-        return not self.copied.isdisjoint(instruction.writes)
+        return instruction in self._heeding or not self.copied.isdisjoint(instruction.writes)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         facts, copies = state

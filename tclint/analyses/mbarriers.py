@@ -28,9 +28,11 @@ from tclint.isa.table import Match
 from tclint.model import KernelModel
 
 __all__ = [
-    "RESPONSE", "Address", "Array", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "array_of", "transferred",
+    "RESPONSE", "SIZE", "Address", "Array", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "array_of", "transferred",
 ]  # fmt: skip
 
+SIZE = 8
+"""Bytes of an mbarrier object (9.7.13.15.1)."""
 RESPONSE = 16
 """Bytes of the response to a request to cancel a launch, which it completes at an mbarrier (9.7.13.17)."""
 _MOST = 64

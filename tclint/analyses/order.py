@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tclint.analyses import threads as T
-from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.mbarriers import SIZE, Mbarriers
 from tclint.analyses.values import Facts, Level
 from tclint.analyses.warps import calls, follow
 from tclint.dataflow import Path
@@ -46,7 +46,7 @@ class Scope(IntEnum):
 
 _MEETS = ("barrier-sync", "barrier-wait")
 """Where threads wait for each other: whoever goes on knows what all of them have done."""
-_TELLS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive", "commit")
+_TELLS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
 _RELEASE = frozenset((".release", ".acq_rel", ".volatile"))
 _STRONG = _RELEASE | {".relaxed", ".acquire"}
 
@@ -95,6 +95,7 @@ class Order:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._heard: dict[frozenset[int], frozenset[int]] = {}
+        self._ending: dict[tuple[int, int], bool] = {}
         self._unheard: dict[tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None] = {}
         self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
 
@@ -117,6 +118,18 @@ class Order:
         return count is not None and count >= model.views.at(site).threads.bit_count()
 
     @cached_property
+    def all_meet(self) -> list[int]:
+        """The barriers that every thread of the CTA waits at, once."""
+        model = self.model
+        return [
+            i
+            for i in sorted(self._meets[Scope.WARPS].intersection(model.sites("barrier-sync")))
+            if model.instruction(i).role("count") is None
+            and model.instruction(i).guard < 0
+            and model.cfg.block_of[i] not in model.cfg.in_cycle
+        ]
+
+    @cached_property
     def tells(self) -> frozenset[int]:
         """Where a warp tells others that it has come so far: barriers, arrivals, commits, releasing writes, calls.
 
@@ -125,6 +138,10 @@ class Order:
         found = [*calls(self.model), *self._strong("write", _STRONG if self.polls else _RELEASE)]
         for event in _TELLS:
             found += (i for i in self.model.sites(event) if self._scope(i) >= Scope.WARPS)
+        # What is no mbarrier's is a group of the thread itself.
+        found += (
+            i for i in self.model.sites("commit") if self.model.instruction(i).role("mbarrier") is not None
+        )
         return frozenset(found)
 
     @cached_property
@@ -198,8 +215,6 @@ class Order:
         if "id" in match.form.roles:
             number = model.known(site, "id")
             return frozenset((_ANY if number is None else ("barrier", number),))
-        if match.form.event == "commit":
-            return frozenset()  # a group of its own thread
         return frozenset(("cluster",)) if match.form.event.startswith("barrier") else frozenset((_ANY,))
 
     def _place(self, site: int) -> str:
@@ -248,12 +263,19 @@ class Order:
 
     def waits_for(self, copies: Iterable[int]) -> frozenset[int]:
         """The waits that may be for an mbarrier at which one of the *copies* completes."""
-        rings = {channel for site in copies for channel in self._channels(site)}
-        return frozenset(
-            i
-            for i, channels in self._waits.items()
-            if _ANY in channels or _ANY in rings or not rings.isdisjoint(channels)
-        )
+        sites = tuple(copies)
+        return frozenset(w for w in self._waits if any(self._may_end(site, w) for site in sites))
+
+    def _may_end(self, signal: int, wait: int) -> bool:
+        """Whether a *wait* may be for the mbarrier of a *signal*."""
+        key = signal, wait
+        if key not in self._ending:
+            channels = self._channels(signal)
+            may = _ANY in channels | self._waits[wait] or not channels.isdisjoint(self._waits[wait])
+            a, b = (self.model.value(site, "mbarrier") for site in key)
+            meet = a is None or b is None or not self.model.values.never_meet(a, SIZE, b, SIZE)
+            self._ending[key] = may and meet
+        return self._ending[key]
 
     def over(self, sites: Iterable[int]) -> frozenset[int]:
         """The waits behind which a thread may know that all is over that *sites* do, at once or asynchronously."""

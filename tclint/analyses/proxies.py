@@ -19,6 +19,7 @@ from tclint.analyses.groups import State as GroupState
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.order import Order, Scope
 from tclint.analyses.shared_memory import Access
+from tclint.analyses.warps import behind
 from tclint.ir.nodes import Instruction
 from tclint.model import KernelModel
 
@@ -31,7 +32,6 @@ __all__ = [
     "State",
     "Unfenced",
     "UnfencedReads",
-    "comes_before",
     "fences",
     "is_wide",
     "through_async",
@@ -205,13 +205,6 @@ class Landed(CopyGroups):
         return after | landed, copies
 
 
-def comes_before(model: KernelModel, first: int, then: int) -> bool:
-    """Whether every way to the one instruction passes the other before."""
-    cfg = model.cfg
-    a, b = cfg.block_of[first], cfg.block_of[then]
-    return first < then if a == b else cfg.dominates(a, b)
-
-
 class Overwritten:
     """What copies may write of shared memory, as far as it can be told."""
 
@@ -278,7 +271,7 @@ class Overwritten:
                     brought.setdefault(ring, []).append(load.site)
             if not rings:
                 return False
-        behind = {ring for i, rings in waits.items() if comes_before(model, i, site) for ring in rings}
+        heard = {ring for i, rings in waits.items() if behind(model, i, site) for ring in rings}
         with_it = {
             ring
             for i, rings in waits.items()
@@ -287,8 +280,8 @@ class Overwritten:
         }
         if model.instruction(use.site).group == "bulk":
             told = {ring: model.made(Order).completed(loads) for ring, loads in brought.items()}
-            behind |= {ring for ring, at in told.items() if any(comes_before(model, i, site) for i in at)}
-        return all(waits.values()) and brought.keys() <= behind and with_it.isdisjoint(brought)
+            heard |= {ring for ring, at in told.items() if any(behind(model, i, site) for i in at)}
+        return all(waits.values()) and brought.keys() <= heard and with_it.isdisjoint(brought)
 
     def _writing(self, address: int) -> list[Access]:
         """The loads that may write the bytes at *address*."""

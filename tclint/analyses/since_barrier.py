@@ -189,8 +189,6 @@ def news(model: KernelModel) -> frozenset[int]:
     """Where threads of different warps may hear of each other, or tell others; what is not known counts."""
     order = model.made(Order)
     found = {*order.hears(Scope.WARPS), *order.tells}
-    for group in ("cp.async", "bulk", "wgmma"):
-        found.difference_update(model.sites("commit", group))  # nobody but the thread itself hears of these
     if order.polls or not all(map(partial(_by_warps, model), model.sites("mbarrier-wait"))):
         # One lane may have waited for its warp.
         found.update(model.sites("barrier-sync"))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tclint.analyses.descriptors import Form, shape
 from tclint.analyses.facts import FactSet
-from tclint.analyses.warps import of_the_cta
+from tclint.analyses.order import Order, Scope
 from tclint.cfg import Edge
 from tclint.dataflow import Path
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
@@ -119,7 +119,8 @@ class Tcgen05(FactSet[tuple[int, int]]):
         self.by_opcode = not self.derived
         self._pending: dict[State, int] = {}
         self._ranges: dict[tuple[int, str], Range | None] = {}
-        self._same: dict[tuple[int, int], bool] = {}
+        self._met = model.made(Order).meets(Scope.WARPS)
+        self._heard: dict[int, frozenset[int]] = {}
         self._waited: dict[tuple[int, int], bool] = {}
         self.cta_groups = self._cta_groups()
         """The ``.cta_group`` of every operation and commit; "" where the kernel mixes both, which is one fault of its own."""
@@ -228,9 +229,9 @@ class Tcgen05(FactSet[tuple[int, int]]):
             return left | {(s, at + 1) for s in known}
         if event == "mbarrier-wait":
             committed = [f for f in state if f[0] in self.operations and f[1] != ISSUED]
-            seen = {s for s, status in committed if self._observes(at, status - 1)}
+            seen = {s for s, status in committed if at in self._observing(status - 1)}
             return state.difference(f for f in committed if f[0] in seen) if seen else state
-        if event in ("barrier-sync", "barrier-wait") and of_the_cta(self.model, at):
+        if at in self._met:
             # Another thread may have waited and now passes the news on.
             return frozenset(
                 f
@@ -252,14 +253,11 @@ class Tcgen05(FactSet[tuple[int, int]]):
         bits = self.bits
         return frozenset(f for f in state if not bits.get(f[0], 0) & loads)
 
-    def _observes(self, wait: int, commit: int) -> bool:
-        """Whether the wait may be for the mbarrier that the commit signals."""
-        key = (wait, commit)
-        if key not in self._same:
-            model = self.model
-            a, b = model.value(wait, "mbarrier"), model.value(commit, "mbarrier")
-            self._same[key] = a is None or b is None or not model.values.never_meet(a, 8, b, 8)
-        return self._same[key]
+    def _observing(self, commit: int) -> frozenset[int]:
+        """The waits that may be for the mbarrier that the commit signals."""
+        if commit not in self._heard:
+            self._heard[commit] = self.model.made(Order).waits_for((commit,))
+        return self._heard[commit]
 
     def _observed(self, commit: int, barrier: int) -> bool:
         """Whether a thread that comes to *barrier* may have waited for the mbarrier of the commit.
@@ -269,10 +267,8 @@ class Tcgen05(FactSet[tuple[int, int]]):
         key = (commit, barrier)
         if key not in self._waited:
             self._waited[key] = any(
-                self._observes(wait, commit)
-                and not self._precedes(wait, commit)
-                and not self._precedes(barrier, wait)
-                for wait in self.model.sites("mbarrier-wait")
+                not self._precedes(wait, commit) and not self._precedes(barrier, wait)
+                for wait in self._observing(commit).intersection(self.model.sites("mbarrier-wait"))
             )
         return self._waited[key]
 

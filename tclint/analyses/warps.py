@@ -33,30 +33,12 @@ def exclusive(model: KernelModel, a: int, b: int) -> bool:
     )
 
 
-def barriers(model: KernelModel) -> list[int]:
-    """The barriers that every thread of the CTA waits at, once."""
-    return [
-        i
-        for i in model.sites("barrier-sync")
-        if of_the_cta(model, i)
-        and model.instruction(i).role("count") is None
-        and model.instruction(i).guard < 0
-        and model.cfg.block_of[i] not in model.cfg.in_cycle
-    ]
-
-
-def of_the_cta(model: KernelModel, site: int) -> bool:
-    """Whether a barrier is for more than the lanes of a warp."""
-    match = model.instruction(site).match
-    return match is not None and match.form.scope != "lanes"
-
-
-def behind(model: KernelModel, barrier: int, site: int) -> bool:
-    """Whether *site* is executed only after *barrier*."""
+def behind(model: KernelModel, first: int, site: int) -> bool:
+    """Whether *site* is executed only after *first*."""
     block_of = model.cfg.block_of
-    if block_of[barrier] == block_of[site]:
-        return barrier < site
-    return model.cfg.dominates(block_of[barrier], block_of[site])
+    if block_of[first] == block_of[site]:
+        return first < site
+    return model.cfg.dominates(block_of[first], block_of[site])
 
 
 def calls(model: KernelModel) -> list[int]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import product
 from typing import NamedTuple
 
+from tclint.analyses.mbarriers import SIZE
 from tclint.model import KernelModel
 
-__all__ = ["SIZE", "Place", "alike", "at_home", "differ", "place_at_first", "places", "times"]
+__all__ = ["Place", "alike", "at_home", "differ", "place_at_first", "places", "times"]
 
-SIZE = 8
-"""Bytes of an mbarrier object (9.7.13.15.1)."""
 _STAGES = 64
 """Places that one address may stand for; a ring has a few."""
 _RANGE = 1 << 10

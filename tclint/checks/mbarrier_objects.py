@@ -11,12 +11,12 @@ from math import prod
 
 from tclint.analyses import threads as T
 from tclint.analyses import warps
-from tclint.analyses.mbarriers import Address, Mbarriers
+from tclint.analyses.mbarriers import SIZE, Address, Mbarriers
 from tclint.analyses.order import Order, Scope
 from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.values import Facts
 from tclint.checks import Hit, Mark, check
-from tclint.checks._mbarriers import SIZE, Place, at_home, differ, place_at_first, places
+from tclint.checks._mbarriers import Place, at_home, differ, place_at_first, places
 from tclint.checks._repairs import barrier_between
 from tclint.checks.mbarrier_phases import first_parity
 from tclint.finding import Severity

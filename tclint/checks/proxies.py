@@ -20,13 +20,13 @@ from tclint.analyses.proxies import (
     State,
     Unfenced,
     UnfencedReads,
-    comes_before,
     fences,
     is_wide,
     through_async,
 )
 from tclint.analyses.shared_memory import Access, Footprint
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
+from tclint.analyses.warps import behind
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import fenced_between
 from tclint.checks.mbarrier_phases import first_parity
@@ -135,11 +135,11 @@ def _handed_over(
     if not arrivals:
         return
     waited = model.solved(Arrivals)[1]
-    behind = {use: {wait for wait, _ in waited.before(use)} for use in sorted(uses)}
-    if not any(behind.values()):
+    heard = {use: {wait for wait, _ in waited.before(use)} for use in sorted(uses)}
+    if not any(heard.values()):
         return
     over: dict[int, list[Handover]] = {}
-    for handover in model.made(Order).handovers(arrivals, frozenset().union(*behind.values())):
+    for handover in model.made(Order).handovers(arrivals, frozenset().union(*heard.values())):
         for first in {site for site, _ in accessed.before(handover.arrival)}:
             over.setdefault(first, []).append(handover)
     ways: dict[tuple[int, int], Path | None] = {}
@@ -153,7 +153,7 @@ def _handed_over(
         return ways[start, end]
 
     told = {handover.wait for those in over.values() for handover in those}
-    behind = {use: waits for use, waits in behind.items() if not told.isdisjoint(waits)}
+    heard = {use: waits for use, waits in heard.items() if not told.isdisjoint(waits)}
     overwritten = model.made(Overwritten)
 
     def settled(access: Access, use: Access, here: Path) -> bool:
@@ -162,9 +162,9 @@ def _handed_over(
             not here.state & WAITED and overwritten.before(access.site, use)
         )
 
-    for start, access, use in _same_at_first(model, kind, over, behind, writes):
+    for start, access, use in _same_at_first(model, kind, over, heard, writes):
         for handover in over[start]:
-            if handover.wait not in behind[use.site] or not model.views.apart(start, use.site):
+            if handover.wait not in heard[use.site] or not model.views.apart(start, use.site):
                 continue
             here = way(kind, start, handover.arrival)
             there = here and way(Arrivals, handover.wait, use.site)
@@ -194,10 +194,10 @@ def _told_behind_a_fence(
     waits = frozenset(
         i
         for i in model.sites("mbarrier-wait")
-        if comes_before(model, i, use) and not _passes_at_once(model, start, i)
+        if behind(model, i, use) and not _passes_at_once(model, start, i)
     )
-    behind = frozenset(i for i in waits if comes_before(model, handover.wait, i))
-    return any(True for _ in (*order.handovers(at_once, waits), *order.handovers(fenced, behind)))
+    later = frozenset(i for i in waits if behind(model, handover.wait, i))
+    return any(True for _ in (*order.handovers(at_once, waits), *order.handovers(fenced, later)))
 
 
 def _passes_at_once(model: KernelModel, start: int, wait: int) -> bool:

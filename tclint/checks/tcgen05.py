@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tclint.analyses import threads as T
 from tclint.analyses.liveness import LoadLiveness, ResultLiveness
+from tclint.analyses.order import Order
 from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, State, TensorMemory, computes
-from tclint.analyses.warps import of_the_cta
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import waited_in_block
 from tclint.dataflow import EXIT, Path, Results
@@ -65,13 +65,14 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not model.sites("issue"):
         return
     tmem, results = model.solved(TensorMemory)
+    signals = model.made(Order).tells.intersection(i for event in _SIGNALS for i in model.sites(event))
     candidates: dict[int, dict[int, _Candidate]] = {}
     for b in model.cfg.order:
         for i, state in results.walk(b):
             if not state:
                 continue
             instruction = model.instruction(i)
-            if instruction.event in _SIGNALS and of_the_cta(model, i):
+            if i in signals:
                 for site, candidate in _signalled(tmem, state, i):
                     candidates.setdefault(site, {})[i] = candidate
             elif instruction.event == "tmem-dealloc" or (

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tclint.analyses import threads as T
+from tclint.analyses.order import Order
 from tclint.analyses.tensor_allocation import COLUMNS, HELD, Ledger, TensorAllocation
 from tclint.analyses.values import Facts, Level
-from tclint.analyses.warps import barriers, way, whole_program
+from tclint.analyses.warps import way, whole_program
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path
 from tclint.finding import Confidence, Severity
@@ -191,7 +192,7 @@ def _skipped_by_another(model: KernelModel, memory: TensorAllocation, site: int,
         for p, truth in model.views.at(site).lasting(values).items()
         if values.level(p) is Level.CTA
     )
-    for barrier in barriers(model):
+    for barrier in model.made(Order).all_meet:
         if model.reaches(site, barrier) and not model.reaches(barrier, site):
             path = way(model, barrier, freeing, (), memory.deallocations, facts)
             if path is None or path.block(model.cfg, barrier) in model.views.dispatchers:

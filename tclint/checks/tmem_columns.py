@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tclint.analyses.order import Order
 from tclint.analyses.tensor_allocation import COLUMNS, TensorAllocation
 from tclint.analyses.values import Level
-from tclint.analyses.warps import barriers, behind, exclusive
+from tclint.analyses.warps import behind, exclusive
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence
 from tclint.model import KernelModel
@@ -131,7 +132,7 @@ def _earlier(model: KernelModel, first: int, second: int, once: str, then: str) 
         return Mark(first, once, role=role), Mark(second, then, role=role)
     if exclusive(model, first, second):
         return ()
-    for barrier in barriers(model):
+    for barrier in model.made(Order).all_meet:
         if (
             behind(model, barrier, second)
             and model.reaches(first, barrier)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tclint.analyses import threads as T
 from tclint.analyses.order import Order, Scope
-from tclint.analyses.warps import barriers, behind, deciding, exclusive, last, way
+from tclint.analyses.warps import behind, deciding, exclusive, last, way
 from tclint.checks import Hit, Mark, check
 from tclint.checks.tmem_pairs import paired
 from tclint.finding import Confidence
@@ -132,7 +132,7 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
     uses = [*_seen_loads(model), *model.sites("issue", "tcgen05.st"), *model.sites("issue", "tcgen05")]
     for free in frees:
         threads = views.at(free).threads
-        met = [b for b in barriers(model) if behind(model, b, free)]
+        met = [b for b in model.made(Order).all_meet if behind(model, b, free)]
         met = [b for b in met if all(b is c or behind(model, c, b) for c in met)]
         if not threads or not met or views.unread:
             continue
