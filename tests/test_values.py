@@ -1475,6 +1475,14 @@ def test_known_bits_are_those_of_every_run(data: st.DataObject) -> None:
             assert not ~bits & ones & ((1 << width) - 1), (name, text, hex(bits), hex(ones))
 
 
+def test_a_sum_that_wraps_before_it_is_widened() -> None:
+    """Above its sign is no carry, but the sign: of thread 77 it is negative."""
+    m = of("mov.u32 %r2, %tid.x; add.s32 %r3, %r2, 0x7ffffff0; cvt.s64.s32 %rd2, %r3; shl.b64 %rd3, %rd2, 2;")
+    for name in ("%rd2", "%rd3"):
+        zeros, _ = m.values.known_bits(value(m, name))
+        assert not zeros >> 40
+
+
 @pytest.mark.parametrize(
     ("code", "may", "must"),
     [

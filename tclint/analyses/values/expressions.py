@@ -18,6 +18,8 @@ Comparisons = dict[int, tuple[tuple[Node, bool], ...]]
 """Comparisons with constants and whether they hold, by what is compared."""
 CHOOSING = (("op", "max"), ("op", "min"))
 _LEAST = -1 << 31
+_FAR = 1 << 30
+"""A constant with which a sum of 32 bits soon wraps."""
 
 
 class Expressions:
@@ -322,6 +324,11 @@ class Expressions:
         if kind == "pack":
             return bool(node[1] * (len(node) - 2) >= 64)
         return bool(kind == "parameter" and node[2] == 8)
+
+    def _may_wrap(self, value: int) -> bool:
+        """Whether *value* is a sum of 32 bits that a small number takes beyond its sign, as that of no address."""
+        node = self.node(value)
+        return node[0] == "sum" and not -_FAR <= node[2] < _FAR
 
     def plain(self, value: int, width: int) -> int:
         """What stands for *value* where its low *width* bits are read as a number without a sign."""

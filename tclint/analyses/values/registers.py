@@ -469,7 +469,8 @@ class Registers(ThreadSets):
                 return None
             if to > source and types[1][1] == "u":
                 return self._widened(a[0], source)
-            if to > source and self._wide(a[0]):  # narrowed before: above the sign is another number
+            # Narrowed before, or grown beyond the sign: above that is another number.
+            if to > source and (self._wide(a[0]) or self._may_wrap(a[0])):
                 return self._node("op", "cvt", tuple(types), a[0])
             node = self.node(a[0])
             narrowed = to < source and node[:2] == ("op", "mask") and node[3] & SHORT == SHORT
