@@ -121,6 +121,96 @@ def test_a_barrier_of_the_cluster_that_some_do_not_come_to() -> None:
     assert _short(made, [Stuck(at, (0, 1), Barrier())]) is None
 
 
+LANE = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry lane()
+.reqntid 64
+{
+    .reg .pred %p<4>;
+    .reg .b32 %r<4>;
+    .shared .align 8 .b64 full;
+    .shared .align 8 .b64 empty;
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, 8;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [full], 1;
+    mbarrier.init.shared::cta.b64 [empty], 32;
+ready:
+    bar.sync 0;
+    mov.u32 %r2, 0;
+    setp.lt.u32 %p1, %r0, 32;
+    @%p1 bra used;
+    setp.ne.u32 %p1, %r0, 32;
+    @%p1 bra meet;
+fill:
+    mbarrier.arrive.shared::cta.b64 _, [full];
+free:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [empty], %r2;
+    @!%p2 bra free;
+    xor.b32 %r2, %r2, 1;
+    sub.u32 %r1, %r1, 1;
+    setp.ne.u32 %p3, %r1, 0;
+    @%p3 bra fill;
+    bra meet;
+used:
+    mov.u32 %r2, 0;
+use:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [full], %r2;
+    @!%p2 bra use;
+    mbarrier.arrive.shared::cta.b64 _, [empty];
+    xor.b32 %r2, %r2, 1;
+    sub.u32 %r1, %r1, 1;
+    setp.ne.u32 %p3, %r1, 0;
+    @%p3 bra use;
+meet:
+    bar.sync 0;
+    ret;
+}
+"""
+"""One lane of warp 1 has a role; the others come to the last barrier before it."""
+FEWER = "use:\n", "    shr.u32 %r1, %r1, 1;\nuse:\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        pytest.param("", "", "", id="right"),
+        pytest.param("bar.sync 0;\n    ret", "barrier.sync 1, 64;\n    ret", "", id="named"),
+        pytest.param("[empty], 32;", "[empty], 33;", "stuck", id="everybody waits"),
+        pytest.param(*FEWER, "stuck", id="only the lane waits"),
+        pytest.param("    sub.u32 %r1, %r1, 1;\n    setp.ne.u32 %p3, %r1, 0;\n    @%p3 bra fill;\n    bra meet;\n",
+                     "    sub.u32 %r1, %r1, 1;\n    setp.ne.u32 %p3, %r1, 0;\n    @%p3 bra fill;\n    bar.sync 1, 64;\n    bra meet;\n", "", id="at another barrier"),
+        pytest.param("meet:\n    bar.sync 0;\n", "meet:\n    bar.sync 0;\n    setp.eq.u32 %p3, %r0, 33;\n    @%p3 mbarrier.arrive.shared::cta.b64 _, [full];\n",
+                     "", id="the others arrive behind it"),
+    ],
+)  # fmt: skip
+def test_lanes_wait_for_their_warp_at_a_barrier(old: str, new: str, seen: str) -> None:
+    """A warp arrives when all of its lanes have come that have not ended (9.7.13.1)."""
+    run = replay(changed(old, new, LANE)).run
+    assert what(run) == {seen} if seen else run is None
+
+
+def test_what_lanes_wait_for_whose_warp_would_open_the_barrier() -> None:
+    """They stand there by the manual; that is told where the other one waits in any case, whatever comes behind the barrier."""
+    late = "meet:\n    bar.sync 0;\n    @%p1 mbarrier.arrive.shared::cta.b64 _, [empty];\n"
+    code = changed(*FEWER, LANE)
+    assert what(replay(code).run) == {"stuck"}
+    asked = replay(changed("meet:\n    bar.sync 0;\n", late, code))
+    assert asked.run is None
+    assert asked.reason == "some lanes of a warp come to a barrier without the others"
+
+
+def test_a_warp_of_which_some_lanes_have_ended() -> None:
+    """Nobody waits for these: the rest arrives for the warp."""
+    code = changed("    bra meet;\nused", "    ret;\nused", LANE)
+    assert replay(code).run is None
+    named = changed("bar.sync 0;\n    ret", "barrier.sync 1, 64;\n    ret", code)
+    assert replay(named).run is None
+    assert what(replay(changed("1, 64;\n    ret", "1, 96;\n    ret", named)).run) == {"stuck"}
+
+
 def test_a_ring_that_works() -> None:
     assert replay(RING).run is None
 

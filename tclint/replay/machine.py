@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from tclint.replay.groups import Group, Groups, Limits, Stuck, Unmade, Unresolve
 from tclint.replay.lanes import Lanes, apply, collapse, spread
 from tclint.replay.launch import Launch
 from tclint.replay.program import Program, Step
-from tclint.replay.sync import Barrier, Flight, Mbarrier, Passed
+from tclint.replay.sync import Arrival, Barrier, Flight, Mbarrier, Passed
 
 __all__ = ["Access", "Machine", "Overrun", "shuffled"]
 
@@ -32,6 +32,7 @@ _ALL = 0xFFFF
 """The mask that names all CTAs of a cluster."""
 _OWN = -1
 """No mask: the CTA that the address is in."""
+_SPLIT = "some lanes of a warp come to a barrier without the others"
 _DATA = frozenset("compute constant unknown load store read tensor write".split())
 """Steps that neither wait nor tell anything."""
 
@@ -114,10 +115,30 @@ class Machine(Groups):
         """How often each CTA has asked for the cancellation of another."""
         self._columns: dict[int, int] = {}
         """Columns of tensor memory that are allocated, by CTA."""
+        self._torn: list[Stuck] | None = None
+        """Who waited when nobody could go on but for a barrier at which lanes wait for others of their warp."""
+
+    def run(self) -> list[Stuck]:
+        try:
+            stuck = super().run()
+        except (Overrun, Unmade):
+            if self._torn is None:
+                raise
+            stuck = []
+        if self._torn is None:
+            return stuck
+        ever = [
+            s for s in stuck if isinstance(s.what, Mbarrier) and any(s is before for before in self._torn)
+        ]
+        if not ever:
+            raise Unresolved(self._torn[0].site, _SPLIT)
+        return ever
 
     @property
     def late(self) -> list[tuple[Mbarrier, Passed]]:
         """Waits that would be for a phase later, had they been asked a little later."""
+        if self._torn is not None:
+            return []
         return [
             (mbarrier, passed)
             for mbarrier in self._mbarriers.values()
@@ -344,7 +365,7 @@ class Machine(Groups):
     ) -> None:
         """Takes down that *actor* reads or writes at a *place*: a CTA, and how far into its memory."""
         cta, offset = place
-        if cta in self.alive:
+        if cta in self.alive and self._torn is None:
             phase = mbarrier.phase if mbarrier is not None else 0
             made = site, writes, cta, offset, size, actor, number
             self.accesses.append(Access(*made, group.clock, group, group.waited, mbarrier, phase, box, lanes))
@@ -589,36 +610,77 @@ class Machine(Groups):
             return False
         if not isinstance(number, int):
             raise Unresolved(step.site, "the number of the barrier is not known")
-        if len(places) % 32:
-            raise Unresolved(step.site, "some lanes of a warp come to a barrier without the others")
         count = self._role(group, step, "count", 0)
-        barrier = self._barriers.setdefault((group.cta, number), Barrier(number))
-        since = barrier.generation
         if count is None or isinstance(count, tuple):
             raise Unresolved(step.site, "the threads of the barrier are not known")
-        barrier.come(len(places), self._fence(group))
+        threads = _at(group, places)
+        warps = [t >> 5 for t in threads]
+        away = set[int]() if len(threads) == 32 * len({*warps}) else self._away(group.cta, threads)
+        if away and len(places) < len(group.threads):
+            raise Unresolved(step.site, _SPLIT)
+        if away and warps[0] != warps[-1]:
+            self.split(group, tuple(warp if warp in away else -1 for warp in warps))
+            return False
+        barrier = self._barriers.setdefault((group.cta, number), Barrier(number))
+        arrival = barrier.lanes.setdefault(warps[0], Arrival()) if away else Arrival()
+        arrival.add(threads, self._fence(group))
+
+        def come(whole: bool = False) -> bool:
+            """Whether the warps have arrived: each lane waits for those of its warp that have not ended (9.7.13.1)."""
+            if arrival.generation < 0 and (
+                whole or (arrival.changed(self.alive[group.cta]) and not self._away(group.cta, arrival.lanes))
+            ):
+                barrier.lanes.pop(warps[0], None)
+                arrival.at(barrier, whole=count > 0)
+            return arrival.generation >= 0
 
         def opened() -> bool:
-            if barrier.generation == since:
-                barrier.settle(count or self.alive[group.cta])
-            return barrier.generation > since
+            barrier.wanted = count or self.alive[group.cta]
+            if come() and barrier.generation == arrival.generation:
+                barrier.settle(barrier.wanted)
+            return barrier.generation > arrival.generation >= 0 if wait else come()
 
         def passed() -> bool:
             if not opened():
                 return False
-            group.clock = joined(group.clock, barrier.told)
+            if wait:
+                group.clock = joined(group.clock, barrier.told)
             group.at += 1
             return True
 
-        if not wait:
-            opened()
-            return True
+        come(whole=not away)
         if opened():
-            group.clock = joined(group.clock, barrier.told)
+            if wait:
+                group.clock = joined(group.clock, barrier.told)
             return True
         group.stuck = Stuck(step.site, group.threads, barrier)
         group.waits = passed
         return False
+
+    def _part(self) -> bool:
+        return super()._part() or self._tear()
+
+    def _tear(self) -> bool:
+        """Some lanes of a warp are at a barrier that needs no more than the warp, of which the others wait elsewhere for ever.
+
+        By the manual they do so as well (9.7.13.1). But only who waits on when the barrier is taken to open is told of.
+        """
+        stuck = [g.stuck for g in self.groups if g.stuck is not None]
+        for barrier in (s.what for s in stuck):
+            if isinstance(barrier, Barrier) and barrier.lanes and barrier.lacking <= 32 * len(barrier.lanes):
+                self._torn = self._torn or stuck
+                for arrival in barrier.lanes.values():
+                    arrival.at(barrier, whole=True)
+                barrier.lanes.clear()
+                return True
+        return False
+
+    def _away(self, cta: int, threads: Collection[int]) -> set[int]:
+        """The warps of some *threads* of which other lanes are elsewhere, and have not ended."""
+        here = set(threads)
+        warps = {t >> 5 for t in here}
+        others = (t for g in self.living() if g.cta == cta for t in g.threads if t >> 5 in warps)
+        return {t >> 5 for t in others if t not in here}
 
     # ------------------------------------------------------------ asynchronous operations
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tclint.replay.clocks import NOTHING, Actor, Clock, joined, known_by, last
 
-__all__ = ["Barrier", "Flight", "Mbarrier", "Passed"]
+__all__ = ["Arrival", "Barrier", "Flight", "Mbarrier", "Passed"]
 
 
 @dataclass(slots=True)
@@ -118,6 +118,33 @@ class Mbarrier:
 
 
 @dataclass(slots=True)
+class Arrival:
+    """Warps that come to a barrier, each as soon as all of its lanes that have not ended are there (9.7.13.1)."""
+
+    lanes: set[int] = field(default_factory=set)
+    """The threads that are there."""
+    clock: Clock = NOTHING
+    generation: int = -1
+    """That of the barrier when they arrived; -1: some lanes are still to come."""
+    _seen: tuple[int, int] = (0, 0)
+
+    def add(self, threads: Iterable[int], clock: Clock) -> None:
+        self.lanes.update(threads)
+        self.clock = joined(self.clock, clock)
+
+    def changed(self, alive: int) -> bool:
+        """Whether lanes have come since this was last asked, or ended, with so many threads *alive*."""
+        before, self._seen = self._seen, (len(self.lanes), alive)
+        return self._seen != before
+
+    def at(self, barrier: Barrier, whole: bool) -> None:
+        """They arrive; where *whole* warps are counted, lanes that have ended are counted as well."""
+        warps = {t >> 5 for t in self.lanes}
+        barrier.come(32 * len(warps) if whole else len(self.lanes), self.clock)
+        self.generation = barrier.generation
+
+
+@dataclass(slots=True)
 class Barrier:
     """A barrier of a CTA or a cluster: who has come, and what they tell each other."""
 
@@ -129,6 +156,13 @@ class Barrier:
     generation: int = 0
     gathering: Clock = NOTHING
     told: Clock = NOTHING
+    lanes: dict[int, Arrival] = field(default_factory=dict)
+    """Of each warp that is not here as a whole, those lanes that are."""
+
+    @property
+    def lacking(self) -> int:
+        """How many threads are still to come."""
+        return self.wanted - self.arrived
 
     def come(self, threads: int, clock: Clock) -> None:
         self.arrived += threads
