@@ -211,6 +211,100 @@ def test_a_warp_of_which_some_lanes_have_ended() -> None:
     assert what(replay(changed("1, 64;\n    ret", "1, 96;\n    ret", named)).run) == {"stuck"}
 
 
+def shared(warps: int, first: str = "mov.u32 %r3, %r1;", behind: str = "", full: int = 1) -> str:
+    """Each of so many warps has a stage of a ring, which one thread of another warp fills."""
+    stages = "".join(
+        f"    mbarrier.init.shared::cta.b64 [m+{at}], {count};\n"
+        for at, count in [*((8 * i, full) for i in range(warps)), *((64 + 8 * i, 32) for i in range(warps))]
+    )
+    return f""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry shared(.param .u32 rounds)
+.reqntid {32 * warps + 32}
+{{
+    .reg .pred %p<4>;
+    .reg .b32 %r<9>;
+    .shared .align 8 .b64 m[16];
+    mov.u32 %r0, %tid.x;
+    shr.u32 %r1, %r0, 5;
+    ld.param.u32 %r2, [rounds];
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+{stages}ready:
+    bar.sync 0;
+    setp.lt.u32 %p1, %r1, {warps};
+    @%p1 bra share;
+    setp.ne.u32 %p1, %r0, {32 * warps};
+    @%p1 bra end;
+    mov.u32 %r3, 0;
+fill:
+    setp.ge.u32 %p3, %r3, %r2;
+    @%p3 bra end;
+    rem.u32 %r4, %r3, {warps};
+    mov.u32 %r5, m;
+    mad.lo.u32 %r5, %r4, 8, %r5;
+    div.u32 %r6, %r3, {warps};
+    xor.b32 %r6, %r6, 1;
+    and.b32 %r6, %r6, 1;
+free:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5+64], %r6;
+    @!%p2 bra free;
+    mbarrier.arrive.shared::cta.b64 _, [%r5];
+    add.u32 %r3, %r3, 1;
+    bra fill;
+share:
+    {first}
+    setp.ge.u32 %p3, %r3, %r2;
+    @%p3 bra end;
+use:
+    rem.u32 %r4, %r3, {warps};
+    mov.u32 %r5, m;
+    mad.lo.u32 %r5, %r4, 8, %r5;
+    div.u32 %r6, %r3, {warps};
+    and.b32 %r6, %r6, 1;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], %r6;
+    @!%p2 bra wait;
+    mbarrier.arrive.shared::cta.b64 _, [%r5+64];
+    {behind}
+    add.u32 %r3, %r3, {warps};
+    setp.lt.u32 %p3, %r3, %r2;
+    @%p3 bra use;
+end:
+    ret;
+}}
+"""
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4, 7])
+def test_rounds_that_warps_share(warps: int) -> None:
+    """Where the number of rounds comes with the launch, some of them may have one more than others."""
+    assert not replay(shared(warps)).reason
+    assert not told(shared(warps))
+    assert what(replay(shared(warps, full=2)).run) == {"stuck"}
+
+
+def test_rounds_that_no_launch_shares_out() -> None:
+    """Who meets in each round needs equally many for each warp, and no number that is tried is a multiple of 7."""
+    assert replay(shared(2, behind="bar.sync 1, 64;")).run is None
+    for warps in (3, 7):
+        meets = f"bar.sync 1, {32 * warps};"
+        asked = replay(shared(warps, behind=meets))
+        assert asked.run is None
+        assert asked.runs
+        assert warps == 3 or all(run.uneven and run.wrong for run in asked.runs)
+    assert what(replay(shared(2, behind="bar.sync 1, 96;")).run) == {"stuck"}
+
+
+def test_which_threads_have_a_round_says_the_launch() -> None:
+    """There may be none for most lanes: how many of them take part is not made up."""
+    for first in ("mov.u32 %r3, %r0;", "add.u32 %r3, %r0, %r2;", "add.u32 %r3, %r1, %r2;"):
+        asked = replay(shared(2, first, full=2))
+        assert asked.run is None
+        assert asked.reason == "which threads go where depends on what comes with the launch"
+
+
 def test_a_ring_that_works() -> None:
     assert replay(RING).run is None
 

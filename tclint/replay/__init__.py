@@ -149,6 +149,8 @@ class Replay:
                     return None
                 continue
             for tried, run in standing.items():
+                if run.uneven:
+                    continue
                 # The threads that the kernel is made for get farthest.
                 found[tried] = max(
                     found.get(tried, run), run, key=lambda run: len(run.entered & program.telling)

@@ -220,5 +220,6 @@ def _seen(
         machine.repeated,
         machine.used,
         frozenset(machine.informed),
+        machine.uneven,
     )
     return run if run.wrong or whole else None

@@ -241,6 +241,11 @@ class Groups:
         """How often groups came to the header of a loop: from outside, and again."""
         self._before: dict[tuple[int, Actor], list[tuple[int, int]]] = {}
         """How far groups were from the end of a loop at the end of a round, and how many steps were left then."""
+        self._asked: dict[tuple[int, int, int], int] = {}
+        self._told: dict[tuple[int, int, int], int] = {}
+        """How often each thread has asked whether a loop has rounds left for it, and what the first was told who asked so often."""
+        self.uneven = False
+        """Warps that share the rounds of a loop have not equally many of them."""
         self._actors: dict[tuple[object, ...], Actor] = {}
         self.times: dict[Actor, int] = {}
         self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
@@ -337,6 +342,8 @@ class Groups:
         """Where the threads go at the end of a block; whether this group goes on."""
         block, program = group.block, self.program
         ways = self._ways(group, block) if block in program.branching else program.onward(block)
+        if block in program.sharing:
+            self._share(group, block, ways)
         if isinstance(ways, int):
             self._count(group, ways)
             return self._go(group, ways)
@@ -346,6 +353,14 @@ class Groups:
             self._fork(group, ways)
             return False
         return self._go(group, next(iter(ways)))
+
+    def _share(self, group: Group, block: int, ways: int | dict[int, list[int]]) -> None:
+        """Warps that share the rounds of a loop ask whether some are left: where all have equally many, all are told the same."""
+        for target, places in {ways: None}.items() if isinstance(ways, int) else ways.items():
+            for thread in group.threads if places is None else map(group.threads.__getitem__, places):
+                asked = group.cta, block, thread
+                self._asked[asked] = often = self._asked.get(asked, 0) + 1
+                self.uneven |= self._told.setdefault((group.cta, block, often), target) != target
 
     def _count(self, group: Group, target: int) -> None:
         """A group comes to the header of a loop, perhaps once more than anybody has to see."""
@@ -369,7 +384,7 @@ class Groups:
         test = self.program.tests.get(group.block)
         if not self.limits.hasty or test is None or words.issubset(self.limits.settled):
             return
-        a, b = self._operand(group, test.a), self._operand(group, test.b)
+        a, b = (take(self._operand(group, o), (0,)) for o in (test.a, test.b))
         if not isinstance(a, int) or not isinstance(b, int):
             return
         distance = min(a - b & (1 << test.bits) - 1, b - a & (1 << test.bits) - 1)
@@ -439,7 +454,7 @@ class Groups:
         """The block that all threads go to, or each with the places of those who do; -1 is the end."""
         branch = self.program.branch(block)
         site, size = branch.site, len(group.threads)
-        if block in self.program.dispatching:
+        if block in self.program.dispatching and block not in self.program.sharing:
             raise Unresolved(site, "which threads go where depends on what comes with the launch")
         guard: Lanes = 1 if branch.guard < 0 else group.registers[branch.guard]
         if guard is None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.tensor_memory import TensorMemory
+from tclint.analyses.values.thread_sets import Level
 from tclint.ir.nodes import (
     Immediate,
     Instruction,
@@ -167,7 +168,8 @@ class Program:
         ).intersection(model.cfg.rank)
         """Blocks in which threads synchronise."""
         self.dispatching = self._dispatching()
-        """Blocks that send threads one way or another by what comes with the launch, and decide who synchronises."""
+        """Blocks that send threads one way or another by what comes with the launch, and decide who synchronises; what they compare."""
+        self.sharing = self._sharing()
         self.blocks: list[list[Step]] = [[] for _ in model.cfg.blocks]
         unknown = self._unknown()
         for site in sorted(self._steps):
@@ -302,18 +304,18 @@ class Program:
             stores = filter(self.stored.plain, sorted(self.overwritten))
             self._follow([Step(i, "store", self.instructions[i]) for i in stores], self._wanted)
 
-    def _dispatching(self) -> frozenset[int]:
+    def _dispatching(self) -> dict[int, list[tuple[int, int]]]:
         cfg, values = self.model.cfg, self.model.values
-        found = set()
+        found = {}
         for block in {edge.source for b in self.telling for edge in cfg.controllers(b)}:
             last = cfg.blocks[block].end - 1
             guard = self.instructions[last].guard
-            if guard >= 0 and self._compares(values.before(guard, last)):
-                found.add(block)
-        return frozenset(found)
+            if guard >= 0 and (compared := self._compares(values.before(guard, last))):
+                found[block] = compared
+        return found
 
-    def _compares(self, predicate: int) -> bool:
-        """Whether a predicate compares where a thread stands with what comes with the launch.
+    def _compares(self, predicate: int) -> list[tuple[int, int]]:
+        """Of what a predicate compares: where a thread stands with what comes with the launch.
 
         Or it asks for a flag that is stored, and which says how such a comparison went.
         """
@@ -322,12 +324,50 @@ class Program:
         stored = (values.node(v) for load in loads for v in self.stored.values(load))
         flags = [s[1] for s in stored if s[0] == "select" and None not in map(values.known, s[2:4])]
         compared = (values.node(v) for v in values.made_of(predicate, *flags))
-        return any(
-            self._launched(*node[2:4])
-            and any(values.node(v)[1:2] in _PLACES for v in values.made_of(*node[2:4]))
+        return [
+            (node[2], node[3])
             for node in compared
-            if node[0] == "compare"
+            if node[0] == "compare" and self._launched(*node[2:4]) and self._placed(*node[2:4])
+        ]
+
+    def _placed(self, *made: int) -> bool:
+        """Whether values are made of where a thread stands in its CTA."""
+        values = self.model.values
+        return any(values.node(v)[1:2] in _PLACES for v in values.made_of(*made))
+
+    def _sharing(self) -> frozenset[int]:
+        """Those that only ask whether rounds are left, of a loop whose rounds warps share out among them.
+
+        Each warp begins with a number of its own and goes on by a constant, up to what comes with the launch. The same may be
+        asked before the first round.
+        """
+        found, ends = set[int](), set[tuple[int, int]]()
+        for block, compared in self.dispatching.items():
+            counted = [self._counted(block, *both) for both in compared]
+            if None not in counted:
+                found.add(block)
+                ends.update(end for end in counted if end is not None)
+        find = self.model.values.find
+        begun = ends.union((b, a) for a, b in ends)
+        return frozenset(found).union(
+            block
+            for block, compared in self.dispatching.items()
+            if all((find(a), find(b)) in begun for a, b in compared)
         )
+
+    def _counted(self, block: int, a: int, b: int) -> tuple[int, int] | None:
+        """With which number of a warp the counter of a loop begins, and up to what it goes, that ends where *a* and *b* are compared."""
+        cfg, values = self.model.cfg, self.model.values
+        for counter, bound in ((a, b), (b, a)):
+            terms, _ = values.linear(counter)
+            value = terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else counter
+            start, stride, modulus = values.induction(value) or (counter, 0, None)
+            body = cfg.loops.get(values.node(value)[1], ()) if stride and modulus is None else ()
+            ends = block in body and any(edge.target not in body for edge in cfg.successors[block])
+            mine = values.level(start) <= Level.WARP and not self._launched(start)
+            if ends and mine and not self._placed(bound):
+                return values.find(start), values.find(bound)
+        return None
 
     def _launched(self, *made: int) -> bool:
         """Whether values are made of what comes with the launch: parameters, or what is in global memory.

@@ -81,6 +81,8 @@ class Run(NamedTuple):
     """The addresses of mbarriers of which a phase has completed."""
     informed: frozenset[int]
     """The waits for mbarriers at which threads heard of something that they had not heard of before."""
+    uneven: bool = False
+    """Some warps have more rounds of a loop than others that share these with them: the kernel may be made for no such number."""
 
     @property
     def wrong(self) -> bool:
