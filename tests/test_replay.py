@@ -352,6 +352,72 @@ def test_what_a_fault_does_to_a_ring(old: str, new: str, seen: str) -> None:
         assert run is None
 
 
+WAITS = """.func wait(.param .b32 at, .param .b32 parity)
+{
+    .reg .pred %p0;
+    .reg .b32 %r<2>;
+    ld.param.u32 %r0, [at];
+    ld.param.u32 %r1, [parity];
+again:
+    mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r0], %r1;
+    @!%p0 bra again;
+    ret;
+}
+.func (.param .b32 next) use(.param .align 8 .b8 both[8])
+{
+    .reg .pred %p0;
+    .reg .b32 %r<2>;
+    ld.param.v2.u32 {%r0, %r1}, [both];
+again:
+    mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r0], %r1;
+    @!%p0 bra again;
+    st.param.b32 [next], %r1;
+    ret;
+}
+"""
+CALLS = (
+    (FREE, """    {
+    .param .b32 a;
+    .param .b32 b;
+    st.param.b32 [a], %r28;
+    st.param.b32 [b+0], %r23;
+    call.uni wait, (a, b);
+    }
+"""),
+    (WAIT, """    {
+    .param .align 8 .b8 a[8];
+    .param .b32 b;
+    .reg .b64 %both;
+    st.param.v2.b32 [a], {%r29, %r23};
+    call.uni (b), use, (a);
+    ld.param.b32 %r23, [b];
+    }
+"""),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        pytest.param("", "", False, id="right"),
+        pytest.param("mov.u32 %r23, 1;", "mov.u32 %r23, 0;", True, id="producer begins with parity 0"),
+        pytest.param("st.param.b32 [next], %r1", "st.param.b32 [next], 1", True, id="what is returned"),
+        pytest.param("st.param.v2.b32 [a], {%r29, %r23};", "mov.b64 %both, {%r29, %r23};\n    st.param.b64 [a], %both;", False, id="halves"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("wrong", [False, True])
+def test_what_goes_by_the_parameters_of_a_call(old: str, new: str, seen: bool, wrong: bool) -> None:
+    """Calls in different scopes have parameters of one name, of other sizes; of one given as a whole, no half is known."""
+    code = RING
+    for before, call in CALLS:
+        code = changed(before, call, code)
+    code = changed(".visible", WAITS + ".visible", code)
+    if wrong:
+        code = changed("[full+8], 1;", "[full+8], 2;", code)
+    found = told(changed(old, new, code))
+    assert [f.rule.id for f in found] == ["MB016"] * (seen or (wrong and "both" not in new))
+
+
 PASSED = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 size)").replace(
     "    mov.u32 %r0, %tid.x;\n", "    mov.u32 %r0, %tid.x;\n    ld.param.u32 %r12, [size];\n", 1
 )

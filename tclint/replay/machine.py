@@ -33,7 +33,7 @@ _ALL = 0xFFFF
 _OWN = -1
 """No mask: the CTA that the address is in."""
 _SPLIT = "some lanes of a warp come to a barrier without the others"
-_DATA = frozenset("compute constant unknown load store read tensor write".split())
+_DATA = frozenset("compute constant unknown move load store read tensor write".split())
 """Steps that neither wait nor tell anything."""
 
 
@@ -241,6 +241,10 @@ class Machine(Groups):
                 self._set(group, destination.second, None, where)
             if isinstance(destination.first, int):
                 self._set(group, destination.first, found, where)
+
+    def _move(self, group: Group, step: Step, where: Lanes) -> None:
+        for to, source in self.program.parameters.moves[step.site]:
+            self._set(group, to, self._operand(group, source), where)
 
     def _load(self, group: Group, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match

@@ -27,6 +27,7 @@ from tclint.isa.widths import width_of
 from tclint.model import KernelModel
 from tclint.replay.lanes import Lanes, Results
 from tclint.replay.launch import GRID, MEMORY, Word
+from tclint.replay.parameters import Parameters
 from tclint.replay.stored import Stored
 
 __all__ = ["Program", "Step", "relaxes"]
@@ -51,7 +52,7 @@ _FOLLOWED = frozenset(
 
 
 class Step(NamedTuple):
-    """An instruction to execute: *what* to do is a name of an event, ``compute``, ``load``, ``store`` or ``unknown``."""
+    """An instruction to execute: *what* to do is a name of an event, ``compute``, ``move``, ``load``, ``store`` or ``unknown``."""
 
     site: int
     what: str
@@ -118,7 +119,8 @@ class Program:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.instructions = model.function.instructions
-        self.defs = model.values.defs
+        self.parameters = Parameters(model.function)
+        self.defs = {**model.values.defs, **self.parameters.defs}
         self.widths = [width_of(r.type) or 64 for r in model.function.registers]
         self._plans: dict[int, Plan] = {}
         self._parts: dict[int, list[Part]] = {}
@@ -651,7 +653,9 @@ class Program:
                 if known is None or known.what == "read":
                     self._steps[site] = known = self._defining(self.instructions[site], site)
                     self._reach(self.model.cfg.block_of[site])
-                self._want(self._needed(known), wanted if known.what in ("compute", "load") else self._wanted)
+                self._want(
+                    self._needed(known), wanted if known.what in ("compute", "load", "move") else self._wanted
+                )
 
     def _want(self, found: Iterable[int], wanted: set[int]) -> None:
         self._work += [(register, wanted) for register in found]
@@ -673,6 +677,8 @@ class Program:
         instruction, found = step.instruction, list[int]()
         if instruction.guard >= 0:
             found.append(instruction.guard)
+        if step.what == "move":
+            return [*found, *(o for _, o in self.parameters.moves[step.site] if isinstance(o, int))]
         if step.what in ("unknown", "constant") or (step.what == "load" and not _of_shared(instruction)):
             return found
         if step.what == "compute":
@@ -719,6 +725,8 @@ class Program:
         match = instruction.match
         if match is None or match.problem:
             return Step(site, "unknown", instruction)
+        if site in self.parameters.moves:
+            return Step(site, "move", instruction)
         form = match.form
         if instruction.opcode.startswith("setp.") and floating(match.modifiers):
             unordered = any((m[-1] == "u" and m[1:-1] in _ORDERED) or m == ".nan" for m in match.modifiers)

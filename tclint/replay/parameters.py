@@ -1,0 +1,89 @@
+"""What goes by the parameters of calls that are inlined: each is a register of its own (PTX ISA 5.1.6, 9.7.13.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tclint.ir.nodes import Function, Memory, Operand, Symbol, Vector
+from tclint.isa.widths import width_of
+
+__all__ = ["Parameters"]
+
+_SIZES = (4, 8)
+"""Bytes of what is followed."""
+
+
+class _Access(NamedTuple):
+    """A store to a part of a parameter, or a load."""
+
+    site: int
+    name: str
+    start: int
+    size: int
+    stores: bool
+    item: Operand
+    """The register, or what is stored."""
+
+    def meets(self, start: int, size: int) -> bool:
+        """Whether it is about some of so many bytes."""
+        return start < self.start + self.size and self.start < start + size
+
+    def whole(self, function: Function) -> bool:
+        """Whether nothing is extended or cut off."""
+        known = (
+            not isinstance(self.item, int) or width_of(function.registers[self.item].type) == self.size * 8
+        )
+        return known and self.size in _SIZES
+
+
+class Parameters:
+    """The moves that loads and stores of parameters are, with a number behind those of registers for each part of one."""
+
+    def __init__(self, function: Function) -> None:
+        self.moves: dict[int, list[tuple[int, Operand | None]]] = {}
+        """Where each instruction moves something to, and from where; None: what is there is not known any longer."""
+        self.defs: dict[int, list[int]] = {}
+        """The instructions that write each part."""
+        left = _called(function) | {p.name for p in function.parameters}
+        accesses = [access for access in _accesses(function) if access.name not in left]
+        parts: dict[str, dict[tuple[int, int], int]] = {}
+        places = dict.fromkeys((a.name, a.start, a.size) for a in accesses)
+        for number, (name, start, size) in enumerate(places, len(function.registers)):
+            parts.setdefault(name, {})[start, size] = number
+        for access in accesses:
+            moves = self.moves.setdefault(access.site, [])
+            here = parts[access.name][access.start, access.size]
+            if access.stores:
+                # Parameters of several calls may have one name, and other parts.
+                others = parts[access.name].items()
+                moves[:0] = [(part, None) for place, part in others if part != here and access.meets(*place)]
+                moves.append((here, access.item if access.whole(function) else None))
+                for part, _ in moves:
+                    self.defs.setdefault(part, []).append(access.site)
+            elif isinstance(access.item, int):
+                moves.append((access.item, here if access.whole(function) else None))
+
+
+def _accesses(function: Function) -> Iterator[_Access]:
+    for use in function.uses:
+        match = use.match
+        if match is None or match.form.name not in ("ld", "st") or not match.space.startswith(".param"):
+            continue
+        size = int(match.element[2:]) // 8
+        for site in use.sites:
+            first, second = function.instructions[site].operands[:2]
+            stores = isinstance(first, Memory)
+            place, value = (first, second) if stores else (second, first)
+            if isinstance(place, Memory) and isinstance(place.base, Symbol):
+                for i, item in enumerate(value.items if isinstance(value, Vector) else (value,)):
+                    yield _Access(
+                        site, place.base.name, place.base.offset + place.offset + i * size, size, stores, item
+                    )
+
+
+def _called(function: Function) -> set[str]:
+    """Parameters of calls that are left: who is called writes to some of them."""
+    sites = (i for use in function.uses if use.flow for i in use.sites)
+    vectors = (o for i in sites for o in function.instructions[i].operands if isinstance(o, Vector))
+    return {item.name for vector in vectors for item in vector.items if isinstance(item, Symbol)}
