@@ -418,6 +418,14 @@ def test_what_goes_by_the_parameters_of_a_call(old: str, new: str, seen: bool, w
     assert [f.rule.id for f in found] == ["MB016"] * (seen or (wrong and "both" not in new))
 
 
+def test_lanes_that_agree_on_what_an_mbarrier_says() -> None:
+    """Who does nothing but ask, and vote on the answer, is not asked again before a phase is complete."""
+    agreed = WAIT.replace("    @!", "    vote.sync.all.pred %p1, %p1, -1;\n    @!")
+    code = changed(WAIT, agreed)
+    assert replay(code).run is None
+    assert what(replay(changed("mov.u32 %r23, 1;", "mov.u32 %r23, 0;", code)).run) == {"stuck"}
+
+
 PASSED = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 size)").replace(
     "    mov.u32 %r0, %tid.x;\n", "    mov.u32 %r0, %tid.x;\n    ld.param.u32 %r12, [size];\n", 1
 )

@@ -32,6 +32,8 @@ _ALL = 0xFFFF
 """The mask that names all CTAs of a cluster."""
 _OWN = -1
 """No mask: the CTA that the address is in."""
+_ASKING = ("mbarrier-wait", "elect", "shuffle", "vote")
+"""Steps that change nothing for anybody else: who does nothing but these asks an mbarrier the same again."""
 _SPLIT = "some lanes of a warp come to a barrier without the others"
 _DATA = frozenset("compute constant unknown move load store read tensor write".split())
 """Steps that neither wait nor tell anything."""
@@ -202,7 +204,7 @@ class Machine(Groups):
         places: Sequence[int] = range(len(group.threads))
         if where != 1:
             places = [i for i, w in enumerate(spread(where, len(group.threads))) if w]
-        if step.what != "mbarrier-wait":
+        if step.what not in _ASKING:
             group.asked = ()
         return handler(self, group, step, places, where) is not False
 
