@@ -426,6 +426,80 @@ def test_lanes_that_agree_on_what_an_mbarrier_says() -> None:
     assert what(replay(changed("mov.u32 %r23, 1;", "mov.u32 %r23, 0;", code)).run) == {"stuck"}
 
 
+TICKETS = """.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry tickets(.param .u64 counter, .param .u32 tiles)
+.reqntid 64
+{
+    .reg .pred %p<3>;
+    .reg .b32 %r<9>;
+    .reg .b64 %counter;
+    .shared .align 8 .b64 full;
+    .shared .align 8 .b64 empty;
+    .shared .align 4 .b32 tile;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %counter, [counter];
+    ld.param.u32 %r1, [tiles];
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [full], 1;
+    mbarrier.init.shared::cta.b64 [empty], 32;
+ready:
+    bar.sync 0;
+    setp.lt.u32 %p1, %r0, 32;
+    @%p1 bra first;
+    setp.ne.u32 %p1, %r0, 32;
+    @%p1 bra end;
+    mov.u32 %r3, 1;
+take:
+    atom.global.add.u32 %r2, [%counter], 1;
+free:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [empty], %r3;
+    @!%p2 bra free;
+    xor.b32 %r3, %r3, 1;
+    st.shared.u32 [tile], %r2;
+    mbarrier.arrive.shared::cta.b64 _, [full];
+    setp.lt.u32 %p2, %r2, %r1;
+    @%p2 bra take;
+    bra end;
+first:
+    mov.u32 %r3, 0;
+use:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [full], %r3;
+    @!%p2 bra use;
+    xor.b32 %r3, %r3, 1;
+    ld.shared.u32 %r2, [tile];
+    mbarrier.arrive.shared::cta.b64 _, [empty];
+    setp.lt.u32 %p2, %r2, %r1;
+    @%p2 bra use;
+end:
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        pytest.param("", "", "", id="right"),
+        pytest.param("[empty], 32;", "[empty], 33;", "stuck", id="too few arrivals"),
+        pytest.param("use:\n", "use:\n    mov.u32 %r3, 0;\n", "race", id="parity does not flip"),
+        pytest.param("add.u32 %r2, [%counter], 1", "exch.b32 %r2, [%counter], 1", "", id="no counter"),
+    ],
+)  # fmt: skip
+def test_tiles_that_a_counter_in_memory_hands_out(old: str, new: str, seen: str) -> None:
+    """The first numbers are small, so that there is something to do, and others take the rest."""
+    asked = replay(changed(old, new, TICKETS))
+    assert seen in what(asked.run) if seen else asked.run is None
+    assert not asked.reason
+
+
+def test_the_numbers_of_a_counter() -> None:
+    launch = Launch(model("ret;"), Numbers(512, 8), (32,))
+    assert [launch.ticket(taken, 512, 4) for taken in (0, 7, 8, 9, 40)] == [0, 7, 512, 1024, (1 << 31) - 1]
+
+
 PASSED = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 size)").replace(
     "    mov.u32 %r0, %tid.x;\n", "    mov.u32 %r0, %tid.x;\n    ld.param.u32 %r12, [size];\n", 1
 )

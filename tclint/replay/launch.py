@@ -17,6 +17,8 @@ _SHARED = 1024
 _PARAMETER = 1 << 50
 _RISES = 7
 """How many words of memory one behind the other rise."""
+_TICKETS = 8
+"""How often in a row a CTA gets the next ticket of all: rings of a few stages come round."""
 _WIDEST = 1 << 10
 """CTAs or clusters of a grid that is made wider so that each has less to do."""
 _WIDER, _LESS = 16, 4
@@ -140,6 +142,13 @@ class Launch:
             word = self.numbers.word(MEMORY if base is MEMORY else Word(base, byte >> 2))
             found |= (word >> (byte & 3) * 8 & 255) << k * 8
         return found
+
+    def ticket(self, taken: int, number: int, size: int) -> int:
+        """The next number of a counter in memory of which one thread has *taken* some: after a few, others have taken the most.
+
+        Then the counter is at the *number* that is in memory, and soon past whatever there is to do.
+        """
+        return taken if taken < _TICKETS else min(number << taken - _TICKETS, (1 << size * 8 - 1) - 1)
 
     def special(self, name: str, cta: int, threads: Sequence[int]) -> Lanes:
         x, y, _ = self.shape

@@ -117,6 +117,8 @@ class Machine(Groups):
         """How often each CTA has asked for the cancellation of another."""
         self._columns: dict[int, int] = {}
         """Columns of tensor memory that are allocated, by CTA."""
+        self._taken: dict[int, int] = {}
+        """How many tickets were taken from a counter in memory, by the instruction."""
         self._torn: list[Stuck] | None = None
         """Who waited when nobody could go on but for a barrier at which lanes wait for others of their warp."""
 
@@ -265,6 +267,10 @@ class Machine(Groups):
             elif self.launch.gives(match.space, operand) and match.element[1] != "f":
                 base, offset = self.program.word(step)
                 value = self.launch.data(base, offset + i * size, size)
+                if step.site in self.program.tickets and _alone(where, len(group.threads)):
+                    taken = self._taken.get(step.site, 0)
+                    self._taken[step.site] = taken + 1
+                    value = self.launch.ticket(taken, value, size)
             if isinstance(item, int):
                 self._set(group, item, value, where)
         if own:
@@ -868,6 +874,11 @@ def _outermost(address: Lanes, where: Lanes) -> set[int]:
         return set()
     seen = [a for a, w in zip(address, spread(where, len(address)), strict=True) if w and a is not None]
     return {min(seen), max(seen)} if seen else set()
+
+
+def _alone(where: Lanes, threads: int) -> bool:
+    """Whether one thread executes something."""
+    return spread(where, threads).count(1) == 1 and where is not None
 
 
 def _strong(instruction: Instruction) -> bool:

@@ -285,6 +285,21 @@ class Program:
         )
 
     @cached_property
+    def tickets(self) -> frozenset[int]:
+        """Where a counter in global memory goes up by one: its numbers say whose turn it is, or which tile comes next."""
+        values = self.model.values
+        return frozenset(
+            site
+            for site, step in self._steps.items()
+            if step.what == "load"
+            and (match := step.instruction.match) is not None
+            and match.form.name == "atom"
+            and ".add" in match.modifiers
+            and match.space.startswith(".global")
+            and values.known(values.operand(step.instruction.operands[2], site)) == 1
+        )
+
+    @cached_property
     def answered(self) -> bool:
         """Whether responses are asked about, and all of these are loaded from shared memory as they are."""
         queries = self.model.sites("clc-query")
