@@ -12,7 +12,7 @@ from tclint.analyses.mbarriers import RESPONSE, transferred
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined, last, news, of
-from tclint.replay.groups import Group, Groups, Limits, Stuck, Unmade, Unresolved
+from tclint.replay.groups import Group, Groups, Limits, ManyRounds, Stuck, Unmade, Unresolved
 from tclint.replay.lanes import Lanes, apply, collapse, spread
 from tclint.replay.launch import Launch
 from tclint.replay.program import Program, Step
@@ -481,6 +481,8 @@ class Machine(Groups):
         many = self.program.many(step.site)
         for at, number in self._each(step, places, address, count):
             if many and at in self._mbarriers and self._mbarriers[at].site != step.site:
+                if not many.issubset(self.limits.settled):
+                    raise ManyRounds(many)
                 raise Unmade(step.site, "the launch has more mbarriers than there is room for")
             self._mbarriers[at] = Mbarrier(step.site, at, number & 0xFFFFF, number & 0xFFFFF)
 

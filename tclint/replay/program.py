@@ -466,11 +466,12 @@ class Program:
             for header, body in cfg.loops.items()
         }
 
-    def many(self, site: int) -> bool:
-        """Whether the launch says how many mbarriers the instruction at *site* makes, one in each round of a loop."""
+    def many(self, site: int) -> frozenset[Word]:
+        """The words of the launch that say how many mbarriers the instruction at *site* makes, one in each round of a loop."""
         cfg, place = self.model.cfg, self.model.value(site, "mbarrier")
         moves = place is not None and bool(self.model.values.volatile(place))
-        return moves and any(self.bounds[header] for header in cfg.around(cfg.block_of[site]))
+        around = cfg.around(cfg.block_of[site]) if moves else ()
+        return frozenset().union(*map(self.bounds.__getitem__, around))
 
     @cached_property
     def strides(self) -> dict[str, int]:
