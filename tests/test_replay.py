@@ -192,6 +192,23 @@ def test_lanes_wait_for_their_warp_at_a_barrier(old: str, new: str, seen: str) -
     assert what(run) == {seen} if seen else run is None
 
 
+@pytest.mark.parametrize(
+    ("own", "others", "stands"),
+    [("rounds", "rounds", True), ("rounds", "tiles", False), ("tiles", "tiles", True)],
+)
+def test_what_the_last_rounds_lack(own: str, others: str, stands: bool) -> None:
+    """Where one number says how often all go round, what lets them stand at the end is seen with as many rounds as it says."""
+    code = changed(".entry lane()", ".entry lane(.param .u32 rounds, .param .u32 tiles)", LANE)
+    code = changed("    mov.u32 %r1, 8;\n", "", code)
+    code = changed("fill:\n", f"    ld.param.u32 %r1, [{own}];\nfill:\n", code)
+    code = changed("use:\n", f"    ld.param.u32 %r1, [{others}];\nuse:\n", code)
+    asked = replay(code)
+    assert asked.run is None
+    assert not asked.reason or not stands
+    asked = replay(changed(*FEWER, code))
+    assert what(asked.run) == {"stuck"} if stands else asked.run is None
+
+
 def test_what_lanes_wait_for_whose_warp_would_open_the_barrier() -> None:
     """They stand there by the manual; that is told where the other one waits in any case, whatever comes behind the barrier."""
     late = "meet:\n    bar.sync 0;\n    @%p1 mbarrier.arrive.shared::cta.b64 _, [empty];\n"

@@ -25,6 +25,8 @@ _PATIENCE = 15_000
 """Steps more for a kernel that is so large, or that says itself how often its loops go round."""
 _PATIENT = 3
 """How many launches may take so many, as long as they come to their end."""
+_ROUND = 60
+"""Steps for each round of a loop that goes as often as the launch says."""
 _GLANCE = 1_000
 """Steps after which a replay that only repeats others may show the same."""
 _TRIES = 12
@@ -133,13 +135,19 @@ class Fitting:
         self.reason, self.site, self.short, self._spent = "", -1, False, False
         settled = {GRID} if self._grid else set[Word]()
         reached: dict[tuple[int, int], int] = {}
-        often, made = 0, 0
+        whole, often, made = numbers, 0, 0
         way: tuple[object, ...] = ()
         for _ in range(_TRIES):
             patience = _PATIENCE if self._patient else 0
             machine = self._machine(numbers, shape, Limits(self._budget, settled, self._hasty, patience))
             try:
-                return self._ran(machine, reached)
+                run = self._ran(machine)
+                if run is None or not any(_soon(s, reached) for s in run.stuck):
+                    return run
+                if self._related:
+                    return self._at_length(whole, shape)
+                self._cut(machine)  # the numbers may be to blame
+                return None
             except ManyRounds as error:
                 if run := _seen(machine):
                     return run
@@ -172,27 +180,36 @@ class Fitting:
         self._cut(machine)
         return None
 
+    @cached_property
+    def _related(self) -> bool:
+        """Whether the same words of the launch say how often all loops go round in which threads wait."""
+        bounds = {self.program.bounds[header] for header in self.program.waiting}
+        return len(bounds - {frozenset()}) == 1
+
+    def _at_length(self, numbers: Numbers, shape: Shape) -> Run | None:
+        """A replay with as many rounds as the *numbers* say, where fewer let a wait stand."""
+        words = frozenset[Word]().union(*self.program.bounds.values())
+        machine = self._machine(numbers, shape, Limits(numbers.size * _ROUND, words))
+        try:
+            return self._ran(machine)
+        except ManyRounds:
+            self._cut(machine)
+            return None
+        finally:
+            self.steps += machine.limits.steps - max(machine.budget, 0)
+
     def _cut(self, machine: Machine) -> None:
         """A replay took too long."""
         self.site, self.short = machine.longest, True
         self.reason = TOO_LONG if self.site < 0 else _TOO_OFTEN
 
-    def _ran(self, machine: Machine, reached: Mapping[tuple[int, int], int]) -> Run | None:
-        """How the replay of one launch goes.
-
-        Where fewer rounds let a wait stand before a phase that it *reached* with more, the numbers are to blame.
-        """
+    def _ran(self, machine: Machine) -> Run | None:
+        """How the replay of one launch goes."""
         stuck: list[Stuck] = []
         overrun = None
         whole = False
         try:
             stuck = machine.run()
-            if any(
-                isinstance(s.what, Mbarrier) and s.what.phase < reached.get((s.site, s.what.address), 0)
-                for s in stuck
-            ):
-                self._cut(machine)
-                return None
             whole = True
         except (ManyRounds, Unmade):
             raise
@@ -204,6 +221,12 @@ class Fitting:
             self._cut(machine)
             self._spent = True
         return _seen(machine, stuck, overrun, whole)
+
+
+def _soon(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool:
+    """Whether a wait stands before a phase that it *reached* with more rounds."""
+    what = stuck.what
+    return isinstance(what, Mbarrier) and what.phase < reached.get((stuck.site, what.address), 0)
 
 
 def _seen(
