@@ -733,9 +733,9 @@ def test_what_makes_no_difference_is_not_tried_again(monkeypatch: pytest.MonkeyP
     """So many rounds are left that a grid of sixteen times as many CTAs ends no sooner than there are steps."""
     seen = []
 
-    def ran(self: Fitting, machine: Machine, reached: dict[tuple[int, int], int]) -> Run | None:
+    def ran(self: Fitting, machine: Machine) -> Run | None:
         seen.append((machine.launch.grid, *set(machine.launch.numbers.others.values())))
-        return original(self, machine, reached)
+        return original(self, machine)
 
     original = Fitting._ran
     monkeypatch.setattr(Fitting, "_ran", ran)

@@ -628,15 +628,16 @@ class Machine(Groups):
         if count is None or isinstance(count, tuple):
             raise Unresolved(step.site, "the threads of the barrier are not known")
         threads = _at(group, places)
-        warps = [t >> 5 for t in threads]
-        away = set[int]() if len(threads) == 32 * len({*warps}) else self._away(group.cta, threads)
+        full = _full(threads)
+        away = set[int]() if full else self._away(group.cta, threads)
         if away and len(places) < len(group.threads):
             raise Unresolved(step.site, _SPLIT)
-        if away and warps[0] != warps[-1]:
-            self.split(group, tuple(warp if warp in away else -1 for warp in warps))
+        warp = threads[0] >> 5
+        if away and threads[-1] >> 5 != warp:
+            self.split(group, tuple(t >> 5 if t >> 5 in away else -1 for t in threads))
             return False
         barrier = self._barriers.setdefault((group.cta, number), Barrier(number))
-        arrival = barrier.lanes.setdefault(warps[0], Arrival()) if away else Arrival()
+        arrival = barrier.lanes.setdefault(warp, Arrival()) if away else Arrival()
         arrival.add(threads, self._fence(group))
 
         def come(whole: bool = False) -> bool:
@@ -644,8 +645,8 @@ class Machine(Groups):
             if arrival.generation < 0 and (
                 whole or (arrival.changed(self.alive[group.cta]) and not self._away(group.cta, arrival.lanes))
             ):
-                barrier.lanes.pop(warps[0], None)
-                arrival.at(barrier, whole=count > 0)
+                barrier.lanes.pop(warp, None)
+                arrival.at(barrier, warps=count > 0 and not full)
             return arrival.generation >= 0
 
         def opened() -> bool:
@@ -684,7 +685,7 @@ class Machine(Groups):
             if isinstance(barrier, Barrier) and barrier.lanes and barrier.lacking <= 32 * len(barrier.lanes):
                 self._torn = self._torn or stuck
                 for arrival in barrier.lanes.values():
-                    arrival.at(barrier, whole=True)
+                    arrival.at(barrier, warps=True)
                 barrier.lanes.clear()
                 return True
         return False
@@ -876,6 +877,12 @@ def _outermost(address: Lanes, where: Lanes) -> set[int]:
         return set()
     seen = [a for a, w in zip(address, spread(where, len(address)), strict=True) if w and a is not None]
     return {min(seen), max(seen)} if seen else set()
+
+
+def _full(threads: tuple[int, ...]) -> bool:
+    """Whether *threads* are warps, all of whose lanes there are."""
+    first, size = threads[0], len(threads)
+    return not first % 32 and not size % 32 and threads[-1] - first == size - 1
 
 
 def _alone(where: Lanes, threads: int) -> bool:

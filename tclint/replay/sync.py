@@ -137,10 +137,9 @@ class Arrival:
         before, self._seen = self._seen, (len(self.lanes), alive)
         return self._seen != before
 
-    def at(self, barrier: Barrier, whole: bool) -> None:
-        """They arrive; where *whole* warps are counted, lanes that have ended are counted as well."""
-        warps = {t >> 5 for t in self.lanes}
-        barrier.come(32 * len(warps) if whole else len(self.lanes), self.clock)
+    def at(self, barrier: Barrier, warps: bool) -> None:
+        """They arrive; where *warps* are counted, lanes that have ended are counted as well."""
+        barrier.come(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes), self.clock)
         self.generation = barrier.generation
 
 
