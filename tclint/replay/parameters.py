@@ -68,7 +68,9 @@ class Parameters:
 def _accesses(function: Function) -> Iterator[_Access]:
     for use in function.uses:
         match = use.match
-        if match is None or match.form.name not in ("ld", "st") or not match.space.startswith(".param"):
+        if match is None or match.problem or match.form.name not in ("ld", "st"):
+            continue
+        if not match.space.startswith(".param"):
             continue
         size = int(match.element[2:]) // 8
         for site in use.sites:
