@@ -518,6 +518,15 @@ def test_leaders_arrive_for_their_groups(change: dict[str, str], expected: list[
     assert sorted({rule for rule, _, _ in found(body, directives=".reqntid 384")}) == expected
 
 
+def test_warps_that_read_where_nothing_says_how_many_there_are() -> None:
+    """The one that arrives for two CTAs may be the only one that reads."""
+    body = GROUPS.format(count="2", leads="%p5", behind="", then="", before="", between="")
+    body = body.replace("setp.eq.u32 %p4, %r7, 2;", "setp.lt.u32 %p4, %r0, 32;")
+    body = body.replace("setp.eq.u32 %p5, %r8, 0;", "setp.eq.u32 %p5, %r0, 32;").replace("+512", "+256")
+    assert {rule for rule, _, _ in found(body, directives=".maxntid 384")} == {"MB015"}
+    assert not found(body, directives="")
+
+
 @pytest.mark.parametrize(("meeting", "expected"), [("bar.sync 1, 128;", []), ("", ["MB014"])])
 def test_lanes_that_a_barrier_orders_before_the_wait(meeting: str, expected: list[str]) -> None:
     """FlashMLA arrives for a copy between what its threads write and the barrier that is for that."""

@@ -159,6 +159,8 @@ class _Release:
         arriving = reduce(or_, (views.at(i).threads for i in arrivals))
         warps = T.whole(arriving, 32)
         ends, rest = (self.lanes, warps & ~arriving) if writes else (self.warps, ~warps)
+        if len(arrivals) > 1 or self._count(arrival) != 1:
+            rest &= self._there(arrivals)
         uses = self._uses(arrival, not writes)
         for access in islice(self._before(arrival, ends, writes), _MOST) if uses else ():
             others = views.at(access.site).threads & rest
@@ -167,6 +169,15 @@ class _Release:
                 wait, use = found
                 return access.site, wait, use.site
         return None
+
+    def _there(self, arrivals: list[int]) -> int:
+        """The threads of a CTA that the kernel is made for: as many as it says, or up to the last warp that arrives or waits."""
+        every, views = T.full(self.model.values.threads), self.model.views
+        if self.model.function.most_threads is not None:
+            return every
+        sites = {*arrivals, *(wait for i in arrivals for wait in self.waits(i))}
+        firsts = [threads & -threads for site in sites if (threads := views.at(site).threads)]
+        return every & T.whole(T.full(max(firsts, default=0).bit_length()), 32)
 
     def _all_come(self, access: Access, arrivals: list[int], ends: frozenset[int]) -> bool:
         """Whether all warps that arrive come from the *access* and need not have heard of others."""
