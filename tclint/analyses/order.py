@@ -96,6 +96,7 @@ class Order:
         self.model = model
         self._heard: dict[frozenset[int], frozenset[int]] = {}
         self._ending: dict[tuple[int, int], bool] = {}
+        self._addresses: dict[int, int | None] = {}
         self._unheard: dict[tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None] = {}
         self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
 
@@ -270,12 +271,18 @@ class Order:
         """Whether a *wait* may be for the mbarrier of a *signal*."""
         key = signal, wait
         if key not in self._ending:
-            channels = self._channels(signal)
-            may = _ANY in channels | self._waits[wait] or not channels.isdisjoint(self._waits[wait])
-            a, b = (self.model.value(site, "mbarrier") for site in key)
-            meet = a is None or b is None or not self.model.values.never_meet(a, SIZE, b, SIZE)
-            self._ending[key] = may and meet
+            given, ended = self._signals.get(signal) or self._channels(signal), self._waits[wait]
+            may = not given.isdisjoint(ended) or _ANY in given or _ANY in ended
+            a, b = (self._address(site) for site in key) if may else (None, None)
+            apart = a is not None and b is not None and self.model.values.never_meet(a, SIZE, b, SIZE)
+            self._ending[key] = may and not apart
         return self._ending[key]
+
+    def _address(self, site: int) -> int | None:
+        """The mbarrier that an instruction names."""
+        if site not in self._addresses:
+            self._addresses[site] = self.model.value(site, "mbarrier")
+        return self._addresses[site]
 
     def over(self, sites: Iterable[int]) -> frozenset[int]:
         """The waits behind which a thread may know that all is over that *sites* do, at once or asynchronously."""
