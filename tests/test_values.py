@@ -1772,6 +1772,27 @@ def test_cases_of_a_table_of_global_smem() -> None:
     assert not m.views.unread
 
 
+@pytest.mark.parametrize(
+    ("selector", "found"),
+    [
+        ("bfe.u32 %r4, %r0, 5, 5;", [warps(0), warps(1, 3), warps(2)]),
+        ("shr.u32 %r4, %r0, 6;", [warps(0, 1), warps(2, 3, 6, 7), warps(4, 5)]),
+        ("ld.param.u32 %r4, [n];", [warps(*range(8))] * 3),
+    ],
+)
+def test_cases_that_the_thread_index_selects(selector: str, found: list[int]) -> None:
+    """``switch`` over the number of a warp becomes a branch table (nvcc)."""
+    m = of(
+        f"mov.u32 %r0, %tid.x; {selector}\n"
+        "table: .branchtargets none, one, two, one;\nbrx.idx %r4, table;\nnone: mov.u32 %r5, 0;\nret;\n"
+        "one: mov.u32 %r5, 1;\nret;\ntwo: mov.u32 %r5, 2;\nret;",
+        directives=".reqntid 256",
+        parameters=".param .u32 n",
+    )
+    moves = [i for i, ins in enumerate(m.function.instructions) if ins.opcode == "mov.u32"]
+    assert [m.views.at(i).threads for i in moves[-3:]] == found
+
+
 ROUND = """
     mov.u32 %r1, 0;
     mov.u32 %r2, %r9;

@@ -59,6 +59,10 @@ class Uniformity(Tables):
 
     def may_choose(self, value: int, number: int) -> int:
         """The threads for which *value* may be *number*."""
+        planes = self.planes(value)
+        if planes is not None:
+            n = self.threads
+            return T.compare("eq", planes, T.constant(number, n), False, n)
         return self._may_find(value, number.__eq__)
 
     def _may_find(self, value: int, wanted: Callable[[int], bool]) -> int:
