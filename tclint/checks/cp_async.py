@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from tclint.analyses.copy_groups import WAITED, CopyGroups, WaitedCopies
 from tclint.analyses.groups import OPEN, OVERDUE
 from tclint.analyses.meetings import Meeting, Meetings, Route
 from tclint.analyses.shared_memory import Access
-from tclint.analyses.since_barrier import SharedByBound, WritesSince
+from tclint.analyses.since_barrier import WritesSince
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
 from tclint.checks._repairs import barrier_between
@@ -27,7 +28,6 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not model.sites("issue", "cp.async"):
         return
     groups, results = model.solved(CopyGroups)
-    met = _Met(model)
     meetings = Meetings(
         model,
         results,
@@ -37,8 +37,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         lambda site: OPEN,
         groups.follow,
         lambda access: True,
-        met,
-        memory=met.memory,
+        partial(_meet, model),
         doubtful=lambda start, path: (
             left_out(model, path, model.sites("wait", "cp.async")) or none_yet(model, path)
         ),
@@ -54,48 +53,17 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         doubts = [_doubt(model, rule, meeting) for meeting in alike]
         at = doubts.index("") if "" in doubts else 0
         sites = {meeting.operation.site for meeting in alike}
-        yield rule, _hit(model, groups, met, rule, alike[at], sites, doubts[at])
+        yield rule, _hit(model, groups, rule, alike[at], sites, doubts[at])
 
 
-class _Met:
-    """Which uses touch what is being copied: by the thread itself, or by another one whose copy is read."""
-
-    def __init__(self, model: KernelModel) -> None:
-        self.model = model
-        at_most = model.function.threads is None and model.function.most_threads is not None
-        self.memory = model.made(SharedByBound) if at_most else model.shared
-        """As all threads have it that the kernel has, or that it is made for if it says no more than that."""
-        self._assumed: set[tuple[int, int]] = set()
-        """What meets in a launch with as many threads as the kernel allows."""
-
-    def __call__(self, copy: Access, use: Access, route: Route) -> bool:
-        """Whether the use provably touches what is being copied."""
-        model, views = self.model, self.model.views
-        if model.shared.own(copy, use, route.path.threads):
-            return not use.writes or not _same_source(model, copy.site, use.site, route)
-        if use.writes:
-            return False
-        threads = views.at(copy.site).threads, views.at(use.site).threads
-        if model.shared.meet(copy, use, *threads):
-            return True
-        assumed = self.memory is not model.shared and self.memory.meet(copy, use, *threads)
-        if assumed:
-            self._assumed.add((copy.site, use.site))
-        return assumed
-
-    def confidence(self, meeting: Meeting) -> Confidence | None:
-        """Medium where the thread that copies may not be there, low where it may bring nothing as well; None: as the rule says."""
-        if (meeting.operation.site, meeting.use.site) not in self._assumed:
-            return None
-        return Confidence.LOW if self._may_be_left(meeting) else Confidence.MEDIUM
-
-    def _may_be_left(self, meeting: Meeting) -> bool:
-        """Whether it may be the copy of no bytes for a round that there is not: NVIDIA's kernels leave these in flight."""
-        model, copy = self.model, meeting.operation.site
-        loop = model.cfg.innermost(model.cfg.block_of[copy])
-        size = model.instruction(copy).named("src-size")
-        known = size is None or model.values.known(model.values.operand(size, copy)) is not None
-        return not known and any(edge.target not in loop for edge in meeting.path.edges if loop)
+def _meet(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
+    """Whether the use provably touches what is being copied: by this thread, or by another one that reads."""
+    shared, views, threads = model.shared, model.views, route.path.threads
+    if use.writes:
+        return shared.own(copy, use, threads) and not _same_source(model, copy.site, use.site, route)
+    return shared.own(copy, use, threads) or shared.meet(
+        copy, use, views.at(copy.site).threads, views.at(use.site).threads
+    )
 
 
 def _same_source(model: KernelModel, copy: int, other: int, route: Route) -> bool:
@@ -123,13 +91,7 @@ def _waits(model: KernelModel, meeting: Meeting) -> list[int]:
 
 
 def _hit(
-    model: KernelModel,
-    groups: CopyGroups,
-    met: _Met,
-    rule: str,
-    meeting: Meeting,
-    alike: set[int],
-    doubt: str,
+    model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, alike: set[int], doubt: str
 ) -> Hit:
     copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
     flight = Flight.of(model, groups, meeting.path, copy, age, alike)
@@ -148,7 +110,7 @@ def _hit(
         count=len(alike),
         help=remedy,
         fixes=flight.fixes,
-        confidence=model.confidence(meeting.path, copy) or met.confidence(meeting),
+        confidence=model.confidence(meeting.path, copy),
     ).doubted(doubt)
 
 
