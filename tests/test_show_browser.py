@@ -174,8 +174,10 @@ def test_what_is_in_flight_and_what_an_instruction_does(opened: Any) -> None:
     assert "reads shared memory tile_a" in words
     assert "full[2] last wait for parity" in words
     press(page, "j")
-    assert "tcgen05.mma.cta_group::1.…: not committed; line 151" in text_of(page, "#instruction")
-    page.locator("#instruction .facts .link", has_text="151").first.click(timeout=3000)
+    mma = "tcgen05.mma.cta_group::1.…: "
+    rows = "\n".join(f"{mma}committed by line {n}; line 151" for n in (154, 159))
+    assert f"tcgen05\n\n{rows}\n{mma}not committed; line 151" in text_of(page, "#instruction")
+    page.locator("#instruction .facts .link", has_text="151").first.click()
     assert "line 151" in selected(page)
 
 

@@ -95,8 +95,7 @@ class Order:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._heard: dict[frozenset[int], frozenset[int]] = {}
-        self._ending: dict[tuple[int, int], bool] = {}
-        self._addresses: dict[int, int | None] = {}
+        self._ended: dict[int, frozenset[int]] = {}
         self._unheard: dict[tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None] = {}
         self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
 
@@ -264,25 +263,31 @@ class Order:
 
     def waits_for(self, copies: Iterable[int]) -> frozenset[int]:
         """The waits that may be for an mbarrier at which one of the *copies* completes."""
-        sites = tuple(copies)
-        return frozenset(w for w in self._waits if any(self._may_end(site, w) for site in sites))
+        return frozenset[int]().union(*map(self.ended_by, copies))
 
-    def _may_end(self, signal: int, wait: int) -> bool:
-        """Whether a *wait* may be for the mbarrier of a *signal*."""
-        key = signal, wait
-        if key not in self._ending:
-            given, ended = self._signals.get(signal) or self._channels(signal), self._waits[wait]
-            may = not given.isdisjoint(ended) or _ANY in given or _ANY in ended
-            a, b = (self._address(site) for site in key) if may else (None, None)
-            apart = a is not None and b is not None and self.model.values.never_meet(a, SIZE, b, SIZE)
-            self._ending[key] = may and not apart
-        return self._ending[key]
+    def ended_by(self, signal: int) -> frozenset[int]:
+        """The waits that may be for the mbarrier of a *signal*."""
+        if signal not in self._ended:
+            given = self._signals.get(signal) or self._channels(signal)
+            address = self.model.value(signal, "mbarrier")
+            self._ended[signal] = frozenset(
+                wait
+                for wait, ended in self._waits.items()
+                if (_ANY in given or _ANY in ended or not given.isdisjoint(ended))
+                and not (address is not None and self._elsewhere(address, wait))
+            )
+        return self._ended[signal]
 
-    def _address(self, site: int) -> int | None:
-        """The mbarrier that an instruction names."""
-        if site not in self._addresses:
-            self._addresses[site] = self.model.value(site, "mbarrier")
-        return self._addresses[site]
+    def _elsewhere(self, address: int, wait: int) -> bool:
+        """Whether a wait is for an mbarrier that is never the one at an *address*."""
+        named = self._named.get(wait)
+        return named is not None and self.model.values.never_meet(address, SIZE, named, SIZE)
+
+    @cached_property
+    def _named(self) -> dict[int, int]:
+        """The mbarriers that waits are for, by their addresses."""
+        found = ((wait, self.model.value(wait, "mbarrier")) for wait in self._waits)
+        return {wait: address for wait, address in found if address is not None}
 
     def over(self, sites: Iterable[int]) -> frozenset[int]:
         """The waits behind which a thread may know that all is over that *sites* do, at once or asynchronously."""

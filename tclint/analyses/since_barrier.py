@@ -148,8 +148,8 @@ class SharedByWarps(SharedMemory):
         mine = self.split(access.address)[1]
         key = mine, access.size, access.lanes, threads
         if key not in self._touching:
-            warps = ((first, threads & 0xFFFFFFFF << first) for first in range(0, self.values.threads, 32))
-            found = ((first, self._spread_of(mine, access, self.sure(warp))) for first, warp in warps if warp)
+            warps = T.by_warp(threads)
+            found = ((first, self._spread_of(mine, access, self.sure(warp))) for first, warp in warps)
             self._touching[key] = [(first, touched) for first, touched in found if touched is not None]
         return self._touching[key]
 

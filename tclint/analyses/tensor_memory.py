@@ -119,8 +119,8 @@ class Tcgen05(FactSet[tuple[int, int]]):
         self.by_opcode = not self.derived
         self._pending: dict[State, int] = {}
         self._ranges: dict[tuple[int, str], Range | None] = {}
-        self._met = model.made(Order).meets(Scope.WARPS)
-        self._heard: dict[int, frozenset[int]] = {}
+        self._order = model.made(Order)
+        self._met = self._order.meets(Scope.WARPS)
         self._waited: dict[tuple[int, int], bool] = {}
         self.cta_groups = self._cta_groups()
         """The ``.cta_group`` of every operation and commit; "" where the kernel mixes both, which is one fault of its own."""
@@ -229,7 +229,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             return left | {(s, at + 1) for s in known}
         if event == "mbarrier-wait":
             committed = [f for f in state if f[0] in self.operations and f[1] != ISSUED]
-            seen = {s for s, status in committed if at in self._observing(status - 1)}
+            seen = {s for s, status in committed if at in self._order.ended_by(status - 1)}
             return state.difference(f for f in committed if f[0] in seen) if seen else state
         if at in self._met:
             # Another thread may have waited and now passes the news on.
@@ -253,12 +253,6 @@ class Tcgen05(FactSet[tuple[int, int]]):
         bits = self.bits
         return frozenset(f for f in state if not bits.get(f[0], 0) & loads)
 
-    def _observing(self, commit: int) -> frozenset[int]:
-        """The waits that may be for the mbarrier that the commit signals."""
-        if commit not in self._heard:
-            self._heard[commit] = self.model.made(Order).waits_for((commit,))
-        return self._heard[commit]
-
     def _observed(self, commit: int, barrier: int) -> bool:
         """Whether a thread that comes to *barrier* may have waited for the mbarrier of the commit.
 
@@ -268,7 +262,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         if key not in self._waited:
             self._waited[key] = any(
                 not self._precedes(wait, commit) and not self._precedes(barrier, wait)
-                for wait in self._observing(commit).intersection(self.model.sites("mbarrier-wait"))
+                for wait in self._order.ended_by(commit).intersection(self.model.sites("mbarrier-wait"))
             )
         return self._waited[key]
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 __all__ = [
     "LIMIT",
     "Planes",
+    "by_warp",
     "compare",
     "describe",
     "digit",
@@ -194,6 +195,13 @@ def whole(taken: int, size: int) -> int:
             found |= group << at
         at += size
     return found
+
+
+def by_warp(taken: int) -> Iterator[tuple[int, int]]:
+    """The first thread of each warp of which *taken* has some, and those that it has."""
+    for first in range(0, taken.bit_length(), 32):
+        if mine := taken & 0xFFFFFFFF << first:
+            yield first, mine
 
 
 def one_warp(taken: int) -> int:

@@ -106,11 +106,11 @@ def relaxed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     weak = {i for i in (*waits, *arrivals) if ".relaxed" in _modifiers(model, i)}
     if not weak:
         return
-    copies = model.sites("issue", "mbarrier")
-    for signal, wait in model.made(Order).handovers([*arrivals, *copies], frozenset(waits)):
+    signals = [*arrivals, *model.sites("issue", "mbarrier")]
+    for signal, wait in model.made(Order).handovers(signals, frozenset(waits)):
         if weak.isdisjoint((signal, wait)):
             continue
-        copied = signal in copies
+        copied = model.instruction(signal).event == "issue"
         hit = _copied(model, wait, signal) if copied else _handed_over(model, wait, signal, weak)
         if hit is not None:
             weak.discard(hit.site)

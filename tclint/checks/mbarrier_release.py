@@ -78,15 +78,16 @@ class _Release:
         self.barring = self.barriers.union(calls(model))
         self._ways: dict[tuple[int, int, int, frozenset[int]], bool] = {}
         self._found: dict[tuple[tuple[int, ...], int, bool], list[tuple[int, Access]]] = {}
-        self._waits: dict[int, list[int]] = {}
+        waits: dict[int, list[int]] = {}
         for arrival, wait in order.handovers(
             model.sites("mbarrier-arrive"), frozenset(model.sites("mbarrier-wait"))
         ):
-            self._waits.setdefault(arrival, []).append(wait)
+            waits.setdefault(arrival, []).append(wait)
+        self._waits = {arrival: tuple(those) for arrival, those in waits.items()}
         self._arrivals: dict[tuple[int, ...], list[int]] = {}
         """The arrivals that the same waits are for."""
-        for arrival in self._waits:
-            self._arrivals.setdefault(self.waits(arrival), []).append(arrival)
+        for arrival, those in self._waits.items():
+            self._arrivals.setdefault(those, []).append(arrival)
 
     def writes(self, arrival: int) -> tuple[str, Hit] | None:
         """Other lanes have written what a waiting thread reads."""
@@ -184,13 +185,12 @@ class _Release:
         return all(
             way(self.model, access.site, warp, (i,), ends) is not None
             for i in arrivals
-            for first in range(0, self.model.values.threads, 32)
-            if (warp := self.model.views.at(i).threads & 0xFFFFFFFF << first)
+            for _, warp in T.by_warp(self.model.views.at(i).threads)
         )
 
     def waits(self, arrival: int) -> tuple[int, ...]:
         """The waits for the *arrival*."""
-        return tuple(self._waits.get(arrival, ()))
+        return self._waits.get(arrival, ())
 
     def _told(self, arrival: int, access: int, others: int) -> frozenset[int]:
         """Where else one may hear of the *others*: they arrive on other mbarriers behind their *access*."""

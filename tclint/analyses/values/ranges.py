@@ -629,14 +629,15 @@ class Ranges:
         if facts.bits is None:
             facts.bits = {}
             for fact, truth in facts.items():
-                if (said := self._tested_bits(fact)) is not None:
-                    value, mask, bits = said
-                    if (
-                        truth or not mask & mask - 1
-                    ):  # that one bit is not what it is compared with says what it is
-                        zeros, ones = facts.bits.get(value, (0, 0))
-                        bits = bits if truth else bits ^ mask
-                        facts.bits[value] = zeros | mask & ~bits, ones | bits
+                said = self._tested_bits(fact)
+                if said is None:
+                    continue
+                value, mask, bits = said
+                # That one bit is not what it is compared with says what it is.
+                if truth or not mask & mask - 1:
+                    zeros, ones = facts.bits.get(value, (0, 0))
+                    bits = bits if truth else bits ^ mask
+                    facts.bits[value] = zeros | mask & ~bits, ones | bits
         value, mask, bits = asked
         zeros, ones = facts.bits.get(value, (0, 0))
         if zeros & bits or ones & mask & ~bits:
