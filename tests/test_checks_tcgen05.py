@@ -64,6 +64,37 @@ loop:
     """
 
 
+def roles(waiting: str, want: str = "") -> str:
+    """A warp that multiplies when the accumulator is free, and others that say so when they have read it."""
+    return f"""
+    mov.u32 %r13, 0;
+    mov.u32 %r14, 0;
+    setp.ge.u32 %p4, %r0, 32;
+    @%p4 bra reads;
+multiplies:
+    xor.b32 %r15, %r14, 1;
+    {wait(1).replace("[done], 0", "[other], %r15")}
+    {ZEROS}{want}
+    {ST_DONE}
+    {MMA}
+    {COMMIT}
+    xor.b32 %r14, %r14, 1;
+    add.u32 %r13, %r13, 1;
+    setp.lt.u32 %p5, %r13, %r8;
+    @%p5 bra multiplies;
+    bra over;
+reads:
+    {waiting}
+    mbarrier.arrive.shared::cta.b64 _, [other];
+    xor.b32 %r14, %r14, 1;
+    add.u32 %r13, %r13, 1;
+    setp.lt.u32 %p5, %r13, %r8;
+    @%p5 bra reads;
+over:
+    bar.sync 0;
+    """
+
+
 def columns(before: str, want: str = "", begin: int = 0) -> str:
     """A loop that loads the columns from *begin* on, eight at a time."""
     return f"""
@@ -93,6 +124,8 @@ CASES: dict[str, str] = {
     "an mma that is waited for too late": f"{MMA}\n{COMMIT}\nbar.sync 0;\n{LOAD} // want TC001\n{LD_DONE}\n{wait()}",
     "a wait for the phase before": f"{MMA}\n{COMMIT}\n{wait()}\nbar.sync 0;\n{MMA}\n{COMMIT}\nbar.sync 0;\n{LOAD} // want TC001\n{LD_DONE}",
     "a wait by another warp": f"{MMA}\n{COMMIT}\nsetp.lt.u32 %p4, %r0, 64;\n@%p4 bra on;\n{wait()}\non: bar.sync 0;\n{LOAD}\n{LD_DONE}",
+    "a store when those that waited say so": roles(wait(2).replace("], 0", "], %r14")),
+    "a store when nobody has waited": roles("", " // want TC001"),
     "a ring of mbarriers": rings(wait().replace("[done]", "[%r14+16]")),
     "columns in a loop": columns(f"{MMA}\n{COMMIT}\n{wait()}\nbar.sync 0;"),
     "columns in a loop, without a wait": columns(f"{MMA}\n{COMMIT}\nbar.sync 0;", " // want TC001"),

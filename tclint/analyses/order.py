@@ -156,8 +156,12 @@ class Order:
 
     @cached_property
     def _hears(self) -> tuple[frozenset[int], ...]:
-        others = self.polls.union(self.model.sites("mbarrier-wait"), calls(self.model))
-        return tuple(met | others for met in self._meets)
+        return tuple(met | self._awaits for met in self._meets)
+
+    @cached_property
+    def _awaits(self) -> frozenset[int]:
+        """Waits that are no barriers: for an mbarrier, or for what a call or another thread may do about one."""
+        return self.polls.union(self.model.sites("mbarrier-wait"), calls(self.model))
 
     @cached_property
     def polls(self) -> frozenset[int]:
@@ -272,8 +276,8 @@ class Order:
             address = self.model.value(signal, "mbarrier")
             self._ended[signal] = frozenset(
                 wait
-                for wait, ended in self._waits.items()
-                if (_ANY in given or _ANY in ended or not given.isdisjoint(ended))
+                for wait in self._awaits
+                if (_ANY in given or _ANY in (ended := self._waits[wait]) or not given.isdisjoint(ended))
                 and not (address is not None and self._elsewhere(address, wait))
             )
         return self._ended[signal]

@@ -121,6 +121,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         self._ranges: dict[tuple[int, str], Range | None] = {}
         self._order = model.made(Order)
         self._met = self._order.meets(Scope.WARPS)
+        self._heard: dict[int, frozenset[int]] = {}
         self._waited: dict[tuple[int, int], bool] = {}
         self.cta_groups = self._cta_groups()
         """The ``.cta_group`` of every operation and commit; "" where the kernel mixes both, which is one fault of its own."""
@@ -229,7 +230,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             return left | {(s, at + 1) for s in known}
         if event == "mbarrier-wait":
             committed = [f for f in state if f[0] in self.operations and f[1] != ISSUED]
-            seen = {s for s, status in committed if at in self._order.ended_by(status - 1)}
+            seen = {s for s, status in committed if at in self._completed(status - 1)}
             return state.difference(f for f in committed if f[0] in seen) if seen else state
         if at in self._met:
             # Another thread may have waited and now passes the news on.
@@ -252,6 +253,12 @@ class Tcgen05(FactSet[tuple[int, int]]):
         """*state* without what it says of a set of loads."""
         bits = self.bits
         return frozenset(f for f in state if not bits.get(f[0], 0) & loads)
+
+    def _completed(self, commit: int) -> frozenset[int]:
+        """The waits behind which a thread may know, of its own or from others, that what the commit tracks is complete."""
+        if commit not in self._heard:
+            self._heard[commit] = self._order.completed((commit,))
+        return self._heard[commit]
 
     def _observed(self, commit: int, barrier: int) -> bool:
         """Whether a thread that comes to *barrier* may have waited for the mbarrier of the commit.
