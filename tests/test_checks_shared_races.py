@@ -578,6 +578,30 @@ def test_a_bound_of_the_grid_leaves_whole_ctas(guarded: str, count: int) -> None
     assert len(found(f"mov.u32 %r6, 0;\n{PLACE}{guarded}\n{READ}\nout:")) == count
 
 
+LAST = """
+    mov.u32 %r10, %ctaid.x;
+    mov.u32 %r11, %nctaid.x;
+    mov.u32 %r6, 0;
+    setp.ne.s32 %p4, %r10, 0;
+    @%p4 bra on;
+    {read}
+on:
+    add.s32 %r12, %r11, -1;
+    setp.ne.s32 %p5, %r10, %r12;
+    setp.lt.u32 %p6, %r11, {least};
+    or.pred %p7, %p6, %p5;
+    @%p7 bra out;
+    {write}
+out:
+"""
+
+
+@pytest.mark.parametrize(("least", "count"), [(2, 0), (1, 1)])
+def test_the_first_cta_and_the_last_one(least: int, count: int) -> None:
+    """Where there are two CTAs at least, none is both: of two conditions about one number each says something of the other."""
+    assert len(found(LAST.format(read=READ, write=WRITE, least=least))) == count
+
+
 # ---------------------------------------------------------------- two dimensions
 
 

@@ -115,7 +115,7 @@ def test_what_is_not_a_plain_sum_does_not_fold_into_one(code: str) -> None:
 
 def test_a_selected_constant_multiple_is_a_sum() -> None:
     code = """
-    mov.u32 %r1, %ctaid.x;
+    ld.param.u32 %r1, [number];
     shl.b32 %r2, %r1, 3;
     add.s32 %r3, %r2, 24;
     add.s32 %r4, %r1, 3;
@@ -140,27 +140,29 @@ def test_a_sum_of_very_many_terms_is_made_of_all() -> None:
 
 
 def test_a_difference_cancels() -> None:
-    assert known("mov.u32 %r1, %ctaid.x; add.s32 %r2, %r1, 9; sub.s32 %r3, %r2, %r1;", "%r3") == 9
+    assert known("ld.param.u32 %r1, [number]; add.s32 %r2, %r1, 9; sub.s32 %r3, %r2, %r1;", "%r3") == 9
 
 
 # ---------------------------------------------------------------- predicates
 
 
 def test_r_above_0_is_not_r_below_1() -> None:
-    m = of("mov.u32 %r1, %ctaid.x; setp.gt.s32 %p1, %r1, 0; setp.lt.s32 %p2, %r1, 1;")
+    m = of("ld.param.u32 %r1, [number]; setp.gt.s32 %p1, %r1, 0; setp.lt.s32 %p2, %r1, 1;")
     assert value(m, "%p1") == m.values.negate(value(m, "%p2"))
 
 
 def test_unsigned_above_and_below_are_complements() -> None:
     m = of(
-        "mov.u32 %r1, %ctaid.x; setp.gt.u32 %p1, %r1, 5; setp.ls.u32 %p2, %r1, 5; setp.lo.u32 %p3, %r1, 6;"
+        "ld.param.u32 %r1, [number]; setp.gt.u32 %p1, %r1, 5; setp.ls.u32 %p2, %r1, 5; setp.lo.u32 %p3, %r1, 6;"
     )
     assert value(m, "%p1") == m.values.negate(value(m, "%p2"))
     assert value(m, "%p2") == value(m, "%p3")
 
 
 def test_signed_and_unsigned_comparisons_differ() -> None:
-    assert not same("mov.u32 %r1, %ctaid.x; setp.lt.s32 %p1, %r1, 5; setp.lt.u32 %p2, %r1, 5;", "%p1", "%p2")
+    assert not same(
+        "ld.param.u32 %r1, [number]; setp.lt.s32 %p1, %r1, 5; setp.lt.u32 %p2, %r1, 5;", "%p1", "%p2"
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,13 +195,13 @@ def test_signed_and_unsigned_comparisons_differ() -> None:
     ],
 )
 def test_one_test_spelled_twice_is_one_predicate(first: str, second: str) -> None:
-    assert same(f"mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ctaid.y; {first} {second}", "%p1", "%p2")
+    assert same(f"ld.param.u32 %r1, [number]; ld.param.u32 %r2, [pointer]; {first} {second}", "%p1", "%p2")
 
 
 def test_the_second_result_of_setp_negates_the_comparison_only() -> None:
     m = of(
         """
-    mov.u32 %r1, %ctaid.x;
+    ld.param.u32 %r1, [number];
     setp.eq.s32 %p9, %r1, 9;
     setp.lt.and.s32 %p1|%p2, %r1, 3, %p9;
     setp.ge.and.s32 %p3, %r1, 3, %p9;
@@ -266,7 +268,7 @@ TESTS = st.tuples(
 def test_what_comparisons_decide_of_each_other_is_true(
     assumed: list[tuple[tuple[str, int], bool]], asked: tuple[str, int]
 ) -> None:
-    lines = ["mov.u32 %r1, %ctaid.x;"]
+    lines = ["ld.param.u32 %r1, [number];"]
     for n, (relation, bound) in enumerate([*(t for t, _ in assumed), asked], 1):
         name, _, sign = relation.partition(".")
         lines.append(f"setp.{name}.{sign or 'b'}32 %p{n}, %r1, {bound};")
@@ -293,7 +295,7 @@ def test_what_a_number_is_not_shortens_its_range(
     known: dict[str, bool], asked: str, answer: bool | None
 ) -> None:
     m = of("""
-        mov.u32 %r1, %ctaid.x;
+        ld.param.u32 %r1, [number];
         setp.eq.u32 %p1, %r1, 0;
         setp.lt.u32 %p2, %r1, 1;
         setp.eq.u32 %p3, %r1, 1;
@@ -331,7 +333,7 @@ def test_what_ranges_decide_is_true(
     asked: tuple[int, str, int],
 ) -> None:
     """Numbers made of one number, compared with constants: whatever is decided is so for each number that is left."""
-    lines = ["mov.u32 %r1, %ctaid.x;"]
+    lines = ["ld.param.u32 %r1, [number];"]
     for n, (name, source, number) in enumerate(chain, 1):
         names = {"to": f"%r{n + 1}", "a": f"%r{min(source, n - 1) + 1}", "n": number, "p": f"%p{n + 10}"}
         lines.append(STEPS[name][0].format(**names))
@@ -384,7 +386,12 @@ def test_what_ranges_decide_of_two_numbers_is_true(
     asked: tuple[int, str, int],
 ) -> None:
     """The same of numbers made of two numbers and two constants, compared with each other."""
-    lines = ["mov.u32 %r1, %ctaid.x;", "mov.u32 %r2, %ctaid.y;", "mov.u32 %r3, 3;", "mov.u32 %r4, -1;"]
+    lines = [
+        "ld.param.u32 %r1, [number];",
+        "ld.param.u32 %r2, [pointer];",
+        "mov.u32 %r3, 3;",
+        "mov.u32 %r4, -1;",
+    ]
     for n, (name, one, two) in enumerate(chain, 5):
         lines.append(f"{PAIRS[name][0]} %r{n}, %r{one % (n - 1) + 1}, %r{two % (n - 1) + 1};")
     every = len(lines)
@@ -411,7 +418,7 @@ def test_what_ranges_decide_of_two_numbers_is_true(
 
 
 ROUNDS_OF_FOUR = """
-    mov.u32 %r1, %ctaid.x;
+    ld.param.u32 %r1, [number];
     mov.u32 %r2, -2;
     sub.s32 %r3, %r2, %r1;
     max.s32 %r4, %r3, -4;
@@ -460,7 +467,7 @@ def test_ranges_of_what_is_computed(known: dict[str, bool], asked: str, answer: 
 def test_what_an_odd_number_of_rounds_says(known: dict[str, bool], asked: str, answer: bool | None) -> None:
     """cuBLASLt has a loop of two rounds at a time, and another round before it for an odd number of them."""
     m = of("""
-        mov.u32 %r1, %ctaid.x;
+        ld.param.u32 %r1, [number];
         add.s32 %r2, %r1, 1;
         min.s32 %r3, %r2, 2;
         max.s32 %r4, %r3, 1;
@@ -491,7 +498,7 @@ def test_what_a_loop_counts_in_step(known: dict[str, bool], asked: str, answer: 
         mov.u32 %r2, 1920;
         mov.u32 %r3, 0;
         mov.u32 %r4, 5;
-        mov.u32 %r5, %ctaid.x;
+        ld.param.u32 %r5, [number];
     loop:
         add.s32 %r1, %r1, 1;
         setp.eq.s32 %p1, %r1, 0;
@@ -522,7 +529,7 @@ def test_what_a_loop_counts_in_step(known: dict[str, bool], asked: str, answer: 
 def test_ranges_of_the_least_of_several_sums(known: dict[str, bool], asked: str, answer: bool | None) -> None:
     """cuBLASLt fills the stages of a ring that there are tiles for, and commits nothing for the others."""
     m = of("""
-        mov.u32 %r1, %ctaid.x;
+        ld.param.u32 %r1, [number];
         max.s32 %r2, %r1, 1;
         add.s32 %r3, %r1, 1;
         add.s32 %r4, %r2, 1;
@@ -551,7 +558,7 @@ def test_ranges_of_the_least_of_several_sums(known: dict[str, bool], asked: str,
     ],
 )
 def test_of_two_tests_of_one_number_one_may_say_it_all(logic: str, result: str) -> None:
-    m = of(f"mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ctaid.y; setp.lt.s32 %p1, %r1, 3; {logic}")
+    m = of(f"ld.param.u32 %r1, [number]; ld.param.u32 %r2, [pointer]; setp.lt.s32 %p1, %r1, 3; {logic}")
     found = value(m, "%p3")
     if result.startswith("%"):
         assert found == value(m, result)
@@ -578,7 +585,7 @@ def test_what_differences_decide_of_each_other_is_true(
     assumed: list[tuple[tuple[str, int, int, bool], bool]], asked: tuple[str, int, int, bool]
 ) -> None:
     """i + 7 < n and i + 8 >= n are about n - i, where nothing wraps."""
-    lines = ["mov.u32 %r1, %ctaid.x;", "mov.u32 %r2, %ctaid.y;"]
+    lines = ["ld.param.u32 %r1, [number];", "ld.param.u32 %r2, [pointer];"]
     for n, (relation, a, b, swapped) in enumerate([*(t for t, _ in assumed), asked], 1):
         lines += [f"add.s32 %r{3 * n}, %r1, {a};", f"add.s32 %r{3 * n + 1}, %r2, {b};"]
         first, second = (3 * n + 1, 3 * n) if swapped else (3 * n, 3 * n + 1)
@@ -956,7 +963,7 @@ def test_a_stage_that_starts_beyond_its_wrap_has_no_bounds() -> None:
 def test_what_both_sides_of_a_branch_agree_on_is_one_value() -> None:
     m = of(
         """
-    mov.u32 %r1, %ctaid.x;
+    ld.param.u32 %r1, [number];
     setp.eq.s32 %p1, %r1, 0;
     @%p1 bra other;
     mov.u32 %r2, 5; mov.u32 %r3, 1;
@@ -975,7 +982,7 @@ join:
 def test_a_value_through_a_loop_that_does_not_change_it_is_the_same() -> None:
     m = of(
         """
-    mov.u32 %r1, %ctaid.x;
+    ld.param.u32 %r1, [number];
     mov.u32 %r2, %r1;
 loop:
     setp.eq.s32 %p1, %r2, 0;

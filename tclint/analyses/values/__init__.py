@@ -43,6 +43,7 @@ class Values(Bounds):
         super().__init__(function, cfg, variables)
         self._differences: dict[int, tuple[Node, bool] | None] = {}
         self._facts: dict[frozenset[tuple[int, bool]], Facts] = {}
+        self._alike: dict[int, bool] = {}
         self._turned: dict[tuple[int, int, int], int] = {}
         """Predicates, and the edge by which a round ends, to what they are in the next one."""
         self._turns: set[int] = set()
@@ -79,14 +80,15 @@ class Values(Bounds):
         if kind == "logic":
             left = self.decide(node[2], facts)
             right = self.decide(node[3], facts)
-            if node[1] == "and":
-                if left is False or right is False:
-                    return False
-                return True if left and right else None
-            if node[1] == "or":
-                if left or right:
-                    return True
-                return False if left is False and right is False else None
+            if node[1] in ("and", "or"):
+                settles: bool = node[1] == "or"
+                if settles in (left, right):
+                    return settles
+                if left is None and right is None and facts and self._about_one(p, node):
+                    # Where the one does not settle it, the other one may have to.
+                    left = self.decide(node[3], self.assume(node[2], not settles, facts))
+                    return settles if left is settles else None
+                return None if left is None or right is None else node[1] == "and"
             return None if left is None or right is None else left != right
         if kind == "compare" and (facts or self._ranges.limited(p)):
             if (
@@ -107,6 +109,24 @@ class Values(Bounds):
         if kind == "phi":
             return self._joined(p, facts)
         return None
+
+    def _about_one(self, p: int, node: Node) -> bool:
+        """Whether both sides of *p* compare one number with others."""
+        found = self._alike.get(p)
+        if found is None:
+            found = self._alike[p] = not self._terms_of(node[2]).isdisjoint(self._terms_of(node[3]))
+        return found
+
+    def _terms_of(self, p: int) -> frozenset[int]:
+        """The terms of what a predicate compares."""
+        node = self.node(p)
+        while node[0] == "not":
+            node = self.node(node[1])
+        return (
+            frozenset(t for side in node[2:4] for t, _ in self.linear(side)[0])
+            if node[0] == "compare"
+            else frozenset()
+        )
 
     def _joined(self, phi: int, facts: Facts) -> bool | None:
         """A predicate is what all that it is joined from are, if they stay what they are."""
