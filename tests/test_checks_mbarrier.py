@@ -497,7 +497,7 @@ def test_mbarriers_of_other_ctas(body: str, count: int) -> None:
     assert len(found(f"{MAKE}\n{JOIN}\n{body}\n{JOIN}", "MB010")) == count
 
 
-@pytest.mark.parametrize(("state", "count"), [("%rd1", 0), ("%rd2", 1), ("%rd3", 0), ("7", 1)])
+@pytest.mark.parametrize(("state", "count"), [("%rd1", 0), ("%rd2", 1), ("%rd3", 0), ("%rd7", 1), ("7", 1)])
 def test_states(state: str, count: int) -> None:
     body = f"""
     {MAKE}

@@ -483,6 +483,8 @@ def states(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         node = model.values.node(value)
         if node[0] == "const":
             yield "MB011", _bad_state(model, site, "is a constant, and no arrival has returned it", ())
+        elif node[0] == "undefined":
+            yield "MB011", _bad_state(model, site, "is in a register that nothing has written", ())
         elif node[0] == "unknown" and (hit := _from(model, site, node[1])):
             yield "MB011", hit
 
