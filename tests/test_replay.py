@@ -2288,6 +2288,137 @@ over:
     ]  # fmt: skip
 
 
+FILLED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry filled(.param .u64 in, .param .u64 out)
+.reqntid 64
+{
+    .reg .pred %p<4>;
+    .reg .b32 %r<12>;
+    .reg .b64 %in, %out;
+    .shared .align 128 .b8 tile[256];
+    .shared .align 8 .b64 full[2];
+    .shared .align 8 .b64 empty[2];
+    ld.param.u64 %in, [in];
+    ld.param.u64 %out, [out];
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [full], 32;
+    mbarrier.init.shared::cta.b64 [full+8], 32;
+    mbarrier.init.shared::cta.b64 [empty], 32;
+    mbarrier.init.shared::cta.b64 [empty+8], 32;
+ready:
+    bar.sync 0;
+    mov.u32 %r1, 0;
+    mov.u32 %r2, 0;
+    mov.u32 %r3, 0;
+    and.b32 %r4, %r0, 31;
+    shl.b32 %r4, %r4, 2;
+    mov.u32 %r5, tile;
+    mov.u32 %r6, full;
+    mov.u32 %r7, empty;
+    setp.lt.u32 %p1, %r0, 32;
+    @%p1 bra use;
+    mov.u32 %r3, 1;
+fill:
+    shl.b32 %r8, %r1, 3;
+    add.u32 %r9, %r8, %r7;
+free:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r9], %r3;
+    @!%p2 bra free;
+    shl.b32 %r10, %r1, 7;
+    add.u32 %r10, %r10, %r5;
+    add.u32 %r10, %r10, %r4;
+    add.u32 %r9, %r8, %r6;
+    cp.async.ca.shared.global [%r10], [%in], 4;
+    DONE
+    mbarrier.arrive.shared::cta.b64 _, [%r9];
+    xor.b32 %r1, %r1, 1;
+    setp.eq.u32 %p2, %r1, 0;
+    @%p2 xor.b32 %r3, %r3, 1;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p3, %r2, 8;
+    @%p3 bra fill;
+    ret;
+use:
+    shl.b32 %r8, %r1, 3;
+    add.u32 %r9, %r8, %r6;
+come:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r9], %r3;
+    @!%p2 bra come;
+    shl.b32 %r10, %r1, 7;
+    add.u32 %r10, %r10, %r5;
+    add.u32 %r10, %r10, %r4;
+    ld.shared.u32 %r11, [%r10];
+    add.u32 %r9, %r8, %r7;
+    mbarrier.arrive.shared::cta.b64 _, [%r9];
+    st.global.u32 [%out], %r11;
+    xor.b32 %r1, %r1, 1;
+    setp.eq.u32 %p2, %r1, 0;
+    @%p2 xor.b32 %r3, %r3, 1;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p3, %r2, 8;
+    @%p3 bra use;
+    ret;
+}
+"""
+"""One warp fills the stages of a ring by copies of each thread, and another one reads them."""
+COMMIT = "cp.async.commit_group;\n"
+TRACK = "cp.async.mbarrier.arrive.shared::cta.b64 [%r9];"
+
+
+@pytest.mark.parametrize(
+    ("done", "seen"),
+    [
+        ("cp.async.wait_all;", ""),
+        (f"{COMMIT}cp.async.wait_group 0;", ""),
+        (f"{COMMIT}cp.async.wait_group 1;", "race"),
+        (f"{COMMIT}{COMMIT}cp.async.wait_group 1;", ""),
+        ("cp.async.wait_group 0;", "race"),  # of no group
+        (COMMIT, "race"),
+        (TRACK, ""),
+        (TRACK.replace("%r9", "%r7"), "race"),  # another mbarrier
+        (TRACK.replace("arrive.", "arrive.noinc."), "stuck"),  # twice as many arrivals
+    ],
+)
+def test_copies_of_threads_that_another_role_reads(done: str, seen: str) -> None:
+    """Who arrives tells of a copy only if it has waited for it, or lets the mbarrier track it (9.7.9.25.3, 9.7.13.15.15)."""
+    run = replay(changed("DONE", done, FILLED)).run
+    assert what(run) == {seen} if seen else run is None
+
+
+def test_copies_that_arrive_are_arrivals() -> None:
+    only = changed("DONE\n    mbarrier.arrive.shared::cta.b64 _, [%r9];", "DONE", FILLED)
+    assert replay(changed("DONE", TRACK.replace("arrive.", "arrive.noinc."), only)).run is None
+    assert what(replay(changed("DONE", TRACK, only)).run) == {"stuck"}
+
+
+def test_copies_of_threads_into_what_others_may_still_read() -> None:
+    read, gives = "ld.shared.u32 %r11, [%r10];\n", "mbarrier.arrive.shared::cta.b64 _, [%r9];\n"
+    frees = f"    add.u32 %r9, %r8, %r7;\n    {gives}"
+    code = changed(f"    {read}{frees}", f"{frees}    {read}", changed("DONE", "cp.async.wait_all;", FILLED))
+    (finding,) = [f for f in told(code) if f.rule.id == "MB016"]
+    assert finding.message.startswith("overwrites shared memory that ld.shared may still read")
+    code = changed("DONE", COMMIT, FILLED)
+    (finding,) = [f for f in told(code) if f.rule.id == "MB016"]
+    assert finding.message.startswith("reads shared memory that cp.async may not have written yet")
+    assert finding.help.startswith("wait for it (cp.async.wait_group)")
+    # Whether lanes of one warp have waited is not followed: CA001 does.
+    own = changed(".reqntid 64", ".reqntid 32", changed("@%p1 bra use;", "", code))
+    assert replay(own).run is None or "race" not in what(replay(own).run)
+
+
+def test_where_something_is_that_all_threads_compute_before_they_part() -> None:
+    """Of what only the addresses of reads are made of, one thread is asked; what all compute alike, every role knows."""
+    waits = "    @!%p2 bra come;\n"
+    code = changed(waits, "", changed("DONE", "cp.async.wait_all;", FILLED))
+    assert "race" in what(replay(code).run)
+    swapped = changed("setp.lt.u32 %p1, %r0, 32;", "setp.ge.u32 %p1, %r0, 32;", code)
+    assert "race" in what(replay(swapped).run)
+
+
 def test_kernels_without_an_mbarrier_are_not_replayed() -> None:
     assert replay(".version 8.6\n.target sm_90\n.address_size 64\n" + kernel("    ret;")).run is None
 

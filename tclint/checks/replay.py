@@ -119,6 +119,8 @@ def _too_soon(model: KernelModel, race: Race, count: int) -> Hit:
 
 _OVER = {
     "bulk": "wait until its source is read (cp.async.bulk.wait_group.read), let that thread arrive at an mbarrier behind it",
+    "cp.async": "wait for it (cp.async.wait_group) and let that thread arrive at an mbarrier behind it, or let one track it"
+    " (cp.async.mbarrier.arrive)",
     "mbarrier": "take the mbarrier of the copy, which tells when it is complete",
     "tcgen05": "commit that operation to an mbarrier (tcgen05.commit)",
     "tcgen05.ld": "let those threads arrive at an mbarrier behind tcgen05.wait::ld",

@@ -15,7 +15,7 @@ from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined, last, new
 from tclint.replay.groups import Group, Groups, Limits, ManyRounds, Stuck, Unmade, Unresolved
 from tclint.replay.lanes import Lanes, apply, collapse, spread
 from tclint.replay.launch import Launch
-from tclint.replay.program import Program, Step
+from tclint.replay.program import FILLING, LEAVING, Program, Step
 from tclint.replay.sync import Arrival, Barrier, Flight, Mbarrier, Passed
 
 __all__ = ["Access", "Machine", "Overrun", "shuffled"]
@@ -35,7 +35,7 @@ _OWN = -1
 _ASKING = ("mbarrier-wait", "elect", "shuffle", "vote")
 """Steps that change nothing for anybody else: who does nothing but these asks an mbarrier the same again."""
 _SPLIT = "some lanes of a warp come to a barrier without the others"
-_DATA = frozenset("compute constant unknown move load store read tensor write".split())
+_DATA = frozenset("compute constant unknown move load store read tensor write fill".split())
 """Steps that neither wait nor tell anything."""
 
 
@@ -76,6 +76,11 @@ class Access(NamedTuple):
     def plain(self) -> bool:
         """Whether threads do it themselves, to shared memory."""
         return self.lanes < 0 and not self.actor.kind
+
+    @property
+    def own(self) -> bool:
+        """Whether it is of threads alone, of one warp each: what they do themselves, or a copy that each of them makes."""
+        return self.lanes < 0 and self.actor.kind in ("", FILLING)
 
     @property
     def stores(self) -> bool:
@@ -328,6 +333,14 @@ class Machine(Groups):
 
     _read = _write = _touch
 
+    def _fill(self, group: Group, step: Step, where: Lanes) -> None:
+        """A copy of each thread into shared memory, under way until the thread waits for it, or an mbarrier that tracks it tells."""
+        size = self._role(group, step, "bytes")
+        known = size if isinstance(size, int) else None
+        actor, number = self._issues(FILLING, group, range(len(group.threads)))
+        for a in _outermost(self._role(group, step, "destination"), where):
+            self._access(group, step.site, divmod(a, _CTA), actor, number, True, known, box=step.site)
+
     def _tensor(self, group: Group, step: Step, where: Lanes) -> None:
         """A load of tensor memory, or a store: each warp has its lanes (9.7.16.8.1)."""
         instruction, followed = step.instruction, self.program.followed
@@ -488,11 +501,13 @@ class Machine(Groups):
 
     def _on_mbarrier_arrive(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         instruction = step.instruction
-        if instruction.group == "cp.async" and ".noinc" not in instruction.opcode:
-            return
         address = self._role(group, step, "mbarrier")
         count, tx, given = self._role(group, step, "count", 1), *self._tx(group, step)
         clock = group.fenced if _relaxed(instruction) else self._publish(group)
+        if instruction.group == FILLING:
+            # It arrives when copies are done; without .noinc the phase waits for that beside all others (9.7.13.15.15).
+            clock = joined(clock, self._issued(FILLING, group, places))
+            count = int(".noinc" in instruction.opcode)
         phases = set()
         for (at, number, bytes_), threads in self._each(step, places, address, count, tx).items():
             mbarrier = self._mbarrier(step, at)
@@ -703,15 +718,20 @@ class Machine(Groups):
         kind = step.instruction.group
         if kind == "mbarrier":
             self._copy(group, step, places)
-        elif kind == "bulk":
+        elif kind == LEAVING:
             self._copy_out(group, step, places, where)
         else:
-            actor = self.actor(kind, group.cta, _at(group, places))
-            self._engines[actor] = number = self._engines.get(actor, 0) + 1
+            actor, number = self._issues(kind, group, places)
             for start in self._starts(group, step):
                 self._access(group, step.site, (group.cta, start), actor, number)
             if kind == "tcgen05":
                 self._multiply(group, step, actor, number)
+
+    def _issues(self, kind: str, group: Group, places: Sequence[int]) -> tuple[Actor, int]:
+        """Who works for the threads at *places*, and the how many-th operation of these that is."""
+        actor = self.actor(kind, group.cta, _at(group, places))
+        self._engines[actor] = number = self._engines.get(actor, 0) + 1
+        return actor, number
 
     def _multiply(self, group: Group, step: Step, actor: Actor, number: int) -> None:
         """The matrices in tensor memory: A is read, and D is written, and read where it is added to (9.7.16.10.7)."""
@@ -775,8 +795,7 @@ class Machine(Groups):
     def _copy_out(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         """A bulk copy of shared memory, which is read until the group that it is committed to is waited for."""
         size = self._size(group, step)
-        actor = self.actor("bulk", group.cta, _at(group, places))
-        self._engines[actor] = number = self._engines.get(actor, 0) + 1
+        actor, number = self._issues(LEAVING, group, places)
         for a in _outermost(self._role(group, step, "source"), where):
             known = size if isinstance(size, int) else None
             self._access(group, step.site, divmod(a, _CTA), actor, number, size=known)
@@ -846,7 +865,10 @@ class Machine(Groups):
         depth = self._role(group, step, "depth", 0)
         kind = step.instruction.group
         committed = group.committed.get(kind, ())
-        if isinstance(depth, int) and len(committed) > depth:
+        match = step.instruction.match
+        if match is not None and match.form.completion == "all":
+            group.clock = joined(group.clock, self._issued(kind, group, places))
+        elif isinstance(depth, int) and len(committed) > depth:
             group.clock = joined(group.clock, committed[-1 - depth])
 
     def _on_tmem_alloc(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:

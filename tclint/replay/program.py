@@ -30,17 +30,17 @@ from tclint.replay.launch import GRID, MEMORY, Word
 from tclint.replay.parameters import Parameters
 from tclint.replay.stored import Stored
 
-__all__ = ["Program", "Step", "relaxes"]
+__all__ = ["FILLING", "LEAVING", "Program", "Step", "relaxes"]
 
 _ROLES = (
     "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d", "a", "enable",
 )  # fmt: skip
-_LEAVING = "bulk"
-"""The group of the copies out of shared memory, which read it until they are waited for."""
+LEAVING, FILLING = _ALONE = "bulk", "cp.async"
+"""The groups of copies that a thread waits for itself: out of shared memory in bulk, and of a few bytes each into it."""
 _GROUPS: dict[str, tuple[str, ...]] = {
-    "issue": ("mbarrier", "wgmma", "tcgen05", _LEAVING),
-    "commit": ("wgmma", "tcgen05", _LEAVING),
-    "wait": ("wgmma", _LEAVING),
+    "issue": ("mbarrier", "wgmma", "tcgen05", LEAVING),
+    "commit": ("wgmma", "tcgen05", LEAVING, FILLING),
+    "wait": ("wgmma", LEAVING, FILLING),
 }
 """Of these events, the groups that are followed."""
 _TENSOR = ("tcgen05.ld", "tcgen05.st")
@@ -131,6 +131,7 @@ class Program:
         self._steps: dict[int, Step] = {}
         self._wanted: set[int] = set()
         self._sampled: set[int] = set()
+        self._elsewhere: set[int] = set()
         self._reached: set[int] = set()
         self._words: dict[int, tuple[Hashable, int]] = {}
         self._given: dict[tuple[int, str], bool] = {}
@@ -150,23 +151,24 @@ class Program:
         self.warps = 4 if model.sites("issue", _TENSOR[1]) else 1
         """Quarters of tensor memory to tell apart: only what threads store there is in the lanes of their warp alone."""
         self._follow(self._events(), self._wanted)
-        self._follow(self._plain("read"), self._sampled)
-        self._follow(self._tensor(), self._sampled)
+        self._sample(self._plain("read"))
+        self._sample(self._tensor())
         self.overwritten: dict[int, set[int]] = {}
         """The loads from shared memory that read what may be written there, by what may write it."""
         self._follow_stores()
-        # Where nothing else happens, what threads store is not worth its way.
-        self._follow(
-            [s for s in self._plain("write") if model.cfg.block_of[s.site] in self._reached], self._sampled
-        )
-        self.sampled = frozenset(self._sampled - self._wanted)
+        # Where nothing else happens, what threads store or copy themselves is not worth its way.
+        writes = (*self._plain("write"), *self._fills())
+        self._sample([s for s in writes if model.cfg.block_of[s.site] in self._reached])
+        every = self._sampled | self._elsewhere
+        once = {r for r in self._elsewhere if not self._again(r)}
+        self.sampled = frozenset(every - once - self._wanted)
         """Registers of which it is enough to know what one thread of a group holds: addresses of reads."""
-        self.followed = frozenset(self._sampled | self._wanted)
+        self.followed = frozenset(every | self._wanted)
         block_of = model.cfg.block_of
         self.telling = frozenset(
             block_of[step.site]
             for step in self._steps.values()
-            if step.what in _FOLLOWED and step.instruction.group != _LEAVING
+            if step.what in _FOLLOWED and not (step.what in _GROUPS and step.instruction.group in _ALONE)
         ).intersection(model.cfg.rank)
         """Blocks in which threads synchronise."""
         self.dispatching = self._dispatching()
@@ -178,6 +180,17 @@ class Program:
             step = self._steps[site]
             if step.what not in ("compute", "unknown") or not unknown.issuperset(step.instruction.writes):
                 self.blocks[model.cfg.block_of[site]].append(step)
+
+    def _sample(self, steps: Iterable[Step]) -> None:
+        """Follows what only one thread of a group is asked for, but where that is none of the first one, which parts from it."""
+        views, steps = self.model.views, list(steps)
+        for first, wanted in ((True, self._sampled), (False, self._elsewhere)):
+            self._follow([s for s in steps if bool(views.at(s.site).threads & 1) is first], wanted)
+
+    def _again(self, register: int) -> bool:
+        """Whether a *register* is written in a loop. What is not, and is for roles that part behind it, is known of all threads."""
+        cfg = self.model.cfg
+        return any(cfg.block_of[site] in cfg.in_cycle for site in self.defs.get(register, ()))
 
     def _unknown(self) -> set[int]:
         """Registers that nobody ever knows: all that writes them gives what is unknown, or is computed from that."""
@@ -226,6 +239,11 @@ class Program:
                 if match.form.memory and match.form.memory[0][0] == verb and match.form.event == ""
             ),
         )
+
+    def _fills(self) -> Iterable[Step]:
+        """Copies of a few bytes into shared memory, of which each thread makes its own."""
+        copies = self.model.sites("issue", FILLING)
+        return self._outermost("fill", ((i, self.instructions[i].role("destination")) for i in copies))
 
     def _outermost(self, what: str, places: Iterable[tuple[int, Operand | None]]) -> Iterable[Step]:
         found: dict[tuple[int, int, Operand], list[tuple[int, int]]] = {}
@@ -711,10 +729,12 @@ class Program:
         instruction, match = step.instruction, step.instruction.match
         if step.what in ("read", "load", "tensor", "write"):
             return [o for o in instruction.operands if isinstance(o, Memory)]
+        if step.what == "fill":
+            return [instruction.operands[0]]
         if step.what == "store":
             return [o for o in instruction.operands if isinstance(o, Memory | Vector | int)]
         assert match is not None
-        if instruction.group == _LEAVING:
+        if instruction.group == LEAVING:
             return [o for o in map(instruction.role, ("source", "bytes", "depth")) if o is not None]
         if step.what == "clc-query":
             return [o for o in (instruction.role("source"),) if o is not None]

@@ -122,7 +122,7 @@ def _crossing(access: Access, spot: _Spot) -> Iterator[Race]:
             if _unheard(read, access) and _apart(read, access):
                 # What nobody wrote before is read too early.
                 yield Race(read, access) if spot.stores or spot.copy else Race(access, read)
-        if spot.copy is not None and _unheard(spot.copy, access):
+        if spot.copy is not None and _unheard(spot.copy, access) and _apart(spot.copy, access):
             yield Race(spot.copy, access)
         spot.reads, spot.copy = {}, None
         spot.stores = {**{s.actor: s for s in before}, access.actor: access}
@@ -138,7 +138,7 @@ def _crossing(access: Access, spot: _Spot) -> Iterator[Race]:
 
 def _apart(a: Access, b: Access) -> bool:
     """Whether two accesses of threads are in different warps: how lanes of one order what they do is not followed."""
-    return not (a.plain and b.plain) or {t >> 5 for t in a.group.threads}.isdisjoint(
+    return not (a.own and b.own) or {t >> 5 for t in a.group.threads}.isdisjoint(
         t >> 5 for t in b.group.threads
     )
 
@@ -147,12 +147,15 @@ def _unordered(access: Access, place: _Place, sizes: Mapping[int, int]) -> Itera
     """The races of an access with those before it; *place* takes it in."""
     if not access.writes:
         copy = place.copy
-        if copy is not None and _unheard(copy, access) and access.offset < copy.offset + sizes[copy.site]:
+        within = copy is not None and access.offset < copy.offset + sizes[copy.site]
+        if copy is not None and within and _unheard(copy, access) and _apart(copy, access):
             yield Race(copy, access)
         place.reads[access.actor] = access
         return
     for read in place.reads.values():
-        if _unheard(read, access) and read.offset < access.offset + sizes[access.site]:
+        if not (_unheard(read, access) and _apart(read, access)):
+            continue
+        if read.offset < access.offset + sizes[access.site]:
             # What nothing was copied to before is read too early, and not filled again.
             yield Race(read, access) if place.copy is not None else Race(access, read)
     place.copy, place.reads = access, {}
