@@ -19,6 +19,8 @@ from tclint.source import Source
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(tclint.__file__).resolve().parent
 
+os.environ.pop("PYTEST_ADDOPTS", None)  # it is for this run, not for those that tests start
+
 RULE = Rule(
     id="WG001",
     name="wgmma-unwaited-accumulator-read",

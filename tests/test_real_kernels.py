@@ -10,6 +10,8 @@ import gc
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from tclint.driver import check_source
 from tclint.finding import Confidence, FileReport, Severity
 from tclint.ir import Function, Instruction, build
 from tclint.model import KernelModel
+from tclint.pool import cores
 from tclint.source import Source
 from tclint.syntax import parse
 
@@ -45,14 +48,22 @@ def sources(archive: Path) -> Iterator[Source]:
 
 
 @pytest.fixture(scope="module")
-def reports() -> list[FileReport]:
-    """One report for each kernel, without the texts, which are large."""
-    made = []
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[FileReport]:
+    """One report for each kernel, made by as many processes as there are cores."""
+    folder = tmp_path_factory.mktemp("kernels")
+    paths: list[Path] = []
+    names: list[str] = []
     for archive in ARCHIVES:
         for source in sources(archive):
-            made.append(check_source(source))
-            gc.collect(0)
-    return made
+            paths.append(folder / str(len(paths)))
+            paths[-1].write_bytes(source.data)
+            names.append(source.path)
+    with ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
+        return list(pool.map(checked, paths, names, chunksize=4))
+
+
+def checked(path: Path, name: str) -> FileReport:
+    return check_source(Source.from_bytes(path.read_bytes(), name))
 
 
 def test_the_corpus_is_whole(reports: list[FileReport]) -> None:
