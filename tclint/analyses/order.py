@@ -95,6 +95,7 @@ class Order:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._heard: dict[frozenset[int], frozenset[int]] = {}
+        self._reached: dict[frozenset[int], frozenset[int]] = {}
         self._ended: dict[int, frozenset[int]] = {}
         self._unheard: dict[tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None] = {}
         self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
@@ -246,8 +247,7 @@ class Order:
 
         One of which it is not known whom it hears of may be such a one: a call, or a wait that nothing before us ends.
         """
-        own = self.unknown.union(waits)
-        return self._follow(own, own)
+        return self._passed_on(self.unknown.union(waits))
 
     @cached_property
     def unknown(self) -> frozenset[int]:
@@ -262,8 +262,13 @@ class Order:
 
         Nothing is learned at the waits *idle*.
         """
-        own = self.waits_for(copies).difference(idle)
-        return self._follow(own, own)
+        return self._passed_on(self.waits_for(copies).difference(idle))
+
+    def _passed_on(self, waits: frozenset[int]) -> frozenset[int]:
+        """*waits*, and those that are reached from there by signals."""
+        if waits not in self._reached:
+            self._reached[waits] = self._follow(waits, waits)
+        return self._reached[waits]
 
     def waits_for(self, copies: Iterable[int]) -> frozenset[int]:
         """The waits that may be for an mbarrier at which one of the *copies* completes."""
