@@ -16,7 +16,24 @@ from tclint.finding import Confidence, Finding
 from tclint.ir.nodes import Immediate
 from tclint.model import KernelModel
 from tclint.replay import Replay, Run, Stuck
-from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined, known_by, last, news, of
+from tclint.replay.clocks import (
+    NOTHING,
+    Actor,
+    Clock,
+    among,
+    both,
+    each,
+    event,
+    heard_of,
+    joined,
+    known_by,
+    last,
+    met,
+    news,
+    of,
+    only,
+    together,
+)
 from tclint.replay.fitting import Fitting
 from tclint.replay.groups import Group, Limits, ManyRounds, OutOfSteps, Registers
 from tclint.replay.lanes import Results, apply, collapse, merge, pick, take
@@ -24,7 +41,7 @@ from tclint.replay.launch import Launch, Numbers
 from tclint.replay.machine import Access, Machine, shuffled
 from tclint.replay.program import Program
 from tclint.replay.races import races
-from tclint.replay.sync import Barrier, Flight, Mbarrier
+from tclint.replay.sync import Barrier, Flight, Mbarrier, Passed
 from tclint.replay.tries import ODD, Launches, Try
 from tclint.source import Source
 
@@ -1481,7 +1498,7 @@ def test_the_copies_of_a_phase_are_complete_together() -> None:
     made = replay(code).model
     machine = Machine(Program(made), Launch(made, Numbers(8, 8), (160,)), Limits(50_000))
     assert machine.run() == []
-    assert sum(actor.kind == "copy" for actor in machine.times) == 3
+    assert len(machine.copies) == 3
     assert replay(code).run is None
     assert "race" in what(replay(changed(WAIT, "", code)).run)
 
@@ -2051,7 +2068,6 @@ def test_results_are_computed_once() -> None:
     assert [by_two[held] for held in (8, (8, 6, None, 6), 8, None)] == [4, (4, 3, None, 3), 4, None]
     assert asked == [(8, 2), (6, 2)]
     assert Results(quotient, [1, 2])[(8, 6), (0, 1)] is None
-    assert Results(quotient, [1, 2], sampled=True)[(8, 0), 4] == 2
     assert Results(quotient, [Immediate(9), Immediate(3)])[()] == 3
     either = Results(lambda a, b: a | b, [1, 2], decisive=1)
     assert [either[held] for held in ((None, 1), (None, 0), (0, 0))] == [1, None, 0]
@@ -2411,7 +2427,7 @@ def test_copies_of_threads_into_what_others_may_still_read() -> None:
 
 
 def test_where_something_is_that_all_threads_compute_before_they_part() -> None:
-    """Of what only the addresses of reads are made of, one thread is asked; what all compute alike, every role knows."""
+    """What the address of a read is made of is known of the threads of each role."""
     waits = "    @!%p2 bra come;\n"
     code = changed(waits, "", changed("DONE", "cp.async.wait_all;", FILLED))
     assert "race" in what(replay(code).run)
@@ -2436,3 +2452,187 @@ def test_a_grid_of_the_size_that_loops_say(stride: str, right: bool) -> None:
     ring += changed(step, f"add.u32 %r21, %r21, {stride};", consumer)
     assert (replay(ring).run is None) is right
     assert "stuck" in what(replay(ring.replace(GIVE, "")).run)
+
+
+# ---------------------------------------------------------------- what each warp knows
+
+MEETS = "    bar.sync 1, 128;\n"
+ONE = (
+    changed("[empty], 128", "[empty], 1")
+    .replace("[empty+8], 128", "[empty+8], 1")
+    .replace("[empty+16], 128", "[empty+16], 1")
+)
+"""One thread gives back for all consumers."""
+GIVES = {
+    "a guard": "    setp.eq.u32 %p2, %r0, 0;\n    @%p2" + GIVE.removeprefix("   "),
+    "a branch": f"    setp.ne.u32 %p2, %r0, 0;\n    @%p2 bra given;\n{GIVE}given:\n",
+}
+
+
+@pytest.mark.parametrize("meets", [True, False])
+def test_one_warp_waits_for_all(meets: bool) -> None:
+    """To meet again behind a branch tells the others nothing, a barrier does."""
+    waits = "    setp.ge.u32 %p2, %r0, 32;\n    @%p2 bra had;\n" + WAIT + "had:\n" + MEETS * meets
+    run = replay(changed(WAIT, waits)).run
+    assert run is None if meets else what(run) == {"race"}
+
+
+@pytest.mark.parametrize("gives", GIVES)
+@pytest.mark.parametrize("meets", [True, False])
+def test_one_thread_gives_back_for_all(gives: str, meets: bool) -> None:
+    """It knows what its own warp has read, and what others have only behind a barrier."""
+    run = replay(changed(GIVE, MEETS * meets + GIVES[gives], ONE)).run
+    assert run is None if meets else what(run) == {"early"}
+
+
+def test_a_warp_that_is_alone_gives_back_by_one_lane() -> None:
+    """Lanes of a warp are not told apart where they meet."""
+    code = changed("[%r30];\n    add.u32 %r3", "[%r30];\n    bar.warp.sync 0xffffffff;\n    add.u32 %r3", ONE)
+    code = code.replace("%r0, 128;", "%r0, 32;").replace("reqntid 160", "reqntid 64")
+    assert replay(changed(GIVE, GIVES["a branch"], code)).run is None
+
+
+MULTIPLY = """    shr.u32 %r32, %r30, 4;
+    cvt.u64.u32 %desc, %r32;
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %desc, %desc, 1, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 0;
+"""
+MATRICES = changed("mad.lo.u32 %r30, %r0, 16, %r30;", "mad.lo.u32 %r31, %r0, 16, %r30;", ONE)
+MATRICES = MATRICES.replace("sm_90", "sm_90a").replace(
+    "%in, %out;", "%in, %out, %desc;\n    .reg .f32 %f<4>;", 1
+)
+MATRICES = MATRICES.replace(GIVE, GIVES["a branch"])
+LOADS = "    ld.shared.u32 %r32, [%r31];\n"
+
+
+@pytest.mark.parametrize(
+    ("does", "early"),
+    [
+        (MULTIPLY, False),
+        (MULTIPLY.replace("group.sync.aligned 0", "group.sync.aligned 1"), True),
+        (LOADS + MULTIPLY, False),
+        (MULTIPLY + LOADS, True),
+    ],
+)
+def test_one_thread_gives_back_what_a_warpgroup_multiplies(does: str, early: bool) -> None:
+    """A wgmma is complete for all four warps, and only after each of them has issued it."""
+    run = replay(changed("    " + LOAD, does, MATRICES)).run
+    assert what(run) == {"early"} if early else run is None
+
+
+STAGE_OF_A_WARP = """.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry stages(.param .u64 in, .param .u32 rounds)
+.reqntid 96
+{
+    .reg .pred %p<4>;
+    .reg .b32 %r<12>;
+    .reg .b64 %in;
+    .shared .align 8 .b64 full[2];
+    .shared .align 8 .b64 empty[2];
+    .shared .align 128 .b8 tile[1024];
+    ld.param.u64 %in, [in];
+    ld.param.u32 %r9, [rounds];
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [full], 1;
+    mbarrier.init.shared::cta.b64 [full+8], 1;
+    mbarrier.init.shared::cta.b64 [empty], 32;
+    mbarrier.init.shared::cta.b64 [empty+8], 32;
+ready:
+    bar.sync 0;
+    mov.u32 %r1, full;
+    mov.u32 %r2, empty;
+    mov.u32 %r3, tile;
+    mov.u32 %r4, 0;
+    shr.u32 %r5, %r0, 5;
+    setp.lt.u32 %p1, %r0, 64;
+    @%p1 bra consumer;
+    setp.ne.u32 %p1, %r0, 64;
+    @%p1 bra done;
+    mov.u32 %r6, 1;
+load:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], %r6;
+    @!%p2 bra load;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 512;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r3], [%in], 512, [%r1];
+other:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2+8], %r6;
+    @!%p2 bra other;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1+8], 512;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r3+512], [%in], 512, [%r1+8];
+    xor.b32 %r6, %r6, 1;
+    add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p3, %r4, %r9;
+    @%p3 bra load;
+    bra done;
+consumer:
+    mov.u32 %r6, 0;
+    mad.lo.u32 %r1, %r5, 8, %r1;
+    mad.lo.u32 %r2, %r5, 8, %r2;
+    mad.lo.u32 %r3, %r0, 16, %r3;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], %r6;
+    @!%p2 bra wait;
+    ld.shared.u32 %r8, [%r3];
+    mbarrier.arrive.shared::cta.b64 _, [%r2];
+    xor.b32 %r6, %r6, 1;
+    add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p3, %r4, %r9;
+    @%p3 bra wait;
+done:
+    ret;
+}
+"""
+
+
+def test_each_warp_has_a_stage_of_its_own() -> None:
+    """Warps that go the same way hear only what they wait for, and read only what is theirs."""
+    assert replay(STAGE_OF_A_WARP).run is None
+    reads = "    xor.b32 %r7, %r0, 32;\n    mad.lo.u32 %r3, %r7, 16, %r3;\n"
+    assert what(replay(changed("    mad.lo.u32 %r3, %r0, 16, %r3;\n", reads, STAGE_OF_A_WARP)).run) == {
+        "race",
+        "early",
+    }
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_kernel_that_is_made_for_one_warp_of_consumers(right: bool) -> None:
+    """What only more threads read, as what is left over of a loop, does not say that it is made for more."""
+    code = changed(GIVE, GIVES["a branch"].replace("%r0, 0", "%r0, 32"), ONE).replace(".reqntid 160\n", "")
+    code = code.replace("setp.lt.u32 %p2, %r0, 128;", "setp.ge.u32 %p2, %r0, 32;").replace(
+        "%r0, 128;", "%r0, 0;"
+    )
+    more = "    setp.lt.u32 %p2, %r0, 64;\n    @%p2 bra less;\n    " + LOAD + "less:\n"
+    code = changed("    " + LOAD, more + "    " + LOAD, code)
+    if not right:
+        code = code.replace(WAIT, "")
+    run = replay(code).run
+    assert run is None if right else "race" in what(run)
+
+
+def test_what_warps_have_heard_of() -> None:
+    """Warps that meet know what each knew, until a barrier tells all the same."""
+    one, other = Actor(0, "", 0, (0,)), Actor(1, "", 0, (32,))
+    group = Actor(2, "", 0, (0, 32), (one, other))
+    heard = met([((0,), event(one, 3)), ((1,), event(other, 5))], (0, 1))
+    assert heard == (event(one, 3), event(other, 5))
+    assert among(heard, (0, 1), (1,)) == event(other, 5)
+    assert only(heard, (0, 1), {1}) == (NOTHING, event(other, 5))
+    assert both(heard, together(heard)) == together(heard)
+    assert heard_of(together(heard), group, 3)
+    assert not heard_of(together(heard), group, 4)
+    assert each(lambda clock: of([one], clock), heard) == (event(one, 3), NOTHING)
+
+
+@pytest.mark.parametrize(("heard", "overtaken"), [((), True), ((0,), False), ((0, 1), False)])
+def test_warps_that_go_the_same_way_are_not_far_behind_each_other(
+    heard: tuple[int, ...], overtaken: bool
+) -> None:
+    warps = Actor(0, "", 0, (0,)), Actor(1, "", 0, (32,))
+    passed = Passed(0, Actor(2, "", 0, (0, 32), warps), (0, 32), 0, 0)
+    assert passed.overtaken(lambda actor, number: actor.index in heard) is overtaken

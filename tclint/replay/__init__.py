@@ -144,7 +144,11 @@ class Replay:
                 return None
             if launches.entered and len(standing) < 2:
                 # So many threads say nothing of what only more of them come to.
-                found = {tried: run for tried, run in found.items() if not launches.excuses(run)}
+                found = {
+                    tried: run
+                    for tried, run in found.items()
+                    if not (launches.excuses(run) or launches.fits(run))
+                }
                 if not found:
                     return None
                 continue

@@ -6,10 +6,29 @@ joined field by field in a few operations on whole integers, which no dict can d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cache, reduce
+from itertools import repeat
 
-__all__ = ["NOTHING", "Actor", "Clock", "event", "joined", "known_by", "last", "news", "of"]
+__all__ = [
+    "NOTHING",
+    "Actor",
+    "Clock",
+    "Heard",
+    "among",
+    "both",
+    "each",
+    "event",
+    "heard_of",
+    "joined",
+    "known_by",
+    "last",
+    "met",
+    "news",
+    "of",
+    "only",
+    "together",
+]
 
 _WIDTH = 32
 """Bits of a field. The highest is never set, so that fields can be subtracted from each other all at once."""
@@ -20,6 +39,8 @@ _SOME = 16
 Clock = int
 """How many events of each actor somebody has heard of, those that came before them included."""
 NOTHING: Clock = 0
+Heard = Clock | tuple[Clock, ...]
+"""What the warps of a group have heard of: all the same, or each something of its own."""
 
 
 class Actor:
@@ -27,25 +48,35 @@ class Actor:
 
     *kind* is empty for *threads* themselves, and else the engine that works for them, or ``copy`` for the copies
     that report to one mbarrier: who hears of one of them has heard of those before it. *index* tells the actors of a replay apart, and counts from 0.
+    Threads of several warps are as many actors, their *parts*: each warp does for itself what all of them do.
     """
 
-    __slots__ = ("cta", "index", "kind", "threads")
+    __slots__ = ("cta", "fields", "index", "kind", "parts", "threads")
 
-    def __init__(self, index: int, kind: str, cta: int, threads: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, index: int, kind: str, cta: int, threads: tuple[int, ...] = (), parts: Sequence[Actor] = ()
+    ) -> None:
         self.index = index
         self.kind = kind
         self.cta = cta
         self.threads = threads
+        self.parts = parts
+        self.fields: Clock = sum(part.fields for part in parts) or 1 << index * _WIDTH
 
 
 def event(actor: Actor, number: int) -> Clock:
     """What says that event *number* of an *actor*, counted from 0, is over."""
-    return number + 1 << actor.index * _WIDTH
+    return (number + 1) * actor.fields
 
 
 def last(clock: Clock, actor: Actor) -> int:
-    """The number of the last event of *actor* that was heard of; -1: none was."""
+    """The number of the last event of *actor*, which has no parts, that was heard of; -1: none was."""
     return (clock >> actor.index * _WIDTH & _FIELD) - 1
+
+
+def heard_of(clock: Clock, actor: Actor, number: int) -> bool:
+    """Whether event *number* of an *actor* was heard of, of all of its parts."""
+    return known_by(event(actor, number), clock) if actor.parts else last(clock, actor) >= number
 
 
 def joined(a: Clock, b: Clock) -> Clock:
@@ -76,7 +107,61 @@ def news(known: Clock, told: Clock) -> Iterator[tuple[int, int]]:
 
 def of(actors: Iterable[Actor], clock: Clock) -> Clock:
     """What *clock* says of some *actors*."""
-    return clock & sum(_FIELD << actor.index * _WIDTH for actor in actors)
+    return clock & _FIELD * sum(actor.fields for actor in actors)
+
+
+def both(a: Heard, b: Heard) -> Heard:
+    """What each warp has heard of that has heard of *a* and of *b*."""
+    if isinstance(a, int) and isinstance(b, int):
+        return joined(a, b)
+    if isinstance(a, int):
+        a, b = b, a
+    assert not isinstance(a, int)
+    return _shared([*map(joined, a, repeat(b) if isinstance(b, int) else b)])
+
+
+def each(function: Callable[[Clock], Clock], heard: Heard) -> Heard:
+    """*function* of what each warp has heard of."""
+    return function(heard) if isinstance(heard, int) else _shared([*map(function, heard)])
+
+
+def only(heard: Heard, warps: Sequence[int], some: Collection[int]) -> Heard:
+    """What is *heard* if none but *some* of the *warps* do."""
+    if all(map(some.__contains__, warps)):
+        return heard
+    told = repeat(heard) if isinstance(heard, int) else heard
+    return _shared([h if w in some else NOTHING for w, h in zip(warps, told, strict=False)])
+
+
+def among(heard: Heard, warps: Sequence[int], some: Collection[int]) -> Heard:
+    """What *some* of the *warps* have heard of."""
+    return (
+        heard
+        if isinstance(heard, int)
+        else _shared([h for w, h in zip(warps, heard, strict=True) if w in some])
+    )
+
+
+def together(heard: Heard) -> Clock:
+    """What all warps have heard of together."""
+    return heard if isinstance(heard, int) else reduce(joined, heard)
+
+
+def met(parts: Sequence[tuple[Sequence[int], Heard]], warps: Sequence[int]) -> Heard:
+    """What *warps* have heard of that meet: each what its own lanes have, in whatever part of it, and none what others have."""
+    first = parts[0][1]
+    if isinstance(first, int) and all(heard == first for _, heard in parts):
+        return first
+    found = dict.fromkeys(warps, NOTHING)
+    for own, heard in parts:
+        for warp, h in zip(own, repeat(heard) if isinstance(heard, int) else heard, strict=False):
+            found[warp] = joined(found[warp], h)
+    return _shared([*found.values()])
+
+
+def _shared(clocks: list[Clock]) -> Heard:
+    """One clock where all are the same."""
+    return clocks[0] if clocks.count(clocks[0]) == len(clocks) else tuple(clocks)
 
 
 def _at_least(a: Clock, b: Clock) -> int:

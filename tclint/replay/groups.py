@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import cache, reduce
+from itertools import chain, groupby, repeat
+from operator import attrgetter
 from typing import NamedTuple, NoReturn
 
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
-from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined
+from tclint.replay.clocks import (
+    NOTHING,
+    Actor,
+    Clock,
+    Heard,
+    among,
+    both,
+    event,
+    joined,
+    met,
+    of,
+    only,
+    together,
+)
 from tclint.replay.lanes import EVERY, Lanes, apply, immediate, merge, pick, spread, take
 from tclint.replay.launch import CANCELLED, Launch, Word
 from tclint.replay.program import Program, Step
@@ -107,19 +122,12 @@ class Registers(dict[int, Lanes]):
     ``registers[number]`` tells it, and None where it is not known; what :class:`dict` itself knows was written since.
     """
 
-    __slots__ = ("_seen", "met", "outer", "places", "sampled")
+    __slots__ = ("_seen", "met", "outer", "places")
 
-    def __init__(
-        self,
-        outer: Registers | None = None,
-        places: Sequence[int] = (),
-        sampled: frozenset[int] = frozenset(),
-    ) -> None:
+    def __init__(self, outer: Registers | None = None, places: Sequence[int] = ()) -> None:
         self.outer = outer
         self.places = places
         """Of these threads among those of *outer*."""
-        self.sampled = sampled
-        """Registers that hold what a thread has that went another way."""
         self.met: dict[int, _Later] = {}
         """What was written before threads met, and by nobody since."""
         self._seen: dict[int, Lanes] = {}
@@ -137,7 +145,7 @@ class Registers(dict[int, Lanes]):
             self[register] = value = self.met[register].value(register)
             return value
         outer = self.outer
-        if outer is None or register in self.sampled:
+        if outer is None:
             return None
         if register not in self._seen:
             self._seen[register] = take(outer[register], self.places)
@@ -145,7 +153,7 @@ class Registers(dict[int, Lanes]):
 
     def copy(self) -> Registers:
         """The same, for threads that write to them next."""
-        made = Registers(self.outer, self.places, self.sampled)
+        made = Registers(self.outer, self.places)
         made.update(self)
         made.met.update(self.met)
         return made
@@ -180,6 +188,18 @@ class Fork:
         return any(t >> 5 in warps and t not in parked for t in self.threads)
 
 
+@cache
+def warps_of(threads: tuple[int, ...]) -> tuple[int, ...]:
+    """The warps that *threads* are in."""
+    return tuple(dict.fromkeys([t >> 5 for t in threads]))
+
+
+def _by_warp(threads: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The threads of each warp."""
+    for _, lanes in groupby(threads, lambda t: t >> 5):
+        yield tuple(lanes)
+
+
 @dataclass(eq=False, slots=True)
 class Group:
     """Threads of one CTA that go the same way together."""
@@ -187,7 +207,10 @@ class Group:
     cta: int
     threads: tuple[int, ...]
     registers: Registers
-    clock: Clock
+    clock: Heard
+    """What its warps have heard of."""
+    own: Clock = NOTHING
+    """What they have done, of which each knows what it has done itself."""
     block: int = 0
     at: int = 0
     fork: Fork | None = None
@@ -202,11 +225,33 @@ class Group:
     """What each committed group of wgmma, or of bulk copies, completes with all before it; never changed once made."""
     waited: Mapping[int, int] = field(default_factory=dict)
     """Where it last waited for each mbarrier, by address, the latest last; never changed once made."""
-    fenced: Clock = NOTHING
+    fenced: Heard = NOTHING
     """What had been heard of and done before the last fence: what a relaxed arrival tells."""
     actor: Actor | None = None
-    rumours: Clock = NOTHING
+    rumours: Heard = NOTHING
     """What relaxed waits told: it is known behind the next fence."""
+
+    @property
+    def warps(self) -> tuple[int, ...]:
+        """The warps of which it has lanes."""
+        return warps_of(self.threads)
+
+    def warps_at(self, places: Sequence[int]) -> tuple[int, ...]:
+        """The warps of the threads at *places*."""
+        if len(places) == len(self.threads):
+            return self.warps
+        return tuple(dict.fromkeys([self.threads[i] >> 5 for i in places]))
+
+    def among(self, heard: Heard, some: Group) -> Heard:
+        """What *some* of its threads have heard of what its own have."""
+        return heard if isinstance(heard, int) else among(heard, self.warps, some.warps)
+
+    def only(self, heard: Heard, places: Sequence[int]) -> Heard:
+        """What is *heard* if none but the warps of the threads at *places* do."""
+        return heard if len(places) == len(self.threads) else only(heard, self.warps, self.warps_at(places))
+
+
+_KNOWN = attrgetter("clock"), attrgetter("fenced"), attrgetter("rumours")
 
 
 def _committed(one: tuple[Clock, ...], other: tuple[Clock, ...]) -> tuple[Clock, ...]:
@@ -247,7 +292,10 @@ class Groups:
         self.uneven = False
         """Warps that share the rounds of a loop have not equally many of them."""
         self._actors: dict[tuple[object, ...], Actor] = {}
-        self.times: dict[Actor, int] = {}
+        self._lanes: dict[tuple[int, int], list[Actor]] = {}
+        """The actors that are lanes of a warp, by its CTA and its number."""
+        self.time = 0
+        """How often threads have told others something: so many events of them are over."""
         self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
         self.groups = [
             Group(cta, tuple(range(launch.threads)), Registers(), NOTHING) for cta in range(launch.ctas)
@@ -532,12 +580,14 @@ class Groups:
         self.groups.remove(group)
         children = []
         for places in parts:
-            sampled = self.program.sampled if places[0] else frozenset[int]()
-            registers = Registers(group.registers, places, sampled)
+            registers = Registers(group.registers, places)
             threads = tuple(map(group.threads.__getitem__, places))
-            child = Group(group.cta, threads, registers, group.clock, fork=fork, cluster=group.cluster)
-            child.committed, child.fenced, child.rumours = group.committed, group.fenced, group.rumours
-            child.waited = group.waited
+            child = Group(group.cta, threads, registers, NOTHING, fork=fork, cluster=group.cluster)
+            child.clock, child.fenced, child.rumours = map(
+                group.among, (group.clock, group.fenced, group.rumours), repeat(child)
+            )
+            child.own = self._own(group, child.warps)
+            child.committed, child.waited = group.committed, group.waited
             children.append(child)
         self.groups += children
         return children
@@ -547,10 +597,10 @@ class Groups:
         if fork.missing or not fork.parked or fork.apart:
             return
         parts, fork.parked = fork.parked, []
-        first, clock = parts[0], parts[0].clock
+        first = parts[0]
         threads, places = self._gathered([part.threads for part in parts])
         for part in parts if len(parts) > 1 else ():
-            clock = joined(clock, self._publish(part))
+            self._publish(part)
         held = [(where, part.registers) for where, part in zip(places, parts, strict=True)]
         before = fork.before
         if threads == fork.threads:
@@ -560,15 +610,26 @@ class Groups:
             registers = Registers(before, [index[t] for t in threads])
         written = {r for part in parts for r in part.registers.written(before)}
         registers.meet(written, _Later(held, len(threads)))
-        whole = Group(first.cta, threads, registers, clock, fork.join, 0, fork.outer, cluster=first.cluster)
+        whole = Group(
+            first.cta, threads, registers, NOTHING, block=fork.join, fork=fork.outer, cluster=first.cluster
+        )
+        whole.own = reduce(joined, [part.own for part in parts])
+        whole.clock, whole.fenced, whole.rumours = (
+            self._met(whole, [(part, heard(part)) for part in parts]) for heard in _KNOWN
+        )
         for part in parts:
             both = {k: _committed(whole.committed.get(k, ()), c) for k, c in part.committed.items()}
             whole.committed = {**whole.committed, **both}
-            whole.fenced = joined(whole.fenced, part.fenced)
-            whole.rumours = joined(whole.rumours, part.rumours)
             whole.waited = {**whole.waited, **part.waited}
         self.groups.append(whole)
         self._go(whole, fork.join)
+
+    def _met(self, whole: Group, parts: Sequence[tuple[Group, Heard]]) -> Heard:
+        """What the threads of a group have heard of that *parts* of it have. To meet tells nobody anything but lanes of one warp."""
+        first = parts[0][1]
+        if all(heard == first for _, heard in parts) and isinstance(first, int):
+            return first
+        return met([(part.warps, heard) for part, heard in parts], whole.warps)
 
     def _gathered(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[list[int]]]:
         """All threads of some *parts*, and the places of each part among them."""
@@ -586,27 +647,53 @@ class Groups:
         key = kind, cta, threads, mbarrier
         found = self._actors.get(key)
         if found is None:
-            found = self._actors[key] = Actor(len(self._actors), kind, cta, threads)
+            warps = () if kind else warps_of(threads)
+            parts = [self.actor("", cta, own) for own in _by_warp(threads)] if len(warps) > 1 else ()
+            found = self._actors[key] = Actor(len(self._actors), kind, cta, threads, parts)
+            if len(warps) == 1:
+                self._lanes.setdefault((cta, *warps), []).append(found)
         return found
+
+    def _some(self, group: Group, warps: Collection[int]) -> Actor:
+        """The threads of a group that are in some of its *warps*."""
+        if len(warps) == len(group.warps):
+            return self._actor(group)
+        return self.actor("", group.cta, tuple(t for t in group.threads if t >> 5 in warps))
+
+    def _own(self, group: Group, warps: Sequence[int]) -> Clock:
+        """What some *warps* of a group have done themselves."""
+        if len(warps) == len(group.warps):
+            return group.own
+        return of((a for warp in warps for a in self._lanes.get((group.cta, warp), ())), group.own)
 
     def _actor(self, group: Group) -> Actor:
         if group.actor is None:
             group.actor = self.actor("", group.cta, group.threads)
         return group.actor
 
-    def _publish(self, group: Group) -> Clock:
-        """What others hear from a group now; what it does from now on they do not."""
-        actor = self._actor(group)
-        time = self.times.get(actor, 0)
-        self.times[actor] = time + 1
-        group.clock = joined(group.clock, event(actor, time))
-        return group.clock
+    def _publish(self, group: Group) -> None:
+        """Others may hear from a group now; of what it does from now on they do not."""
+        group.own = joined(group.own, event(self._actor(group), self.time))
+        self.time += 1
 
-    def _fence(self, group: Group) -> Clock:
-        """Orders what comes before with what comes behind (8.8); what others may hear of now."""
-        group.fenced = joined(self._publish(group), group.rumours)
-        group.clock = group.fenced
-        return group.fenced
+    def _say(self, group: Group, places: Sequence[int]) -> Clock:
+        """What the warps of the threads at *places* have heard of, and done, together."""
+        warps = group.warps_at(places)
+        return joined(together(among(group.clock, group.warps, warps)), self._own(group, warps))
+
+    def _known(self, group: Group) -> Heard:
+        """What each warp has heard of, and done."""
+        warps = group.warps
+        if len(warps) == 1 and isinstance(group.clock, int):
+            return joined(group.clock, group.own)
+        return both(group.clock, tuple(self._own(group, (warp,)) for warp in warps))
+
+    def _fence(self, group: Group) -> None:
+        """Orders what comes before with what comes behind (8.8)."""
+        self._publish(group)
+        if self.program.relaxed:
+            group.fenced = both(self._known(group), group.rumours)
+            group.clock = both(group.clock, group.rumours)
 
     # ------------------------------------------------------------ operands
 

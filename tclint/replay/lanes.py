@@ -82,27 +82,24 @@ class Results(dict[Any, Lanes]):
     It is computed when it is asked for first.
     """
 
-    __slots__ = ("_decisive", "_places", "_rows", "_sampled", "_sources")
+    __slots__ = ("_decisive", "_places", "_rows", "_sources")
 
     def __init__(
         self,
         function: Callable[..., int],
         sources: Sequence[object],
         decisive: int | None = None,
-        sampled: bool = False,
     ) -> None:
         self._rows = Rows(function)
         self._sources: list[Lanes] = [immediate(o) if isinstance(o, Immediate) else None for o in sources]
         self._places = [i for i, o in enumerate(sources) if not isinstance(o, Immediate)]
         self._decisive = decisive
         """The value of one of two predicates that decides alone."""
-        self._sampled = sampled
-        """It is enough to compute it for the first of some threads."""
 
     def __missing__(self, held: Any) -> Lanes:
         values = self._sources.copy()
         for place, value in zip(self._places, (held,) if len(self._places) == 1 else held, strict=True):
-            values[place] = value[0] if self._sampled and isinstance(value, tuple) else value
+            values[place] = value
         self[held] = found = self._computed(values)
         return found
 

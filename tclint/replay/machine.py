@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE, transferred
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
-from tclint.replay.clocks import NOTHING, Actor, Clock, event, joined, last, news, of
-from tclint.replay.groups import Group, Groups, Limits, ManyRounds, Stuck, Unmade, Unresolved
+from tclint.replay.clocks import (
+    NOTHING,
+    Actor,
+    Clock,
+    Heard,
+    both,
+    each,
+    event,
+    heard_of,
+    joined,
+    known_by,
+    last,
+    news,
+    of,
+    only,
+    together,
+)
+from tclint.replay.groups import Group, Groups, Limits, ManyRounds, Stuck, Unmade, Unresolved, warps_of
 from tclint.replay.lanes import Lanes, apply, collapse, spread
 from tclint.replay.launch import Launch
 from tclint.replay.program import FILLING, LEAVING, Program, Step
@@ -71,6 +86,8 @@ class Access(NamedTuple):
     """Copies that have this in common bring equally many bytes: it is of one tensor map."""
     lanes: int = -1
     """It is of tensor memory, of the quarter of the lanes that some warps have; the offset is a column, the size counts columns."""
+    address: Lanes = None
+    """What it reads or writes, in the threads of the group."""
 
     @property
     def plain(self) -> bool:
@@ -86,6 +103,20 @@ class Access(NamedTuple):
     def stores(self) -> bool:
         """Whether it is a plain store."""
         return self.writes and self.plain
+
+    def unheard(self, clock: Clock, low: int, high: int) -> Sequence[Actor]:
+        """Whom who has heard of so much has not heard of, of those that do this from *low* on before *high*."""
+        if heard_of(clock, self.actor, self.number):
+            return ()
+        parts: Sequence[Actor] = self.actor.parts or (self.actor,)
+        if self.actor.parts and isinstance(self.address, tuple):
+            there = {
+                t >> 5
+                for t, a in zip(self.group.threads, self.address, strict=True)
+                if a is not None and low <= a & _OFFSET < high
+            }
+            parts = [p for p in parts if p.threads[0] >> 5 in there]
+        return [p for p in parts if not heard_of(clock, p, self.number)]
 
     @property
     def memory(self) -> tuple[int, int]:
@@ -112,6 +143,8 @@ class Machine(Groups):
         """Loads that may read what was written to places that are not known."""
         self._engines: dict[Actor, int] = {}
         """How many operations the tensor cores were given, by whom."""
+        self.copies: dict[Actor, int] = {}
+        """How many copies report to each mbarrier."""
         self._elected: dict[tuple[tuple[int, ...], tuple[int, ...], int], tuple[Lanes, Lanes] | None] = {}
         """What elections gave, by the threads of the group, those of them that took part, and the mask."""
         self._issued_at: dict[tuple[int, int], Clock] = {}
@@ -152,7 +185,7 @@ class Machine(Groups):
             (mbarrier, passed)
             for mbarrier in self._mbarriers.values()
             for passed, heard in mbarrier.overtaken
-            if not self.behind(heard, passed.actor, passed.number)
+            if passed.overtaken(partial(self.behind, heard))
         ]
 
     def behind(self, heard: Clock, actor: Actor, number: int) -> bool:
@@ -168,7 +201,7 @@ class Machine(Groups):
                 work += news(known, before)
                 known = joined(known, before)
             self._behind[heard] = known
-        return last(known, actor) >= number
+        return heard_of(known, actor, number)
 
     @property
     def used(self) -> frozenset[int]:
@@ -231,11 +264,9 @@ class Machine(Groups):
             self._set(group, register, step.compute(), where)
 
     def _compute(self, group: Group, step: Step, where: Lanes) -> None:
-        destination, sources, results, sampled = self.program.plan(step)
+        destination, sources, results = self.program.plan(step)
         held = [self._operand(group, o) for o in sources]
         found = results[held[0] if len(held) == 1 else tuple(held)]
-        if sampled and isinstance(where, tuple):
-            where = where[0]
         if isinstance(destination, int):
             self._set(group, destination, found, where)
         elif isinstance(destination, Vector):
@@ -280,12 +311,12 @@ class Machine(Groups):
                 self._set(group, item, value, where)
         if own:
             if _strong(instruction):
-                group.clock = joined(group.clock, self._done())
+                group.clock = both(group.clock, self._done())
             self._touch(group, step, where)
 
     def _done(self) -> Clock:
         """All that threads have done so far: a flag that one of them sets may tell others of it."""
-        return sum(event(actor, time) for actor, time in self.times.items() if not actor.kind)
+        return sum(event(a, self.time) for own in self._lanes.values() for a in own)
 
     def _store(self, group: Group, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
@@ -326,20 +357,52 @@ class Machine(Groups):
         """A plain access to shared memory."""
         writes = step.what in ("store", "write")
         operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
-        actor = self._actor(group)
-        number = self.times.get(actor, 0)
-        for a in _outermost(self._operand(group, operand), where):
-            self._access(group, step.site, divmod(a, _CTA), actor, number, writes)
+        address = self._operand(group, operand)
+        if address is None or where is None:
+            return
+        for clock, places in self._alike(group, step, address, where).items():
+            warps = group.warps_at(places)
+            actor = self._some(group, warps)
+            known = joined(joined(clock, self._own(group, warps)), event(actor, self.time))
+            own = address if isinstance(address, int) else tuple(map(address.__getitem__, places))
+            for a in _outermost(own, 1):
+                self._access(
+                    group, step.site, divmod(a, _CTA), actor, self.time, known, writes, address=address
+                )
+
+    def _alike(self, group: Group, step: Step, address: Lanes, where: Lanes) -> Mapping[Clock, Sequence[int]]:
+        """The places of the threads that access an *address*, together those that have heard of the same.
+
+        Where launch or memory has a part in it, numbers of another launch may lead all but the first elsewhere.
+        """
+        size, heard = len(group.threads), group.clock
+        steady = isinstance(address, int) or self.program.steady(step.site)
+        if where == 1 and isinstance(heard, int) and steady:
+            return {heard: range(size)}
+        clocks = dict(zip(group.warps, repeat(heard) if isinstance(heard, int) else heard, strict=False))
+        found: dict[Clock, list[int]] = {}
+        rows = zip(group.threads, spread(address, size), spread(where, size), strict=True)
+        for place, (thread, a, executes) in enumerate(rows):
+            if executes and a is not None:
+                found.setdefault(clocks[thread >> 5], []).append(place)
+                if not steady:
+                    break
+        return found
 
     _read = _write = _touch
 
     def _fill(self, group: Group, step: Step, where: Lanes) -> None:
         """A copy of each thread into shared memory, under way until the thread waits for it, or an mbarrier that tracks it tells."""
-        size = self._role(group, step, "bytes")
+        address, size = self._role(group, step, "destination"), self._role(group, step, "bytes")
+        if address is None or where is None:
+            return
         known = size if isinstance(size, int) else None
-        actor, number = self._issues(FILLING, group, range(len(group.threads)))
-        for a in _outermost(self._role(group, step, "destination"), where):
-            self._access(group, step.site, divmod(a, _CTA), actor, number, True, known, box=step.site)
+        for places in self._alike(group, step, address, where).values():
+            actor, number, clock = self._issues(FILLING, group, places)
+            own = address if isinstance(address, int) else tuple(map(address.__getitem__, places))
+            for a in _outermost(own, 1):
+                place = divmod(a, _CTA)
+                self._access(group, step.site, place, actor, number, clock, True, known, box=step.site)
 
     def _tensor(self, group: Group, step: Step, where: Lanes) -> None:
         """A load of tensor memory, or a store: each warp has its lanes (9.7.16.8.1)."""
@@ -348,15 +411,22 @@ class Machine(Groups):
             if register in followed:
                 self._set(group, register, None)
         address = self._role(group, step, "taddr")
-        if isinstance(address, tuple):
-            address = address[0]
         writes = instruction.group == "tcgen05.st"
         if address is None or (writes and where != 1):
             return
-        actor = self._actor(group)
-        warps = {(t >> 5) % self.program.warps for t in group.threads[::32]}  # whole warps load and store
-        places = [(group.cta, lanes) for lanes in warps]
-        self._access_tensor(group, step, "taddr", address, places, actor, self.times.get(actor, 0), writes)
+        columns = (
+            address[::32] if isinstance(address, tuple) else repeat(address)
+        )  # whole warps load and store
+        clocks = repeat(group.clock) if isinstance(group.clock, int) else group.clock
+        found: dict[tuple[int, int, Clock], list[int]] = {}
+        for warp, column, clock in zip(group.warps, columns, clocks, strict=False):
+            if column is not None:
+                found.setdefault((warp % self.program.warps, column & _COLUMN, clock), []).append(warp)
+        for (lanes, column, clock), warps in found.items():
+            actor = self._some(group, warps)
+            known = joined(joined(clock, self._own(group, warps)), event(actor, self.time))
+            place = [(group.cta, lanes)]
+            self._access_tensor(group, step, "taddr", column, place, actor, self.time, known, writes)
 
     def _access_tensor(
         self,
@@ -367,13 +437,16 @@ class Machine(Groups):
         places: Iterable[tuple[int, int]],
         actor: Actor,
         number: int,
+        clock: Clock,
         writes: bool,
     ) -> None:
         """Takes down what *actor* does at an *address* of tensor memory: in which CTAs, and in the lanes of which warps."""
         size = self.program.columns.get((step.site, role))
         for cta, lanes in places if size is not None else ():
             place = cta, address & _COLUMN
-            self._access(group, step.site, place, actor, number, writes, size, box=step.site, lanes=lanes)
+            self._access(
+                group, step.site, place, actor, number, clock, writes, size, box=step.site, lanes=lanes
+            )
 
     def _access(
         self,
@@ -382,18 +455,22 @@ class Machine(Groups):
         place: tuple[int, int],
         actor: Actor,
         number: int,
+        clock: Clock,
         writes: bool = False,
         size: int | None = None,
         mbarrier: Mbarrier | None = None,
         box: object = None,
         lanes: int = -1,
+        address: Lanes = None,
     ) -> None:
         """Takes down that *actor* reads or writes at a *place*: a CTA, and how far into its memory."""
         cta, offset = place
         if cta in self.alive and self._torn is None:
             phase = mbarrier.phase if mbarrier is not None else 0
             made = site, writes, cta, offset, size, actor, number
-            self.accesses.append(Access(*made, group.clock, group, group.waited, mbarrier, phase, box, lanes))
+            self.accesses.append(
+                Access(*made, clock, group, group.waited, mbarrier, phase, box, lanes, address)
+            )
 
     # ------------------------------------------------------------ lanes
 
@@ -477,14 +554,18 @@ class Machine(Groups):
             raise Unmade(step.site, "there is no mbarrier at this address", address & _OFFSET, made)
         return found
 
-    def _each(self, step: Step, places: Sequence[int], *values: Lanes) -> dict[tuple[int, ...], int]:
-        """The different operands, and how many threads have them."""
+    def _each(
+        self, step: Step, places: Sequence[int], *values: Lanes
+    ) -> Mapping[tuple[int, ...], Sequence[int]]:
+        """The different operands, and the places of the threads that have them."""
         if None in values:
             raise Unresolved(step.site, "an operand is not known")
         if tuple not in map(type, values):
-            return {tuple(values): len(places)}  # type: ignore[arg-type]
+            return {tuple(values): places}  # type: ignore[arg-type]
         columns = [map(v.__getitem__, places) if isinstance(v, tuple) else repeat(v) for v in values]
-        found = Counter[Any](zip(*columns, strict=False))
+        found: dict[Any, list[int]] = {}
+        for place, row in zip(places, zip(*columns, strict=False), strict=False):
+            found.setdefault(row, []).append(place)
         if any(None in row for row in found):
             raise Unresolved(step.site, "an operand is not known")
         return found
@@ -503,18 +584,22 @@ class Machine(Groups):
         instruction = step.instruction
         address = self._role(group, step, "mbarrier")
         count, tx, given = self._role(group, step, "count", 1), *self._tx(group, step)
-        clock = group.fenced if _relaxed(instruction) else self._publish(group)
-        if instruction.group == FILLING:
+        relaxed = _relaxed(instruction)
+        if not relaxed:
+            self._publish(group)
+        tracks = instruction.group == FILLING
+        if tracks:
             # It arrives when copies are done; without .noinc the phase waits for that beside all others (9.7.13.15.15).
-            clock = joined(clock, self._issued(FILLING, group, places))
             count = int(".noinc" in instruction.opcode)
         phases = set()
-        for (at, number, bytes_), threads in self._each(step, places, address, count, tx).items():
-            mbarrier = self._mbarrier(step, at)
+        for (at, number, bytes_), who in self._each(step, places, address, count, tx).items():
+            mbarrier, threads = self._mbarrier(step, at), len(who)
             phases.add(mbarrier.phase)
             mbarrier.expect(None if given else bytes_ * threads)
             if "drop" in instruction.opcode:
                 mbarrier.count -= number * threads  # first: the next phase takes fewer (9.7.13.15.14)
+            clock = together(group.only(group.fenced, who)) if relaxed else self._say(group, who)
+            clock = joined(clock, self._issued(FILLING, group, who)) if tracks else clock
             mbarrier.arrive(number * threads, clock)
             self._overrun(step.site, group.threads, mbarrier)
         state = instruction.role("state")
@@ -527,8 +612,8 @@ class Machine(Groups):
 
     def _on_mbarrier_expect(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
-        for (at, bytes_), threads in self._each(step, places, address, tx).items():
-            self._mbarrier(step, at).expect(None if given else bytes_ * threads)
+        for (at, bytes_), who in self._each(step, places, address, tx).items():
+            self._mbarrier(step, at).expect(None if given else bytes_ * len(who))
 
     def _tx(self, group: Group, step: Step) -> tuple[Lanes, bool]:
         """How many bytes an instruction is about, or 0 and that the launch says how many."""
@@ -537,9 +622,9 @@ class Machine(Groups):
 
     def _on_mbarrier_complete(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
-        for (at, bytes_), threads in self._each(step, places, address, tx).items():
+        for (at, bytes_), who in self._each(step, places, address, tx).items():
             mbarrier = self._mbarrier(step, at)
-            mbarrier.bytes -= bytes_ * threads
+            mbarrier.bytes -= bytes_ * len(who)
             mbarrier.open |= given
             mbarrier.settle()
 
@@ -547,36 +632,47 @@ class Machine(Groups):
         address = self._role(group, step, "mbarrier")
         token = step.instruction.role("state") is not None
         phase = self._role(group, step, "state" if token else "parity")
-        each = sorted(self._each(step, places, address, phase))
+        rows = self._each(step, places, address, phase)
+        asked = sorted(rows)
 
         def complete(row: tuple[int, ...]) -> bool:
             mbarrier = self._mbarrier(step, row[0])
             return mbarrier.phase > row[1] if token else mbarrier.complete(row[1] & 1)
 
-        told = tuple(map(complete, each))
-        answers, question = dict(zip(each, told, strict=True)), (step.site, *each, *told)
+        told = tuple(map(complete, asked))
+        answers, question = dict(zip(asked, told, strict=True)), (step.site, *asked, *told)
         if not all(told) and group.asked == question:
             # Nothing was done since the same was asked: what comes is the same again until a phase is complete.
-            at = each[told.index(False)][0]
+            at = asked[told.index(False)][0]
             group.stuck = Stuck(step.site, group.threads, self._mbarrier(step, at))
-            group.waits = lambda: tuple(map(complete, each)) != told
+            group.waits = lambda: tuple(map(complete, asked)) != told
             return False
         group.asked = () if all(told) else question
-        for (at, asked), answer in answers.items():
+        for (at, which), answer in answers.items():
             if answer:
                 mbarrier = self._mbarrier(step, at)
-                known = joined(group.clock, group.rumours)
-                news = mbarrier.told[asked + 1] if token else mbarrier.hears(asked & 1, known)
-                self._hear(group, mbarrier, step, news)
+                if token:
+                    news: Heard = mbarrier.told[which + 1]
+                else:
+                    news = self._news(group, mbarrier, which & 1)
+                self._hear(group, mbarrier, step, group.only(news, rows[at, which]))
                 self.passed[step.site, at] = mbarrier.phase
                 if not token and self.launch.ctas == 1:
-                    actor = self._actor(group)
-                    number = self.times.get(actor, 0)
-                    mbarrier.passed[actor] = Passed(step.site, actor, group.threads, number, mbarrier.phase)
+                    actor = self._some(group, group.warps_at(rows[at, which]))
+                    mbarrier.passed[actor] = Passed(
+                        step.site, actor, group.threads, self.time, mbarrier.phase
+                    )
         destination = step.instruction.role("destination")
         if isinstance(destination, int):
             self._set(group, destination, self._answered(group, address, phase, answers), where)
         return True
+
+    def _news(self, group: Group, mbarrier: Mbarrier, parity: int) -> Heard:
+        """What a wait tells each warp."""
+        heard = both(group.clock, group.rumours)
+        if isinstance(heard, int) and known_by(mbarrier.told[mbarrier.phase], heard):
+            return mbarrier.hears(parity, heard)  # whatever each has done
+        return each(partial(mbarrier.hears, parity), both(self._known(group), group.rumours))
 
     def _answered(
         self, group: Group, address: Lanes, phase: Lanes, answers: Mapping[tuple[int, ...], bool]
@@ -588,12 +684,12 @@ class Machine(Groups):
         rows = zip(spread(address, size), spread(phase, size), strict=True)
         return collapse([int(answers.get(row, False)) for row in rows])  # type: ignore[arg-type]
 
-    def _hear(self, group: Group, mbarrier: Mbarrier, step: Step, told: Clock) -> None:
+    def _hear(self, group: Group, mbarrier: Mbarrier, step: Step, told: Heard) -> None:
         """A relaxed wait orders nothing without a fence (9.7.13.15.16), but operations of a tensor core, as MB013 has it."""
         if _relaxed(step.instruction):
-            group.rumours = joined(group.rumours, told)
-            told = of(self._engines, told)
-        heard = joined(group.clock, told)
+            group.rumours = both(group.rumours, told)
+            told = each(partial(of, self._engines), told)
+        heard = both(group.clock, told)
         if heard != group.clock:
             self.informed.add(step.site)
             group.clock = heard
@@ -611,7 +707,8 @@ class Machine(Groups):
     def _on_barrier_arrive(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
         if step.instruction.group == "cluster":
             group.cluster = self._meeting.generation
-            self._meeting.come(len(places), self._fence(group))
+            self._fence(group)
+            self._meeting.come(len(places), self._say(group, places))
             self._meeting.settle(sum(self.alive.values()))
             return True
         return self._meet(group, step, places, wait=False)
@@ -628,7 +725,7 @@ class Machine(Groups):
             group.stuck = Stuck(step.site, group.threads, meeting)
             group.waits = opened
             return False
-        group.clock = joined(group.clock, meeting.told)
+        group.clock = both(group.clock, group.only(meeting.told, places))
         return True
 
     def _meet(self, group: Group, step: Step, places: Sequence[int], wait: bool) -> bool:
@@ -653,7 +750,8 @@ class Machine(Groups):
             return False
         barrier = self._barriers.setdefault((group.cta, number), Barrier(number))
         arrival = barrier.lanes.setdefault(warp, Arrival()) if away else Arrival()
-        arrival.add(threads, self._fence(group))
+        self._fence(group)
+        arrival.add(threads, self._say(group, places))
 
         def come(whole: bool = False) -> bool:
             """Whether the warps have arrived: each lane waits for those of its warp that have not ended (9.7.13.1)."""
@@ -674,14 +772,14 @@ class Machine(Groups):
             if not opened():
                 return False
             if wait:
-                group.clock = joined(group.clock, barrier.told)
+                group.clock = both(group.clock, group.only(barrier.told, places))
             group.at += 1
             return True
 
         come(whole=not away)
         if opened():
             if wait:
-                group.clock = joined(group.clock, barrier.told)
+                group.clock = both(group.clock, group.only(barrier.told, places))
             return True
         group.stuck = Stuck(step.site, group.threads, barrier)
         group.waits = passed
@@ -721,19 +819,29 @@ class Machine(Groups):
         elif kind == LEAVING:
             self._copy_out(group, step, places, where)
         else:
-            actor, number = self._issues(kind, group, places)
-            for start in self._starts(group, step):
-                self._access(group, step.site, (group.cta, start), actor, number)
-            if kind == "tcgen05":
-                self._multiply(group, step, actor, number)
+            self._publish(group)
+            for who in _warpgroups(group, places) if kind == "wgmma" else (places,):
+                self._compute_matrices(group, step, who)
 
-    def _issues(self, kind: str, group: Group, places: Sequence[int]) -> tuple[Actor, int]:
-        """Who works for the threads at *places*, and the how many-th operation of these that is."""
+    def _issues(self, kind: str, group: Group, places: Sequence[int]) -> tuple[Actor, int, Clock]:
+        """Who works for the threads at *places*, the how many-th operation of these that is, and what they knew."""
         actor = self.actor(kind, group.cta, _at(group, places))
         self._engines[actor] = number = self._engines.get(actor, 0) + 1
-        return actor, number
+        return actor, number, self._say(group, places)
 
-    def _multiply(self, group: Group, step: Step, actor: Actor, number: int) -> None:
+    def _compute_matrices(self, group: Group, step: Step, places: Sequence[int]) -> None:
+        kind = step.instruction.group
+        actor, number, clock = self._issues(kind, group, places)
+        for start in self._starts(group, step):
+            self._access(group, step.site, (group.cta, start), actor, number, clock)
+        if kind == "tcgen05":
+            self._multiply(group, step, actor, number, clock)
+        else:
+            # It is of all four warps together, and complete only when each has issued it.
+            before = self._issued_at.get((actor.index, number - 1), NOTHING)
+            self._issued_at[actor.index, number] = joined(before, clock)
+
+    def _multiply(self, group: Group, step: Step, actor: Actor, number: int, clock: Clock) -> None:
         """The matrices in tensor memory: A is read, and D is written, and read where it is added to (9.7.16.10.7)."""
         ctas = (group.cta, group.cta ^ 1) if ".cta_group::2" in step.instruction.opcode else (group.cta,)
         places = [(cta, lanes) for cta in ctas for lanes in range(self.program.warps)]
@@ -742,7 +850,7 @@ class Machine(Groups):
             operand = step.instruction.role(role)
             address = self._operand(group, operand) if isinstance(operand, Memory) else None
             if isinstance(address, int):
-                self._access_tensor(group, step, role, address, places, actor, number, writes)
+                self._access_tensor(group, step, role, address, places, actor, number, clock, writes)
 
     def _starts(self, group: Group, step: Step) -> Iterable[int]:
         """Where the matrices in shared memory begin."""
@@ -766,19 +874,17 @@ class Machine(Groups):
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
         several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
         operands = address, _known(destination), _known(size), ctas
-        issuer = self._actor(group)
-        time = self.times.get(issuer, 0)
-        self.times[issuer] = time + 1
-        known = joined(group.clock, event(issuer, time))
-        for (at, to, many, mask), threads in self._each(step, places, *operands).items():
+        self._publish(group)
+        for (at, to, many, mask), who in self._each(step, places, *operands).items():
             bytes_ = many if many >= 0 else None
+            known = self._say(group, who)
             home = at if pairs or to < 0 else to
             for rank in self._ranks(step, mask) if several else (home >> 24,):
                 reports = rank & ~1 | at >> 24 & 1 if several and pairs else rank
                 mbarrier = self._mbarrier(step, at & _OFFSET | reports << 24)
                 actor = self.actor("copy", reports, mbarrier=mbarrier.address)
-                for _ in range(threads):
-                    self.times[actor] = number = self.times.get(actor, 0) + 1
+                for _ in who:
+                    self.copies[actor] = number = self.copies.get(actor, 0) + 1
                     before = self._issued_at.get((actor.index, number - 1), NOTHING)
                     self._issued_at[actor.index, number] = joined(before, known)
                     mbarrier.flights.append(Flight(event(actor, number), bytes_))
@@ -788,17 +894,18 @@ class Machine(Groups):
                     place = rank if several else to >> 24, to & _OFFSET
                     if step.site in self.program.overwritten:
                         self._forget(place[0] * _CTA + place[1], bytes_)
-                    self._access(group, step.site, place, actor, number, True, bytes_, mbarrier, box)
+                    self._access(group, step.site, place, actor, number, known, True, bytes_, mbarrier, box)
                     if response is not None:
                         self._put(place[0] * _CTA + place[1], response, RESPONSE)
 
     def _copy_out(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         """A bulk copy of shared memory, which is read until the group that it is committed to is waited for."""
         size = self._size(group, step)
-        actor, number = self._issues(LEAVING, group, places)
+        self._publish(group)
+        actor, number, clock = self._issues(LEAVING, group, places)
         for a in _outermost(self._role(group, step, "source"), where):
             known = size if isinstance(size, int) else None
-            self._access(group, step.site, divmod(a, _CTA), actor, number, size=known)
+            self._access(group, step.site, divmod(a, _CTA), actor, number, clock, size=known)
 
     def _size(self, group: Group, step: Step) -> Lanes:
         """The bytes of a copy, as far as it says."""
@@ -842,9 +949,11 @@ class Machine(Groups):
         if kind != "tcgen05":
             group.committed = {**group.committed, kind: (*group.committed.get(kind, ()), issued)}
         else:
-            clock = joined(self._publish(group), issued)
+            self._publish(group)
+            clock = joined(self._say(group, places), issued)
             address, ctas = self._role(group, step, "mbarrier"), self._role(group, step, "mask", _OWN)
-            for (at, mask), threads in self._each(step, places, address, ctas).items():
+            for (at, mask), who in self._each(step, places, address, ctas).items():
+                threads = len(who)
                 for rank in self._ranks(step, mask) if mask >= 0 else (at >> 24,):
                     mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
                     flight = Flight(clock, arrivals=threads, site=step.site, threads=group.threads)
@@ -867,9 +976,20 @@ class Machine(Groups):
         committed = group.committed.get(kind, ())
         match = step.instruction.match
         if match is not None and match.form.completion == "all":
-            group.clock = joined(group.clock, self._issued(kind, group, places))
+            group.clock = both(group.clock, self._completed(group, places, self._issued(kind, group, places)))
         elif isinstance(depth, int) and len(committed) > depth:
-            group.clock = joined(group.clock, committed[-1 - depth])
+            group.clock = both(group.clock, self._completed(group, places, committed[-1 - depth]))
+
+    def _completed(self, group: Group, places: Sequence[int], told: Clock) -> Heard:
+        """What those at *places* hear who wait for what they have committed: *told*, and what was done before it was issued."""
+        found: Heard = NOTHING
+        for actor in self._engines:
+            number = last(told, actor)
+            if number >= 0:
+                issued = self._issued_at.get((actor.index, number), NOTHING)
+                done = joined(event(actor, number), issued)
+                found = both(found, only(done, group.warps, warps_of(actor.threads)))
+        return group.only(found, places)
 
     def _on_tmem_alloc(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         address, columns = self._role(group, step, "destination"), self._role(group, step, "columns")
@@ -889,15 +1009,13 @@ def _handler(what: str) -> Callable[..., Any]:
 
 
 def _outermost(address: Lanes, where: Lanes) -> set[int]:
-    """The least and the farthest of the addresses in the threads *where* something is executed.
-
-    One for all is of the first of them: no other is known of what is sampled.
-    """
+    """The least and the farthest of the addresses in the threads *where* something is executed."""
     if isinstance(address, int):
-        return {address} if (where[0] if isinstance(where, tuple) else where) else set()
+        return {address} if where == 1 or (isinstance(where, tuple) and 1 in where) else set()
     if address is None or where is None:
         return set()
-    seen = [a for a, w in zip(address, spread(where, len(address)), strict=True) if w and a is not None]
+    executing = zip(address, spread(where, len(address)), strict=True)
+    seen = [a for a, w in executing if w and a is not None]
     return {min(seen), max(seen)} if seen else set()
 
 
@@ -905,6 +1023,16 @@ def _full(threads: tuple[int, ...]) -> bool:
     """Whether *threads* are warps, all of whose lanes there are."""
     first, size = threads[0], len(threads)
     return not first % 32 and not size % 32 and threads[-1] - first == size - 1
+
+
+def _warpgroups(group: Group, places: Sequence[int]) -> Iterable[Sequence[int]]:
+    """The places of each warpgroup: each multiplies matrices of its own (9.7.15)."""
+    threads, found = group.threads, dict[int, list[int]]()
+    if threads[places[0]] >> 7 == threads[places[-1]] >> 7:
+        return (places,)
+    for place in places:
+        found.setdefault(threads[place] >> 7, []).append(place)
+    return found.values()
 
 
 def _alone(where: Lanes, threads: int) -> bool:

@@ -68,8 +68,6 @@ class Plan(NamedTuple):
     """Those that are no constants."""
     results: Results
     """What it gives for them, in any replay."""
-    sampled: bool
-    """It is enough to compute it for one thread of a group."""
 
 
 class Sum(NamedTuple):
@@ -130,8 +128,6 @@ class Program:
         """What threads some have made up together, and the places of each of them."""
         self._steps: dict[int, Step] = {}
         self._wanted: set[int] = set()
-        self._sampled: set[int] = set()
-        self._elsewhere: set[int] = set()
         self._reached: set[int] = set()
         self._words: dict[int, tuple[Hashable, int]] = {}
         self._given: dict[tuple[int, str], bool] = {}
@@ -150,20 +146,16 @@ class Program:
         self.columns = self._columns()
         self.warps = 4 if model.sites("issue", _TENSOR[1]) else 1
         """Quarters of tensor memory to tell apart: only what threads store there is in the lanes of their warp alone."""
-        self._follow(self._events(), self._wanted)
-        self._sample(self._plain("read"))
-        self._sample(self._tensor())
+        self._follow(self._events())
+        self._follow(self._plain("read"))
+        self._follow(self._tensor())
         self.overwritten: dict[int, set[int]] = {}
         """The loads from shared memory that read what may be written there, by what may write it."""
         self._follow_stores()
         # Where nothing else happens, what threads store or copy themselves is not worth its way.
         writes = (*self._plain("write"), *self._fills())
-        self._sample([s for s in writes if model.cfg.block_of[s.site] in self._reached])
-        every = self._sampled | self._elsewhere
-        once = {r for r in self._elsewhere if not self._again(r)}
-        self.sampled = frozenset(every - once - self._wanted)
-        """Registers of which it is enough to know what one thread of a group holds: addresses of reads."""
-        self.followed = frozenset(every | self._wanted)
+        self._follow([s for s in writes if model.cfg.block_of[s.site] in self._reached])
+        self.followed = frozenset(self._wanted)
         block_of = model.cfg.block_of
         self.telling = frozenset(
             block_of[step.site]
@@ -180,17 +172,6 @@ class Program:
             step = self._steps[site]
             if step.what not in ("compute", "unknown") or not unknown.issuperset(step.instruction.writes):
                 self.blocks[model.cfg.block_of[site]].append(step)
-
-    def _sample(self, steps: Iterable[Step]) -> None:
-        """Follows what only one thread of a group is asked for, but where that is none of the first one, which parts from it."""
-        views, steps = self.model.views, list(steps)
-        for first, wanted in ((True, self._sampled), (False, self._elsewhere)):
-            self._follow([s for s in steps if bool(views.at(s.site).threads & 1) is first], wanted)
-
-    def _again(self, register: int) -> bool:
-        """Whether a *register* is written in a loop. What is not, and is for roles that part behind it, is known of all threads."""
-        cfg = self.model.cfg
-        return any(cfg.block_of[site] in cfg.in_cycle for site in self.defs.get(register, ()))
 
     def _unknown(self) -> set[int]:
         """Registers that nobody ever knows: all that writes them gives what is unknown, or is computed from that."""
@@ -337,7 +318,7 @@ class Program:
                 for site in self.stored.writers(load):
                     self.overwritten.setdefault(site, set()).add(load)
             stores = filter(self.stored.plain, sorted(self.overwritten))
-            self._follow([Step(i, "store", self.instructions[i]) for i in stores], self._wanted)
+            self._follow([Step(i, "store", self.instructions[i]) for i in stores])
 
     def _dispatching(self) -> dict[int, list[tuple[int, int]]]:
         cfg, values = self.model.cfg, self.model.values
@@ -644,7 +625,7 @@ class Program:
         """A step as a sum, if all threads take part and nothing but registers is asked for."""
         if step.what != "compute" or step.instruction.guard >= 0:
             return None
-        destination, sources, results, _ = self.plan(step)
+        destination, sources, results = self.plan(step)
         registers = [o for o in sources if isinstance(o, int)]
         if not isinstance(destination, int) or len(registers) < len(sources):
             return None
@@ -661,38 +642,32 @@ class Program:
             if sources and isinstance(sources[0], Vector):
                 sources = list(sources[0].items)
             decisive = {"and": 0, "or": 1}.get(match.form.compute) if ".pred" in match.modifiers else None
-            sampled = not self.sampled.isdisjoint(instruction.writes)
-            results = Results(step.compute, sources, decisive, sampled)
+            results = Results(step.compute, sources, decisive)
             sources = [o for o in sources if not isinstance(o, Immediate)]
-            found = self._plans[step.site] = Plan(destination, sources, results, sampled)
+            found = self._plans[step.site] = Plan(destination, sources, results)
         return found
 
     # ------------------------------------------------------------ slicing
 
-    def _follow(self, roots: Iterable[Step], wanted: set[int]) -> None:
+    def _follow(self, roots: Iterable[Step]) -> None:
         """Takes in steps, what decides whether they are executed, and what their operands are made of."""
-        self._work: list[tuple[int, set[int]]] = []
+        self._work: list[int] = []
         for step in roots:
             if step.site not in self._steps:
                 self._steps[step.site] = step
-                self._want(self._needed(step), wanted)
+                self._work += self._needed(step)
                 self._reach(self.model.cfg.block_of[step.site])
         while self._work:
-            register, wanted = self._work.pop()
-            if register in wanted or register in self._wanted:
+            register = self._work.pop()
+            if register in self._wanted:
                 continue
-            wanted.add(register)
+            self._wanted.add(register)
             for site in self.defs.get(register, ()):
                 known = self._steps.get(site)
                 if known is None or known.what == "read":
                     self._steps[site] = known = self._defining(self.instructions[site], site)
                     self._reach(self.model.cfg.block_of[site])
-                self._want(
-                    self._needed(known), wanted if known.what in ("compute", "load", "move") else self._wanted
-                )
-
-    def _want(self, found: Iterable[int], wanted: set[int]) -> None:
-        self._work += [(register, wanted) for register in found]
+                self._work += self._needed(known)
 
     def _reach(self, block: int) -> None:
         if block in self._reached:
@@ -703,7 +678,7 @@ class Program:
             if edge.source not in self.branching:
                 self.branching.add(edge.source)
                 last = self.instructions[cfg.blocks[edge.source].end - 1]
-                self._want(last.reads if last.guard < 0 else (*last.reads, last.guard), self._wanted)
+                self._work += last.reads if last.guard < 0 else (*last.reads, last.guard)
                 self._reach(edge.source)
 
     def _needed(self, step: Step) -> list[int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tclint.replay.clocks import Actor, Clock, last
+from tclint.replay.clocks import Actor, Clock
 from tclint.replay.machine import Access
 
 __all__ = ["Race", "races"]
@@ -43,6 +43,10 @@ class _Place:
     reads: dict[object, Access] = field(default_factory=dict)
 
 
+_Found = tuple[Race, Access, Sequence[Actor]]
+"""A race, the access of it that comes later in the replay, and of whom that has not heard."""
+
+
 def races(accesses: list[Access], behind: Behind, steady: Callable[[int], bool]) -> Iterator[Race]:
     """The first race of each two instructions: of asynchronous writes with reads, then of plain stores with all else.
 
@@ -55,17 +59,17 @@ def races(accesses: list[Access], behind: Behind, steady: Callable[[int], bool])
             yield race
 
 
-def _once(found: Iterable[tuple[Race, Access]], behind: Behind) -> Iterator[Race]:
+def _once(found: Iterable[_Found], behind: Behind) -> Iterator[Race]:
     """The first race of each two instructions of which the access that comes later in the replay need not always do so."""
     told = set()
-    for race, later in found:
+    for race, later, unheard in found:
         before = race.first if race.second is later else race.second
-        if race.key not in told and not behind(later.clock, before.actor, before.number):
+        if race.key not in told and not all(behind(later.clock, a, before.number) for a in unheard):
             told.add(race.key)
             yield race
 
 
-def _copied(accesses: list[Access]) -> Iterator[tuple[Race, Access]]:
+def _copied(accesses: list[Access]) -> Iterator[_Found]:
     """The races of asynchronous writes with reads, each with the access that comes later."""
     sizes = _sizes(accesses)
     accesses = [a for a in accesses if not a.stores]
@@ -82,8 +86,8 @@ def _copied(accesses: list[Access]) -> Iterator[tuple[Race, Access]]:
         start = starts[access.memory][at] if at >= 0 else 0
         if at < 0 or access.offset >= start + own[start]:
             continue
-        for race in _unordered(access, places[access.memory, start], sizes):
-            yield race, access
+        for race, unheard in _unordered(access, places[access.memory, start], sizes):
+            yield race, access, unheard
 
 
 @dataclass(slots=True)
@@ -95,7 +99,7 @@ class _Spot:
     copy: Access | None = None
 
 
-def _stored(accesses: list[Access]) -> Iterator[tuple[Race, Access]]:
+def _stored(accesses: list[Access]) -> Iterator[_Found]:
     """The races of plain stores with reads and copies, each with the access that comes later."""
     by_memory: dict[tuple[int, int], set[int]] = {}
     for access in accesses:
@@ -110,29 +114,32 @@ def _stored(accesses: list[Access]) -> Iterator[tuple[Race, Access]]:
         # Where a copy of unknown size ends is a guess, good enough where nothing but copies is.
         size = 1 if access.plain else access.size or _LEAST
         for at in range(bisect_left(own, access.offset), bisect_left(own, access.offset + size)):
-            for race in _crossing(access, spots[access.memory, own[at]]):
-                yield race, access
+            for race, unheard in _crossing(access, spots[access.memory, own[at]]):
+                yield race, access, unheard
 
 
-def _crossing(access: Access, spot: _Spot) -> Iterator[Race]:
+def _crossing(access: Access, spot: _Spot) -> Iterator[tuple[Race, Sequence[Actor]]]:
     """The races of an access with plain stores before it, or of a store with what is before it; *spot* takes it in."""
-    before = [s for s in spot.stores.values() if _unheard(s, access) and _apart(s, access)]
+    before = [
+        (s, unheard) for s in spot.stores.values() if (unheard := _unheard(s, access)) and _apart(s, access)
+    ]
     if access.stores:
         for read in spot.reads.values():
-            if _unheard(read, access) and _apart(read, access):
+            if (unheard := _unheard(read, access)) and _apart(read, access):
                 # What nobody wrote before is read too early.
-                yield Race(read, access) if spot.stores or spot.copy else Race(access, read)
-        if spot.copy is not None and _unheard(spot.copy, access) and _apart(spot.copy, access):
-            yield Race(spot.copy, access)
+                yield Race(read, access) if spot.stores or spot.copy else Race(access, read), unheard
+        copy = spot.copy
+        if copy is not None and (unheard := _unheard(copy, access)) and _apart(copy, access):
+            yield Race(copy, access), unheard
         spot.reads, spot.copy = {}, None
-        spot.stores = {**{s.actor: s for s in before}, access.actor: access}
+        spot.stores = {**{s.actor: s for s, _ in before}, access.actor: access}
     elif access.writes:
-        for store in before:
-            yield Race(store, access)
+        for store, unheard in before:
+            yield Race(store, access), unheard
         spot.stores, spot.reads, spot.copy = {}, {}, access
     else:
-        for store in before:
-            yield Race(store, access)
+        for store, unheard in before:
+            yield Race(store, access), unheard
         spot.reads[access.actor] = access
 
 
@@ -143,31 +150,36 @@ def _apart(a: Access, b: Access) -> bool:
     )
 
 
-def _unordered(access: Access, place: _Place, sizes: Mapping[int, int]) -> Iterator[Race]:
+def _unordered(
+    access: Access, place: _Place, sizes: Mapping[int, int]
+) -> Iterator[tuple[Race, Sequence[Actor]]]:
     """The races of an access with those before it; *place* takes it in."""
     if not access.writes:
         copy = place.copy
-        within = copy is not None and access.offset < copy.offset + sizes[copy.site]
-        if copy is not None and within and _unheard(copy, access) and _apart(copy, access):
-            yield Race(copy, access)
+        if (
+            copy is not None
+            and access.offset < copy.offset + sizes[copy.site]
+            and (unheard := _unheard(copy, access))
+            and _apart(copy, access)
+        ):
+            yield Race(copy, access), unheard
         place.reads[access.actor] = access
         return
     for read in place.reads.values():
-        if not (_unheard(read, access) and _apart(read, access)):
-            continue
-        if read.offset < access.offset + sizes[access.site]:
+        end = access.offset + sizes[access.site]
+        if read.offset < end and (unheard := _unheard(read, access, end)) and _apart(read, access):
             # What nothing was copied to before is read too early, and not filled again.
-            yield Race(read, access) if place.copy is not None else Race(access, read)
+            yield Race(read, access) if place.copy is not None else Race(access, read), unheard
     place.copy, place.reads = access, {}
 
 
-def _unheard(before: Access, access: Access) -> bool:
-    """Whether who does something has not heard of what was done *before*, and has not done that itself."""
-    actor = before.actor
-    if actor is access.actor or last(access.clock, actor) >= before.number:
-        return False
-    # What a group does itself it does in order: others hear of it, not the group.
-    return bool(actor.kind) or (actor.cta, actor.threads) != (access.group.cta, access.group.threads)
+def _unheard(before: Access, access: Access, high: int = 0) -> Sequence[Actor]:
+    """Of whose part of what was done *before* who does something has not heard: where it begins, or up to *high*."""
+    if before.actor is access.actor:
+        return ()
+    return before.unheard(
+        access.clock, *((access.offset, high) if high else (before.offset, before.offset + 1))
+    )
 
 
 def _sizes(accesses: Iterable[Access]) -> dict[int, int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
-from tclint.replay.clocks import NOTHING, Actor, Clock, joined, known_by, last
+from tclint.replay.clocks import NOTHING, Actor, Clock, heard_of, joined, known_by
 
 __all__ = ["Arrival", "Barrier", "Flight", "Mbarrier", "Passed"]
 
@@ -35,6 +36,10 @@ class Passed(NamedTuple):
     """The event by which others first hear from these threads that they have passed it."""
     phase: int
     """The phase that the mbarrier was in."""
+
+    def overtaken(self, heard: Callable[[Actor, int], bool]) -> bool:
+        """Whether none of the warps was *heard* of. Where one was, others that go the same way are not taken to be far behind it."""
+        return not any(heard(part, self.number) for part in self.actor.parts or (self.actor,))
 
 
 @dataclass(slots=True)
@@ -101,7 +106,9 @@ class Mbarrier:
             self.expected.append(0)
             self.pending, self.bytes, self.open, self.unsaid = self.count, 0, False, False
             heard = self.gathering
-            self.overtaken += [(p, heard) for p in self.passed.values() if last(heard, p.actor) < p.number]
+            self.overtaken += [
+                (p, heard) for p in self.passed.values() if p.overtaken(partial(heard_of, heard))
+            ]
             self.told.append(joined(self.told[-1], heard))
             self.gathering, self.passed = NOTHING, {}
 

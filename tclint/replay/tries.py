@@ -177,6 +177,15 @@ class Launches:
             not self._round_by_round or self.repeated.issuperset(rounds)
         )
 
+    def fits(self, run: Run) -> bool:
+        """Whether launches go right wherever *run* comes to at which threads synchronise: they may be those that the kernel is made for.
+
+        What only reads, as what is left over of a loop does for other numbers of threads, they need not come to.
+        """
+        telling, loops = self.program.telling, self.model.cfg.loops
+        rounds = {head for head in run.repeated if not telling.isdisjoint(loops[head])}
+        return self.entered.issuperset(run.entered & telling) and self.repeated.issuperset(rounds)
+
     def _open(self, entered: AbstractSet[int], repeated: AbstractSet[int]) -> set[Try]:
         """Numbers with which blocks may be come to that were not *entered*, or loops gone round that were not *repeated*.
 
