@@ -1014,8 +1014,10 @@ def _outermost(address: Lanes, where: Lanes) -> set[int]:
         return {address} if where == 1 or (isinstance(where, tuple) and 1 in where) else set()
     if address is None or where is None:
         return set()
-    executing = zip(address, spread(where, len(address)), strict=True)
-    seen = [a for a, w in executing if w and a is not None]
+    seen: Sequence[Any] = address
+    if where != 1 or None in address:
+        executing = zip(address, spread(where, len(address)), strict=True)
+        seen = [a for a, w in executing if w and a is not None]
     return {min(seen), max(seen)} if seen else set()
 
 
