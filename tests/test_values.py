@@ -455,6 +455,27 @@ def test_ranges_of_what_is_computed(known: dict[str, bool], asked: str, answer: 
     assert decided(m, known, asked) is answer
 
 
+def test_a_number_and_a_copy_of_it_that_goes_round_with_it_are_one() -> None:
+    m = of("""
+        mov.u32 %r1, 0;
+        mov.u32 %r2, %r1;
+        mov.u32 %r3, 1;
+    round:
+        st.shared.v2.u32 [%r0], {%r1, %r2};
+        st.shared.u32 [%r0+8], %r3;
+        setp.ge.s32 %p1, %r2, 9;
+        @%p1 bra on;
+        add.s32 %r2, %r2, 2;
+    on:
+        mov.u32 %r1, %r2;
+        mov.u32 %r3, %r2;
+        setp.lt.s32 %p2, %r1, 7;
+        @%p2 bra round;
+    """)
+    one, copy, other = (value(m, name, "round") for name in ("%r1", "%r2", "%r3"))
+    assert one == copy != other
+
+
 @pytest.mark.parametrize(
     ("known", "asked", "answer"),
     [

@@ -72,6 +72,8 @@ class Registers(ThreadSets):
         self._touched: set[int] = set()  # those of them that the present definition has read
         self._opaque: set[int] = set()  # those of them that something was computed from
         self._waiting: dict[int, list[int]] = {}  # stand-in or phi -> phis that it is an argument of
+        self._twins: dict[tuple[int, str, tuple[int, ...]], int] = {}
+        """One phi of a block that brings the same, for registers of one type."""
         self._words: frozenset[int] | None = None
 
     # ------------------------------------------------------------ definitions
@@ -185,13 +187,20 @@ class Registers(ThreadSets):
 
         What a phi brings may turn out to be one value only later: an inner
         loop is looked at before the loop around it has been gone round.
+        One that brings by each way what another one of its block brings is that.
         """
         alias, nodes = self._alias, self.nodes
         while phis:
             phi = phis.pop()
             if phi in alias:
                 continue
-            distinct = {self.find(a) for a in self._args[phi]} - {phi}
+            arguments = self.arguments(phi)
+            distinct = set(arguments) - {phi}
+            if len(distinct) > 1:
+                _, block, register = nodes[phi]
+                kind = self.function.registers[register].type
+                twin = self.find(self._twins.setdefault((block, kind, arguments), phi))
+                distinct = {twin} if twin != phi else distinct
             if len(distinct) == 1:
                 (alias[phi],) = distinct
                 phis += self._waiting.pop(phi, ())
