@@ -455,6 +455,40 @@ def test_ranges_of_what_is_computed(known: dict[str, bool], asked: str, answer: 
     assert decided(m, known, asked) is answer
 
 
+@pytest.mark.parametrize(
+    ("known", "asked", "answer"),
+    [
+        ({"%p1": True, "%p2": True, "%p3": False}, "%p4", True),  # four rounds at least
+        ({"%p1": True, "%p3": False}, "%p4", None),  # the other one may be the greater one, without a sign
+        ({"%p1": True, "%p2": True, "%p4": False, "%p5": True}, "%p6", True),  # one, or five: not so many
+        ({"%p1": True, "%p2": True, "%p5": True}, "%p6", None),
+        ({"%p4": False, "%p7": False}, "%p8", True),
+        ({"%p7": False}, "%p8", None),
+        ({"%p1": True, "%p2": True, "%p3": False, "%p9": False}, "%p10", True),  # more than four, then
+    ],
+)
+def test_rounds_that_are_counted_below_zero(known: dict[str, bool], asked: str, answer: bool | None) -> None:
+    """nvcc has -max(i - n, i - m) rounds for ``i < n && i < m``."""
+    m = of("""
+        ld.shared.u32 %r1, [%r0];
+        ld.shared.u32 %r2, [%r0+4];
+        max.u32 %r3, %r1, %r2;
+        neg.s32 %r4, %r3;
+        and.b32 %r5, %r4, 3;
+        setp.lt.s32 %p1, %r1, 0;
+        setp.lt.s32 %p2, %r2, 0;
+        setp.gt.u32 %p3, %r3, -4;
+        setp.lt.s32 %p4, %r1, -3;
+        setp.eq.s32 %p5, %r5, 1;
+        setp.eq.s32 %p6, %r3, -1;
+        setp.eq.s32 %p7, %r1, -3;
+        setp.ge.s32 %p8, %r1, -2;
+        setp.eq.s32 %p9, %r1, -4;
+        setp.lt.s32 %p10, %r1, -4;
+    """)
+    assert decided(m, known, asked) is answer
+
+
 def test_a_number_and_a_copy_of_it_that_goes_round_with_it_are_one() -> None:
     m = of("""
         mov.u32 %r1, 0;
@@ -481,7 +515,7 @@ def test_a_number_and_a_copy_of_it_that_goes_round_with_it_are_one() -> None:
     [
         ({"%p1": True, "%p2": False}, "%p3", False),  # two rounds: there is a second tile
         ({"%p1": True, "%p2": True}, "%p3", True),
-        ({"%p2": True}, "%p3", None),  # no tile at all, maybe
+        ({"%p2": True}, "%p3", True),  # one, or no tile at all
         ({"%p1": True}, "%p3", None),
     ],
 )

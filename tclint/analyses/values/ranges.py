@@ -188,20 +188,19 @@ class Ranges:
         return None
 
     def _excluded(self, p: int, known: Bases) -> bool | None:
-        """What *p* must be, as otherwise the low bits of a number were not those that they are known to be.
+        """What *p* must be, as otherwise low bits of a number, or a maximum or minimum, were not what it is known to be.
 
         A loop of two rounds at a time has another one before it for the odd round.
         """
-        masks = [b for b in known if self.values.node(b)[:2] == ("op", "mask")]
-        said = self._comparison(p) if masks else None
+        chosen = [b for b in known if self._chooses(b, known)]
+        said = self._comparison(p) if chosen else None
         bases = self.bases(said[0][2]) if said else frozenset()
-        near = [b for b in masks if not bases.isdisjoint(self._parts(b)) and self._few(b)]
+        near = [b for b in chosen if not bases.isdisjoint(self._parts(b))]
         for truth in (True, False) if near else ():
             there = self.learn(p, truth, known)
             for value in near:
-                least, most = known[value]
-                low, high = self._of(value, {b: r for b, r in there.items() if b != value}, 0)
-                if high < least or most < low:
+                one, two = known[value], self._of(value, {b: r for b, r in there.items() if b != value}, 0)
+                if (one[1] < two[0] or two[1] < one[0]) and not _wraps(one, two, self._width(value)):
                     return not truth
         return None
 
@@ -216,9 +215,19 @@ class Ranges:
         limit: int = self.values.nodes[right][1]
         return True if (by > 0 and low >= limit) or (by < 0 and high <= limit) else None
 
-    def _few(self, bits: int) -> bool:
+    def _chooses(self, base: int, known: Bases) -> bool:
+        """Whether *base* is a maximum or minimum, or bits of what has few values."""
+        kind = self.values.node(base)[:2]
+        return kind in CHOOSING or (kind == ("op", "mask") and self._few(base, known))
+
+    def _width(self, chosen: int) -> int:
+        """The bits of a maximum or minimum; those of others do not matter."""
+        node = self.values.node(chosen)
+        return type_width(node[2]) if node[:2] in CHOOSING else 32
+
+    def _few(self, bits: int, known: Bases) -> bool:
         """Whether what *bits* are of has few values, so that one more fact can leave a single one."""
-        low, high = self._of(self.values.node(bits)[2], {}, 0)
+        low, high = self._of(self.values.node(bits)[2], known, 0)
         return high - low <= _FEW
 
     def known(self, facts: Facts) -> Bases:
@@ -252,8 +261,11 @@ class Ranges:
             bounds = (0, limit - 1)
         elif not truth and limit >= 1 << (width - 1):
             bounds = (limit - (1 << width), -1)
-        elif self._of(left, known, 0)[0] >= 0:
+        elif (found := self._of(left, known, 0))[0] >= 0:
             bounds = (0, limit - 1) if truth else (limit, _FAR)
+        elif found[1] < 0:
+            limit -= 1 << width
+            bounds = (-_FAR, limit - 1) if truth else (limit, -1)
         else:  # among them are numbers with either sign
             known = known.copy()
             self._put_plain(left, width, (0, limit - 1) if truth else (limit, (1 << width) - 1), known)
@@ -330,6 +342,11 @@ class Ranges:
             rest = ~node[3] if node[3] < 0 else ~node[3] & 0xFFFFFFFF
             if not rest & rest + 1:
                 self._put(node[2], (low, high + rest), known, depth)
+        elif node[:2] == ("op", "mask") and self._few(base, known):
+            least, most = self._of(node[2], known, 0)
+            numbers = [x for x in range(least, most + 1) if low <= x & node[3] <= high]
+            if numbers:
+                self._put(node[2], (numbers[0], numbers[-1]), known, depth)
         elif (division := self._division(base)) is not None:
             number, _, width, signed, _ = division
             least, most = division.numbers((low if signed else max(low, 0), high))
@@ -353,11 +370,12 @@ class Ranges:
     def _chosen(self, base: int, known: Bases, depth: int) -> Iterator[tuple[bool, int, int]]:
         """For each maximum or minimum in it the two sums of which *base* is the greatest (else the least).
 
-        One of unsigned numbers is one where both are known to be none below zero.
+        One of unsigned numbers is one where both are known to have the same sign.
         """
         for term, greatest, one, two in self._ways(base):
             _, _, kind, *operands = self.values.node(term)
-            if kind[1] == "s" or all(self._of(operand, known, depth)[0] >= 0 for operand in operands):
+            bounds = [self._of(operand, known, depth) for operand in operands if kind[1] != "s"]
+            if all(low >= 0 for low, _ in bounds) or all(high < 0 for _, high in bounds):
                 yield greatest, one, two
 
     def _ways(self, base: int) -> tuple[tuple[int, bool, int, int], ...]:
@@ -399,12 +417,9 @@ class Ranges:
         return found
 
     def _ends_of(self, value: int, known: Bases) -> Range:
-        """The range of a maximum or minimum, but for a constant, or of bits of what has few values."""
+        """The range of what is known to have one, of a maximum or minimum, or of bits of what has few values."""
         base = self._base(value)[0]
-        kind = self.values.node(base)[:2]
-        if kind == ("op", "mask") and self._few(base):
-            return self._of(value, {}, 0)
-        return self._of(value, known, 0) if kind in CHOOSING else _ANY
+        return self._of(value, known, 0) if base in known or self._chooses(base, known) else _ANY
 
     def _collect(self, value: int, roots: set[int], depth: int) -> bool:
         """Adds to *roots*; whether there is a bounded operation."""
