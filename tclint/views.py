@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from tclint.analyses import threads as T
 from tclint.analyses.values import Facts, Values
 from tclint.cfg import CFG, Edge
+from tclint.invariants import proved
 
 __all__ = ["View", "Views"]
 
@@ -53,6 +54,9 @@ class Views:
         self._held: dict[tuple[int, int, bool], bool | None] = {}
         self._apart: dict[tuple[int, int], bool] = {}
         self._deciding: dict[int, int] = {}
+        self._rounds: dict[int, Facts] = {}
+        self._never: dict[int, list[int]] = {}
+        self._kept: dict[int, tuple[int, ...]] = {}
 
     def edge_value(self, edge: Edge) -> int | None:
         """The predicate value that decides *edge*, or None when nothing does."""
@@ -234,16 +238,54 @@ class Views:
         return self._views[site]
 
     def inside(self, block: int) -> View:
-        """The view of the threads that come to *block*, and what the branches before decided for this round of a loop."""
-        return View(self.reach.get(block, 0), self._decided(block, passing=True))
+        """The view of the threads that come to *block*, and what is known of this round of the loops that it is in."""
+        return View(self.reach.get(block, 0), self._known(block))
 
     def now(self, site: int) -> View:
         """The same view, and what the branches before decided for this round of a loop only."""
         view = self.at(site)
         if site < 0:
             return view
-        facts = self._decided(self.cfg.block_of[site], passing=True)
+        facts = self._known(self.cfg.block_of[site])
         return View(view.threads, Facts((*facts.items(), *view.facts.items())))
+
+    def _known(self, block: int) -> Facts:
+        """What the branches before *block* decide for this round of a loop, and what holds in all of its rounds."""
+        facts = self._rounds.get(block)
+        if facts is None:
+            facts = self.decided(block, passing=True)
+            for p in self._never_before(block):
+                facts = self.values.assume(p, False, facts)
+            self._rounds[block] = facts
+        return facts
+
+    def _never_before(self, block: int) -> tuple[int, ...]:
+        """The same as :meth:`never`, of all loops through whose head every way to *block* leads."""
+        idom, chain = self.cfg.idom, [block]
+        while chain[-1] not in self._kept and (above := idom.get(chain[-1], chain[-1])) != chain[-1]:
+            chain.append(above)
+        kept = self._kept.get(chain[-1], ())
+        for b in reversed(chain):
+            if b not in self._kept:
+                never = self.never(b)
+                kept = self._kept[b] = (*kept, *never) if never else kept
+        return kept
+
+    def never(self, head: int) -> list[int]:
+        """The comparisons that hold in no round of the loop with this head, if it is one, of the numbers in that round."""
+        if head in self._nests and head not in self._never:
+            self._never |= proved(self, self._nests[head])
+        return self._never.get(head, [])
+
+    @cached_property
+    def _nests(self) -> dict[int, int]:
+        """For the head of each loop, that of the outermost one that it is in."""
+        loops = self.cfg.loops
+        nests: dict[int, int] = {}
+        for root in sorted(loops, key=lambda head: -len(loops[head])):
+            if root not in nests:
+                nests |= dict.fromkeys(loops.keys() & loops[root], root)
+        return nests
 
     def _at(self, site: int) -> View:
         cfg, values = self.cfg, self.values
@@ -252,7 +294,7 @@ class Views:
         block = cfg.block_of[site]
         view = self._inside.get(block)
         if view is None:
-            facts = self._decided(block)
+            facts = self.decided(block)
             reach = 0 if block in self._closed else self.reach.get(block, 0)
             view = self._inside[block] = View(reach, facts)
         instruction = cfg.function.instructions[site]
@@ -262,7 +304,7 @@ class Views:
         facts = values.assume(p, not instruction.negated, view.facts)
         return View(view.threads & values.may(p, not instruction.negated), facts)
 
-    def _decided(self, block: int, passing: bool = False) -> Facts:
+    def decided(self, block: int, passing: bool = False) -> Facts:
         """What the branches decide that every way from the entry to *block* takes; *passing*, for this round as well.
 
         What a predicate is made of comes before the branch, so whoever makes it anew takes the branch anew.

@@ -298,7 +298,75 @@ def head(inside: str) -> str:
     on: {READ}"""
 
 
+def ahead(more: int, waited: str = wait()) -> str:
+    """A ring of two stages: i of n tiles are used, and f copied, up to *more* ahead, as nvcc does it two at a time."""
+    step = "and.b32 %r10, {0}, 1;\nshl.b32 %r10, %r10, 11;\nadd.u32 %r11, %r3, %r10;\nmul.wide.s32 %rd4, {0}, 2048;\nadd.s64 %rd5, %rd2, %rd4;"
+    copy = "cp.async.cg.shared.global [%r11], [%rd5], 16;"
+    return f"""
+    setp.lt.s32 %p0, %r9, 1;
+    @%p0 bra done;
+    mov.u32 %r5, 0;
+    mov.u32 %r14, 0;
+    mov.u32 %r6, %r14;
+round:
+    add.s32 %r8, %r5, {more};
+    setp.ge.s32 %p1, %r14, %r8;
+    setp.ge.s32 %p2, %r14, %r9;
+    or.pred %p1, %p1, %p2;
+    @%p1 bra filled;
+    sub.s32 %r10, %r14, %r8;
+    sub.s32 %r11, %r14, %r9;
+    max.u32 %r12, %r10, %r11;
+    neg.s32 %r13, %r12;
+    and.b32 %r13, %r13, 1;
+    setp.eq.s32 %p3, %r13, 0;
+    mov.u32 %r6, %r14;
+    @%p3 bra even;
+    {step.format("%r14")}
+    {copy}
+    {COMMIT}
+    add.s32 %r6, %r14, 1;
+even:
+    setp.gt.u32 %p4, %r12, -2;
+    @%p4 bra filled;
+two:
+    {step.format("%r6")}
+    {copy}{{}}
+    {COMMIT}
+    add.s32 %r7, %r6, 1;
+    {step.format("%r7")}
+    {copy}{{}}
+    {COMMIT}
+    add.s32 %r6, %r6, 2;
+    setp.lt.s32 %p5, %r6, %r8;
+    setp.lt.s32 %p2, %r6, %r9;
+    and.pred %p5, %p5, %p2;
+    @%p5 bra two;
+filled:
+    setp.eq.s32 %p6, %r6, %r9;
+    @!%p6 bra some;
+    {waited}
+    bra ready;
+some: {waited and wait(1)}
+ready:
+    bar.sync 0;
+    and.b32 %r10, %r5, 1;
+    shl.b32 %r10, %r10, 11;
+    add.u32 %r11, %r3, %r10;
+    ld.shared.u32 %r4, [%r11];{{}}
+    bar.sync 0;
+    add.s32 %r5, %r5, 1;
+    setp.lt.s32 %p7, %r5, %r9;
+    mov.u32 %r14, %r6;
+    @%p7 bra round;
+done:"""
+
+
 CASES = {
+    "a ring that is filled ahead": ahead(2).format("", "", ""),
+    "a ring that is filled too far ahead": ahead(3).format("", " // want CA003", ""),
+    "a ring that is filled ahead, and not waited for": ahead(2, "").format("", "", " // want CA001"),
+    "a ring that is filled ahead, a group short": ahead(2, wait(1)).format("", "", " // want CA001"),
     "groups of nothing": padded("pads"),
     "waited for in a CTA that has something to do": idle("%ctaid.x", "%r9").format(""),
     "waited for in a CTA that is given something to do": idle("%r9", "%ctaid.x").format(" // want CA003"),

@@ -514,6 +514,8 @@ def find_paths(
                     turned = values.turned(next_facts, edge)
                     arrived += ((q, held) for q, held in turned if not watched.isdisjoint(survey.leaves(q)))
                 next_facts = values.entering(next_facts, edge.target)
+                never = views.never(edge.target)
+                arrived += ((q, False) for q in never if not watched.isdisjoint(survey.leaves(q)))
                 for leaf, held in arrived:
                     if held is not None:
                         next_facts = values.assume(leaf, held, next_facts)

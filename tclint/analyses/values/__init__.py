@@ -200,6 +200,30 @@ class Values(Bounds):
             return ("compare", "lt", self.total(negative, 0), self.constant(1 - limit), True, width), True
         return ("compare", "lt", self.total(terms, 0), self.constant(limit), True, width), False
 
+    def differences(self, p: int) -> Iterator[int]:
+        """The differences of two numbers by which comparisons decide *p*, each without its constant."""
+        work = [p]
+        while work:
+            value = self.find(work.pop())
+            node = self.nodes[value]
+            if node[0] in ("not", "logic"):
+                work += self.parts(node)
+            for base in self.compared(value) if node[0] == "compare" else ():
+                if sorted(factor for _, factor in self.linear(base)[0]) == [-1, 1]:
+                    yield base
+
+    def contradicts(self, p: int, said: Iterable[tuple[int, bool]]) -> bool:
+        """Whether *p* cannot hold where all that is *said* of other predicates does, or all that cannot be either."""
+        number = self.known(p)
+        if number == 0:
+            return True
+        facts = Facts() if number else self.assume(p, True, Facts())
+        for q, truth in said:
+            if self.decide(q, facts) is (not truth):
+                return True
+            facts = self.assume(q, truth, facts)
+        return self._ranges.impossible(facts)
+
     def compared(self, p: int) -> frozenset[int]:
         """The values that a comparison says something of, and by which others decide it."""
         sides: tuple[int, ...] = self.nodes[p][2:4]

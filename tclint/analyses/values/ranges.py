@@ -7,6 +7,7 @@ compiler's loop of four rounds at a time and the loop for the rest belong togeth
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint.analyses.values.expressions import CHOOSING
@@ -186,6 +187,21 @@ class Ranges:
                 if low > 0:
                     return True
         return None
+
+    def impossible(self, facts: Facts) -> bool:
+        """Whether two sums or differences that are within bounds leave nothing of the bounds of a third one."""
+        values, known = self.values, self.known(facts)
+        for (one, (low, high)), (two, ends) in combinations(known.items(), 2):
+            for factor in (1, -1):
+                base, shift, negative = self._base(values.add(one, values.times(two, factor)))
+                if base in known or values.known(base) is not None:
+                    least, most = sorted(end * factor for end in ends)
+                    least, most = low + least - shift, high + most - shift
+                    least, most = (-most, -least) if negative else (least, most)
+                    there = known.get(base, (0, 0))
+                    if (most < there[0] or there[1] < least) and not _wraps((least, most), there, 32):
+                        return True
+        return False
 
     def _excluded(self, p: int, known: Bases) -> bool | None:
         """What *p* must be, as otherwise low bits of a number, or a maximum or minimum, were not what it is known to be.
