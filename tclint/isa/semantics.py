@@ -194,11 +194,15 @@ def _lanewise(name: str, operation: Callable[..., int]) -> None:
 
         if t.lanes > 1 or saturates or relu:
             return lanes
+        if name in _MODULAR:
+            return lambda *values: operation(*values) & mask
         if t.signed:
             return lambda *values: operation(*[read(v) for v in values]) & mask
         return lambda *values: operation(*[v & mask for v in values]) & mask
 
 
+_MODULAR = frozenset("mov add sub neg and or xor not".split())
+"""Operations whose low bits are made of no higher ones."""
 _LANEWISE: dict[str, Callable[..., int]] = {
     "mov": lambda a: a,
     "add": lambda a, b: a + b,
@@ -240,11 +244,15 @@ def _product(binding: Binding, a: int, b: int, c: int, narrow: int, high: int) -
     return (result.clamp(number) if ".sat" in modifiers else number) & result.mask
 
 
-@_named("mul")
-@_named("mad")
-def _mad(binding: Binding, a: int, b: int, c: int = 0) -> int:
-    width = _types(binding)[0].width
-    return _product(binding, a, b, c, width, width)
+@_made("mul")
+@_made("mad")
+def _mad(modifiers: tuple[str, ...]) -> Callable[..., int]:
+    t = _typed(modifiers)[0]
+    mask = t.mask
+    if ".lo" in modifiers:
+        return lambda a, b, c=0: a * b + c & mask
+    binding = {modifier: modifier for modifier in modifiers}
+    return lambda a, b, c=0: _product(binding, a, b, c, t.width, t.width)
 
 
 @_named("mul24")
