@@ -4,7 +4,7 @@ A ring that is filled ahead has a counter of what is filled and one of what is u
 second: not before the first round, and, whatever way a round takes, not after it if not before it. Of all that is
 suggested, what some way does not keep is left out until the ways keep the rest (Flanagan and Leino, *Houdini, an
 Annotation Assistant for ESC/Java*, 2001). What is assumed meanwhile is a fact like that of a branch, and known nowhere
-else: the answer is the same whatever is asked first.
+else.
 """
 
 from __future__ import annotations

@@ -571,6 +571,27 @@ def test_what_a_loop_counts_in_step(known: dict[str, bool], asked: str, answer: 
     assert decided(m, known, asked) is answer
 
 
+@pytest.mark.parametrize(("step", "answer"), [("mov.u32 %r3, %r1;", True), ("add.s32 %r1, %r1, 1;", None)])
+def test_a_loop_that_ends_where_a_number_is_that_moves_as_well(step: str, answer: bool | None) -> None:
+    """It goes on until the counter is there; if the other one moves in some rounds, that may be on either side of it."""
+    m = of(f"""
+        ld.param.u32 %r1, [number];
+        mov.u32 %r2, 0;
+    loop:
+        add.s32 %r4, %r2, 1;
+        setp.lt.s32 %p1, %r1, %r4;
+        setp.eq.s32 %p2, %r1, %r2;
+        @%p2 bra end;
+        setp.eq.s32 %p3, %r3, 7;
+        @%p3 bra skip;
+        {step}
+    skip:
+        add.s32 %r2, %r2, 1;
+        bra loop;
+    """)
+    assert decided(m, {"%p1": True}, "%p2") is answer
+
+
 @pytest.mark.parametrize(
     ("known", "asked", "answer"),
     [

@@ -217,7 +217,12 @@ class Values(Bounds):
         number = self.known(p)
         if number == 0:
             return True
-        facts = Facts() if number else self.assume(p, True, Facts())
+        every = [*([] if number else [(p, True)]), *said]
+        # What the one says of the other may be known only when the other has been said.
+        return self._disagree(every) or self._disagree(every[::-1])
+
+    def _disagree(self, said: Iterable[tuple[int, bool]]) -> bool:
+        facts = Facts()
         for q, truth in said:
             if self.decide(q, facts) is (not truth):
                 return True

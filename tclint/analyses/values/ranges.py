@@ -606,25 +606,27 @@ class Ranges:
         ((counter, factor, step),) = counted
         head = values.node(counter)[1]
         by: int = factor * step
-        if self._ends(head).get(fact) is not truth:
+        if self._ends(head).get(fact) is not truth or self._moves(head, value):
             return 0
-        return by if abs(by) == 1 or (abs(factor) == 1 and self._sole(head, fact, value)) else 0
+        return by if abs(by) == 1 or (abs(factor) == 1 and self._sole(head)) else 0
 
-    def _sole(self, head: int, fact: int, value: int) -> bool:
-        """Whether *fact* alone ends a loop, and asks of *value*, but for what counts the rounds, the same in each."""
+    def _moves(self, head: int, value: int) -> bool:
+        """Whether something else of *value* changes in a loop than what counts its rounds."""
         cfg, values = self.values.cfg, self.values
         loop = cfg.loops.get(head, frozenset())
-        leaving = sum(edge.target not in loop for block in loop for edge in cfg.successors[block])
-        return (
-            leaving == 1
-            and loop.isdisjoint(cfg.exits)
-            and not any(
-                (at if kind == "block" else cfg.block_of[at]) in loop
-                for term, _ in values.linear(value)[0]
-                if self._counter(term) is None
-                for kind, at in values.volatile(term)
-            )
+        return any(
+            (at if kind == "block" else cfg.block_of[at]) in loop
+            for term, _ in values.linear(value)[0]
+            if self._counter(term) is None
+            for kind, at in values.volatile(term)
         )
+
+    def _sole(self, head: int) -> bool:
+        """Whether a loop is left in one place only."""
+        cfg = self.values.cfg
+        loop = cfg.loops.get(head, frozenset())
+        leaving = sum(edge.target not in loop for block in loop for edge in cfg.successors[block])
+        return leaving == 1 and loop.isdisjoint(cfg.exits)
 
     def limited(self, p: int) -> bool:
         """Whether a loop says something of what *p* compares, whatever is known."""
@@ -650,7 +652,7 @@ class Ranges:
                         continue
                     left, limit = said[0][2], values.known(said[0][3])
                     by, (_, shift, negative) = self._until(fact, left), self._base(left)
-                    if by and limit is not None and self._sole(head, fact, left):
+                    if by and limit is not None and self._sole(head):
                         end = shift - limit if negative else limit - shift
                         found = _both(found, (-_FAR, end) if (by > 0) is not negative else (end, _FAR))
             self._limits[base] = found
