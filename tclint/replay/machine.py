@@ -414,9 +414,8 @@ class Machine(Groups):
         writes = instruction.group == "tcgen05.st"
         if address is None or (writes and where != 1):
             return
-        columns = (
-            address[::32] if isinstance(address, tuple) else repeat(address)
-        )  # whole warps load and store
+        # Whole warps load and store.
+        columns = address[::32] if isinstance(address, tuple) else repeat(address)
         clocks = repeat(group.clock) if isinstance(group.clock, int) else group.clock
         found: dict[tuple[int, int, Clock], list[int]] = {}
         for warp, column, clock in zip(group.warps, columns, clocks, strict=False):
