@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import label, model, value
 from support import register as number_of
@@ -380,6 +380,9 @@ ABOUT = st.tuples(
     st.lists(st.tuples(ABOUT, st.booleans()), min_size=1, max_size=3),
     ABOUT,
 )
+@example(
+    [("max", 1, 1), ("min", 0, 0)], [((0, "eq", 2), True), ((0, "lt.s", 4), True)], (5, "ge.s", 1)
+)  # a comparison that is negated where it is one of a difference
 def test_what_ranges_decide_of_two_numbers_is_true(
     chain: list[tuple[str, int, int]],
     assumed: list[tuple[tuple[int, str, int], bool]],

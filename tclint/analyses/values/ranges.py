@@ -167,7 +167,10 @@ class Ranges:
         one, two = _read(one, width, signed), _read(two, width, signed)
         if one[1] < two[0]:
             return True
-        return False if one[0] >= two[1] else self._excluded(p, known)
+        if one[0] >= two[1]:
+            return False
+        # Of a comparison that is moved to one side, or negated, that is asked as it stands.
+        return self._excluded(p, known) if node is self.values.nodes[p] else None
 
     def _below(self, left: int, right: int, width: int, known: Bases) -> bool | None:
         """Whether *left* is below *right*, both read without a sign: b - m is below b if m is at most b, and not 0."""
