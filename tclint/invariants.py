@@ -51,7 +51,9 @@ def proved(views: Views, root: int) -> dict[int, list[int]]:
     bounds, kept = _suggested(views, root), list[_Bound]()
     ways = _ways(views.cfg, root) if bounds else None
     while ways is not None:
-        kept = [b for b in bounds if all(_keeps(views, w, b, bounds) for w in ways if w.target == b.head)]
+        kept = bounds
+        for way in ways:
+            kept = _kept(views, way, kept, bounds)
         if len(kept) == len(bounds):
             break
         bounds = kept
@@ -113,8 +115,10 @@ def _ways(cfg: CFG, root: int) -> list[_Way] | None:
     return None if work else found
 
 
-def _keeps(views: Views, way: _Way, bound: _Bound, assumed: list[_Bound]) -> bool:
-    """Whether a bound holds at the end of a way, where those that are assumed hold before."""
+def _kept(views: Views, way: _Way, asked: list[_Bound], assumed: list[_Bound]) -> list[_Bound]:
+    """Those of the bounds *asked* that hold at the end of a way, where those that are assumed hold before."""
+    if not any(b.head == way.target for b in asked):
+        return asked
     cfg, values = views.cfg, views.values
     passed = (range(cfg.blocks[e.source].start, cfg.blocks[e.source].end) for e in way.edges)
     along = values.along(way.edges, frozenset(chain.from_iterable(passed)))
@@ -125,4 +129,4 @@ def _keeps(views: Views, way: _Way, bound: _Bound, assumed: list[_Bound]) -> boo
         p = views.edge_value(edge)
         if p is not None:
             said.append((values.find(along.walk(p, k)), edge.value))
-    return values.contradicts(along(bound.below), said)
+    return [b for b in asked if b.head != way.target or values.contradicts(along(b.below), said)]

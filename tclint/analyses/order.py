@@ -94,8 +94,7 @@ class Order:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._heard: dict[frozenset[int], frozenset[int]] = {}
-        self._reached: dict[frozenset[int], frozenset[int]] = {}
+        self._followed: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
         self._ended: dict[int, frozenset[int]] = {}
         self._unheard: dict[tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None] = {}
         self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
@@ -237,17 +236,15 @@ class Order:
         These are events of the thread itself: what it does there has happened when it goes on. Of an asynchronous
         operation, ask for :meth:`completed`.
         """
-        key = frozenset(sites)
-        if key not in self._heard:
-            self._heard[key] = self._follow(key, frozenset())
-        return self._heard[key]
+        return self._follow(frozenset(sites), frozenset())
 
     def told(self, waits: Iterable[int]) -> frozenset[int]:
         """*waits*, and those behind which a thread may know that another one has passed one of them.
 
         One of which it is not known whom it hears of may be such a one: a call, or a wait that nothing before us ends.
         """
-        return self._passed_on(self.unknown.union(waits))
+        own = self.unknown.union(waits)
+        return self._follow(own, own)
 
     @cached_property
     def unknown(self) -> frozenset[int]:
@@ -262,13 +259,8 @@ class Order:
 
         Nothing is learned at the waits *idle*.
         """
-        return self._passed_on(self.waits_for(copies).difference(idle))
-
-    def _passed_on(self, waits: frozenset[int]) -> frozenset[int]:
-        """*waits*, and those that are reached from there by signals."""
-        if waits not in self._reached:
-            self._reached[waits] = self._follow(waits, waits)
-        return self._reached[waits]
+        own = self.waits_for(copies).difference(idle)
+        return self._follow(own, own)
 
     def waits_for(self, copies: Iterable[int]) -> frozenset[int]:
         """The waits that may be for an mbarrier at which one of the *copies* completes."""
@@ -345,7 +337,12 @@ class Order:
         return found
 
     def _follow(self, known: frozenset[int], heard: frozenset[int]) -> frozenset[int]:
-        """The waits that are reached from *known* by signals, through any number of threads."""
+        """The waits that are reached from *known* by signals, through any number of threads, and those *heard*."""
+        if (known, heard) not in self._followed:
+            self._followed[known, heard] = self._through(known, heard)
+        return self._followed[known, heard]
+
+    def _through(self, known: frozenset[int], heard: frozenset[int]) -> frozenset[int]:
         cfg = self.model.cfg
         found, work = set(heard), list(known)
         passed = 0  # the blocks whose signals have been given

@@ -148,7 +148,7 @@ def together(heard: Heard) -> Clock:
 
 
 def met(parts: Sequence[tuple[Sequence[int], Heard]], warps: Sequence[int]) -> Heard:
-    """What *warps* have heard of that meet: each what its own lanes have, in whatever part of it, and none what others have."""
+    """What *warps* have heard of whose *parts* meet: that tells nobody anything, but lanes of one warp what others of it have heard."""
     first = parts[0][1]
     if isinstance(first, int) and all(heard == first for _, heard in parts):
         return first

@@ -615,7 +615,7 @@ class Groups:
         )
         whole.own = reduce(joined, [part.own for part in parts])
         whole.clock, whole.fenced, whole.rumours = (
-            self._met(whole, [(part, heard(part)) for part in parts]) for heard in _KNOWN
+            met([(part.warps, heard(part)) for part in parts], whole.warps) for heard in _KNOWN
         )
         for part in parts:
             both = {k: _committed(whole.committed.get(k, ()), c) for k, c in part.committed.items()}
@@ -623,13 +623,6 @@ class Groups:
             whole.waited = {**whole.waited, **part.waited}
         self.groups.append(whole)
         self._go(whole, fork.join)
-
-    def _met(self, whole: Group, parts: Sequence[tuple[Group, Heard]]) -> Heard:
-        """What the threads of a group have heard of that *parts* of it have. To meet tells nobody anything but lanes of one warp."""
-        first = parts[0][1]
-        if all(heard == first for _, heard in parts) and isinstance(first, int):
-            return first
-        return met([(part.warps, heard) for part, heard in parts], whole.warps)
 
     def _gathered(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[list[int]]]:
         """All threads of some *parts*, and the places of each part among them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -358,20 +358,32 @@ class Machine(Groups):
         writes = step.what in ("store", "write")
         operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
         address = self._operand(group, operand)
-        if address is None or where is None:
-            return
-        for clock, places in self._alike(group, step, address, where).items():
-            warps = group.warps_at(places)
-            actor = self._some(group, warps)
-            known = joined(joined(clock, self._own(group, warps)), event(actor, self.time))
-            own = address if isinstance(address, int) else tuple(map(address.__getitem__, places))
-            for a in _outermost(own, 1):
+        for clock, places, ends in self._alike(group, step, address, where):
+            actor, known = self._doing(group, group.warps_at(places), clock)
+            for a in ends:
                 self._access(
                     group, step.site, divmod(a, _CTA), actor, self.time, known, writes, address=address
                 )
 
-    def _alike(self, group: Group, step: Step, address: Lanes, where: Lanes) -> Mapping[Clock, Sequence[int]]:
-        """The places of the threads that access an *address*, together those that have heard of the same.
+    def _doing(self, group: Group, warps: Sequence[int], heard: Clock) -> tuple[Actor, Clock]:
+        """The threads of some *warps* that do something themselves, and what they have *heard* and done by then."""
+        actor = self._some(group, warps)
+        return actor, joined(joined(heard, self._own(group, warps)), event(actor, self.time))
+
+    def _alike(
+        self, group: Group, step: Step, address: Lanes, where: Lanes
+    ) -> Iterator[tuple[Clock, Sequence[int], set[int]]]:
+        """The places of the threads that access an *address*, together those that have heard of the same, and their outermost addresses."""
+        if address is None or where is None:
+            return
+        for clock, places in self._by_clock(group, step, address, where).items():
+            own = address if isinstance(address, int) else tuple(map(address.__getitem__, places))
+            yield clock, places, _outermost(own, 1)
+
+    def _by_clock(
+        self, group: Group, step: Step, address: int | tuple[int | None, ...], where: Lanes
+    ) -> Mapping[Clock, Sequence[int]]:
+        """The places of the threads that access an *address*, by what they have heard of.
 
         Where launch or memory has a part in it, numbers of another launch may lead all but the first elsewhere.
         """
@@ -394,13 +406,10 @@ class Machine(Groups):
     def _fill(self, group: Group, step: Step, where: Lanes) -> None:
         """A copy of each thread into shared memory, under way until the thread waits for it, or an mbarrier that tracks it tells."""
         address, size = self._role(group, step, "destination"), self._role(group, step, "bytes")
-        if address is None or where is None:
-            return
         known = size if isinstance(size, int) else None
-        for places in self._alike(group, step, address, where).values():
+        for _, places, ends in self._alike(group, step, address, where):
             actor, number, clock = self._issues(FILLING, group, places)
-            own = address if isinstance(address, int) else tuple(map(address.__getitem__, places))
-            for a in _outermost(own, 1):
+            for a in ends:
                 place = divmod(a, _CTA)
                 self._access(group, step.site, place, actor, number, clock, True, known, box=step.site)
 
@@ -422,8 +431,7 @@ class Machine(Groups):
             if column is not None:
                 found.setdefault((warp % self.program.warps, column & _COLUMN, clock), []).append(warp)
         for (lanes, column, clock), warps in found.items():
-            actor = self._some(group, warps)
-            known = joined(joined(clock, self._own(group, warps)), event(actor, self.time))
+            actor, known = self._doing(group, warps, clock)
             place = [(group.cta, lanes)]
             self._access_tensor(group, step, "taddr", column, place, actor, self.time, known, writes)
 
@@ -970,14 +978,16 @@ class Machine(Groups):
         )
 
     def _on_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
-        depth = self._role(group, step, "depth", 0)
+        depth, match = self._role(group, step, "depth", 0), step.instruction.match
         kind = step.instruction.group
         committed = group.committed.get(kind, ())
-        match = step.instruction.match
         if match is not None and match.form.completion == "all":
-            group.clock = both(group.clock, self._completed(group, places, self._issued(kind, group, places)))
+            told = self._issued(kind, group, places)
         elif isinstance(depth, int) and len(committed) > depth:
-            group.clock = both(group.clock, self._completed(group, places, committed[-1 - depth]))
+            told = committed[-1 - depth]
+        else:
+            return
+        group.clock = both(group.clock, self._completed(group, places, told))
 
     def _completed(self, group: Group, places: Sequence[int], told: Clock) -> Heard:
         """What those at *places* hear who wait for what they have committed: *told*, and what was done before it was issued."""
