@@ -132,7 +132,7 @@ def cause(
         return "budget"
     if not found and not known.isdisjoint(operator.rules):
         return "already"
-    # In a replay, threads that go together need no barrier: it shows nothing of one that is gone.
+    # A replay looks at the outermost loads and stores alone: it shows nothing of a barrier that is gone.
     if "MB016" in operator.rules and operator.family != "barrier" and found in ("", "threads", "last"):
         found = _replays_show(kernel, fault) or found
     return found or ("call" if _leads_out(kernel) else "unexplained")

@@ -134,7 +134,8 @@ def _unordered(model: KernelModel, race: Race, count: int) -> Hit:
     """A race of what multiplies, loads, stores or copies."""
     first, second = race
     memory = "tensor memory" if first.lanes >= 0 else "shared memory"
-    what, group = _name(model, first), model.instruction(first.site).group
+    what = _name(model, first) + " of another warp" * race.together
+    group = model.instruction(first.site).group
     last = [*second.waited.values()][-1] if second.waited else None
     done = "may not have written yet"
     if race.early:
@@ -146,9 +147,13 @@ def _unordered(model: KernelModel, race: Race, count: int) -> Hit:
         steps=(
             _mark(model, first, _begun(first)),
             *(_waited(model, second, last, "waits, and is not told of that")),
-            _mark(model, second, "overwrites it" if race.early else "reads it"),
+            _mark(
+                model,
+                second,
+                ("overwrites it" if race.early else "reads it") + ", in another warp" * race.together,
+            ),
         ),
-        help=_OVER.get(group, "let those threads arrive at an mbarrier behind it")
+        help=_OVER.get(group, f"let {'all of ' * race.together}those threads arrive at an mbarrier behind it")
         + f", and wait for that phase before {model.name(second.site)}"
         + _orders(model),
         count=count,

@@ -235,7 +235,7 @@ def _seen(
     """What a replay has shown; None when it was cut short before anything went wrong."""
     run = Run(
         stuck or [],
-        list(races(machine.accesses, machine.behind, machine.program.steady)),
+        list(races(machine.accesses, machine.behind, machine.program)),
         overrun,
         whole,
         machine.late,

@@ -33,7 +33,7 @@ from tclint.replay.launch import Launch
 from tclint.replay.program import FILLING, LEAVING, Program, Step
 from tclint.replay.sync import Arrival, Barrier, Flight, Mbarrier, Passed
 
-__all__ = ["Access", "Machine", "Overrun", "shuffled"]
+__all__ = ["Access", "Machine", "Overrun", "Touch", "shuffled"]
 
 _CTA = 1 << 24
 """How far the shared memory of one CTA of a cluster is from that of the next."""
@@ -62,6 +62,16 @@ class Overrun(Exception):
         self.at = at
 
 
+class Touch(NamedTuple):
+    """Threads that go the same way, and read or write shared memory."""
+
+    threads: tuple[int, ...]
+    address: Lanes
+    """Where each of them does."""
+    heard: Clock
+    """What each warp has heard of all others, those beside it too."""
+
+
 class Access(NamedTuple):
     """A read of shared or tensor memory, or what an asynchronous operation writes there."""
 
@@ -86,8 +96,8 @@ class Access(NamedTuple):
     """Copies that have this in common bring equally many bytes: it is of one tensor map."""
     lanes: int = -1
     """It is of tensor memory, of the quarter of the lanes that some warps have; the offset is a column, the size counts columns."""
-    address: Lanes = None
-    """What it reads or writes, in the threads of the group."""
+    touch: Touch | None = None
+    """Where threads read or write themselves."""
 
     @property
     def plain(self) -> bool:
@@ -109,10 +119,10 @@ class Access(NamedTuple):
         if heard_of(clock, self.actor, self.number):
             return ()
         parts: Sequence[Actor] = self.actor.parts or (self.actor,)
-        if self.actor.parts and isinstance(self.address, tuple):
+        if self.actor.parts and self.touch is not None and isinstance(self.touch.address, tuple):
             there = {
                 t >> 5
-                for t, a in zip(self.group.threads, self.address, strict=True)
+                for t, a in zip(self.touch.threads, self.touch.address, strict=True)
                 if a is not None and low <= a & _OFFSET < high
             }
             parts = [p for p in parts if p.threads[0] >> 5 in there]
@@ -358,12 +368,11 @@ class Machine(Groups):
         writes = step.what in ("store", "write")
         operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
         address = self._operand(group, operand)
-        for clock, places, ends in self._alike(group, step, address, where):
+        for clock, places, own in self._alike(group, step, address, where):
             actor, known = self._doing(group, group.warps_at(places), clock)
-            for a in ends:
-                self._access(
-                    group, step.site, divmod(a, _CTA), actor, self.time, known, writes, address=address
-                )
+            touch = Touch(_at(group, places), own, clock)
+            for a in _outermost(own, 1):
+                self._access(group, step.site, divmod(a, _CTA), actor, self.time, known, writes, touch=touch)
 
     def _doing(self, group: Group, warps: Sequence[int], heard: Clock) -> tuple[Actor, Clock]:
         """The threads of some *warps* that do something themselves, and what they have *heard* and done by then."""
@@ -372,13 +381,15 @@ class Machine(Groups):
 
     def _alike(
         self, group: Group, step: Step, address: Lanes, where: Lanes
-    ) -> Iterator[tuple[Clock, Sequence[int], set[int]]]:
-        """The places of the threads that access an *address*, together those that have heard of the same, and their outermost addresses."""
+    ) -> Iterator[tuple[Clock, Sequence[int], Lanes]]:
+        """The places of the threads that access an *address*, together those that have heard of the same, and their own addresses."""
         if address is None or where is None:
             return
         for clock, places in self._by_clock(group, step, address, where).items():
-            own = address if isinstance(address, int) else tuple(map(address.__getitem__, places))
-            yield clock, places, _outermost(own, 1)
+            if isinstance(address, tuple) and len(places) < len(address):
+                yield clock, places, tuple(map(address.__getitem__, places))
+            else:
+                yield clock, places, address
 
     def _by_clock(
         self, group: Group, step: Step, address: int | tuple[int | None, ...], where: Lanes
@@ -407,9 +418,9 @@ class Machine(Groups):
         """A copy of each thread into shared memory, under way until the thread waits for it, or an mbarrier that tracks it tells."""
         address, size = self._role(group, step, "destination"), self._role(group, step, "bytes")
         known = size if isinstance(size, int) else None
-        for _, places, ends in self._alike(group, step, address, where):
+        for _, places, own in self._alike(group, step, address, where):
             actor, number, clock = self._issues(FILLING, group, places)
-            for a in ends:
+            for a in _outermost(own, 1):
                 place = divmod(a, _CTA)
                 self._access(group, step.site, place, actor, number, clock, True, known, box=step.site)
 
@@ -468,7 +479,7 @@ class Machine(Groups):
         mbarrier: Mbarrier | None = None,
         box: object = None,
         lanes: int = -1,
-        address: Lanes = None,
+        touch: Touch | None = None,
     ) -> None:
         """Takes down that *actor* reads or writes at a *place*: a CTA, and how far into its memory."""
         cta, offset = place
@@ -476,7 +487,7 @@ class Machine(Groups):
             phase = mbarrier.phase if mbarrier is not None else 0
             made = site, writes, cta, offset, size, actor, number
             self.accesses.append(
-                Access(*made, clock, group, group.waited, mbarrier, phase, box, lanes, address)
+                Access(*made, clock, group, group.waited, mbarrier, phase, box, lanes, touch)
             )
 
     # ------------------------------------------------------------ lanes

@@ -5,10 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
-from tclint.replay.clocks import Actor, Clock
-from tclint.replay.machine import Access
+from tclint.replay.clocks import Actor, Clock, heard_of
+from tclint.replay.machine import Access, Touch
+from tclint.replay.program import Program
+from tclint.replay.touching import Touching
 
 __all__ = ["Race", "races"]
 
@@ -34,6 +37,11 @@ class Race(NamedTuple):
         """The instructions of both."""
         return self.first.site, self.second.site
 
+    @property
+    def together(self) -> bool:
+        """Whether it is one of several warps that go the same way together."""
+        return not _apart(*self)
+
 
 @dataclass(slots=True)
 class _Place:
@@ -43,28 +51,28 @@ class _Place:
     reads: dict[object, Access] = field(default_factory=dict)
 
 
-_Found = tuple[Race, Access, Sequence[Actor]]
-"""A race, the access of it that comes later in the replay, and of whom that has not heard."""
+_Found = tuple[Race, Access, Clock, Sequence[Actor]]
+"""A race, the access of it that comes later in the replay, what that has heard of, and of whom it has not."""
 
 
-def races(accesses: list[Access], behind: Behind, steady: Callable[[int], bool]) -> Iterator[Race]:
+def races(accesses: list[Access], behind: Behind, program: Program) -> Iterator[Race]:
     """The first race of each two instructions: of asynchronous writes with reads, then of plain stores with all else.
 
-    Where what races with a store is not *steady*, since launch or memory has a part in where it begins or ends, it
-    proves nothing.
+    Where what races with a store is not steady, since launch or memory has a part in where it begins or ends, it proves
+    nothing.
     """
     yield from _once(_copied(accesses), behind)
-    for race in _once(_stored(accesses), behind):
-        if steady(race.first.site) and steady(race.second.site):
+    for race in _once(chain(_stored(accesses), _together(accesses, program)), behind):
+        if program.steady(race.first.site) and program.steady(race.second.site):
             yield race
 
 
 def _once(found: Iterable[_Found], behind: Behind) -> Iterator[Race]:
     """The first race of each two instructions of which the access that comes later in the replay need not always do so."""
     told = set()
-    for race, later, unheard in found:
+    for race, later, heard, unheard in found:
         before = race.first if race.second is later else race.second
-        if race.key not in told and not all(behind(later.clock, a, before.number) for a in unheard):
+        if race.key not in told and not all(behind(heard, a, before.number) for a in unheard):
             told.add(race.key)
             yield race
 
@@ -87,7 +95,7 @@ def _copied(accesses: list[Access]) -> Iterator[_Found]:
         if at < 0 or access.offset >= start + own[start]:
             continue
         for race, unheard in _unordered(access, places[access.memory, start], sizes):
-            yield race, access, unheard
+            yield race, access, access.clock, unheard
 
 
 @dataclass(slots=True)
@@ -115,7 +123,7 @@ def _stored(accesses: list[Access]) -> Iterator[_Found]:
         size = 1 if access.plain else access.size or _LEAST
         for at in range(bisect_left(own, access.offset), bisect_left(own, access.offset + size)):
             for race, unheard in _crossing(access, spots[access.memory, own[at]]):
-                yield race, access, unheard
+                yield race, access, access.clock, unheard
 
 
 def _crossing(access: Access, spot: _Spot) -> Iterator[tuple[Race, Sequence[Actor]]]:
@@ -141,6 +149,32 @@ def _crossing(access: Access, spot: _Spot) -> Iterator[tuple[Race, Sequence[Acto
         for store, unheard in before:
             yield Race(store, access), unheard
         spot.reads[access.actor] = access
+
+
+def _together(accesses: list[Access], program: Program) -> Iterator[_Found]:
+    """The races of loads with stores of threads that go the same way together, in different warps."""
+    touching = program.model.made(Touching)
+    last: dict[int, Access] = {}
+    touch: Touch | None = None
+    for access in accesses:
+        if access.touch is None or access.touch is touch or not program.steady(access.site):
+            continue
+        touch = access.touch
+        number = touching.number(access.site, touch)
+        if number < 0:
+            continue
+        for other, warps in touching.meeting[number].items():
+            before = last.get(other)
+            if before is not None and not _apart(before, access):
+                parts = before.actor.parts or (before.actor,)
+                unheard = [
+                    p
+                    for p in parts
+                    if p.threads[0] >> 5 in warps and not heard_of(touch.heard, p, before.number)
+                ]
+                if unheard:
+                    yield Race(before, access), access, touch.heard, unheard
+        last[number] = access
 
 
 def _apart(a: Access, b: Access) -> bool:

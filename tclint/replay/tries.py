@@ -89,6 +89,11 @@ class Run(NamedTuple):
         return bool(self.stuck or self.races or self.overrun or self.late)
 
     @property
+    def between_warps(self) -> bool:
+        """Whether it went wrong between warps that go the same way together, and nowhere else."""
+        return bool(self.races) and self.races[0].together
+
+    @property
     def sites(self) -> set[int]:
         """The instructions at which it went wrong."""
         if self.races:

@@ -1,0 +1,102 @@
+"""Which warps touch the same bytes of shared memory in a replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tclint.analyses.shared_memory import Access
+from tclint.analyses.since_barrier import Executed, plain
+from tclint.model import KernelModel
+from tclint.replay.lanes import spread
+from tclint.replay.machine import Touch
+
+__all__ = ["Touching"]
+
+_Warps = dict[int, set[int]]
+"""The warps that touch each block of so many bytes, by its number."""
+
+
+@dataclass(slots=True, eq=False)
+class _Kind:
+    """Loads or stores that are the same: an instruction, executed by some threads at an address each."""
+
+    access: Access
+    touch: Touch
+    takers: int
+    """The threads that need what they load."""
+    low: int
+    high: int
+    """Where they begin and end, all of them."""
+    _blocks: dict[int, _Warps] = field(default_factory=dict)
+
+    def by(self, size: int) -> _Warps:
+        """The warps that touch each block of *size* bytes, which may be more than one of them accesses.
+
+        Each is aligned to its size (6.4.1, 9.7.9.8), so what meets a smaller one contains it.
+        """
+        if size not in self._blocks:
+            found, lanes = dict[int, set[int]](), self.access.lanes
+            threads, address = self.touch.threads, self.touch.address
+            for thread, a in zip(threads, spread(address, len(threads)), strict=True):
+                if a is not None and lanes >> (thread & 31) & 1 and self.takers >> thread & 1:
+                    found.setdefault(a // size, set()).add(thread >> 5)
+            self._blocks[size] = found
+        return self._blocks[size]
+
+
+class Touching:
+    """Which loads meet which stores, by what addresses their threads have."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._executed = model.made(Executed)
+        self._numbers: dict[tuple[int, Touch], int] = {}
+        self._kinds: list[_Kind] = []
+        self.meeting: list[dict[int, frozenset[int]]] = []
+        """For each kind of access those that meet it, and the warps of these that meet another warp."""
+
+    def number(self, site: int, touch: Touch) -> int:
+        """The number of the kind of access that this is; -1: it is none that says anything."""
+        key = site, touch._replace(heard=0)
+        if key not in self._numbers:
+            kind = self._kind(*key)
+            self._numbers[key] = -1 if kind is None else self._take_in(kind)
+        return self._numbers[key]
+
+    def _kind(self, site: int, touch: Touch) -> _Kind | None:
+        accesses = self.model.shared.accesses(site) if plain(self.model, site) else ()
+        address = touch.address
+        known = [a for a in address if a is not None] if isinstance(address, tuple) else [address or 0]
+        if len(accesses) != 1 or not known:
+            return None
+        takers = -1 if accesses[0].writes else self._executed.takers(site)
+        return _Kind(accesses[0], touch, takers, min(known), max(known) + accesses[0].size)
+
+    def _take_in(self, kind: _Kind) -> int:
+        number, own = len(self._kinds), dict[int, frozenset[int]]()
+        for other, before in enumerate(self._kinds):
+            if (
+                before.low < kind.high
+                and kind.low < before.high
+                and before.access.writes != kind.access.writes
+            ):
+                if met := _met(before, kind):
+                    own[other] = met
+                if met := _met(kind, before):
+                    self.meeting[other][number] = met
+        self._kinds.append(kind)
+        self.meeting.append(own)
+        return number
+
+
+def _met(first: _Kind, second: _Kind) -> frozenset[int]:
+    """The warps of the *first* that touch bytes that another warp does in the *second*."""
+    size = max(first.access.size, second.access.size)
+    here, there = first.by(size), second.by(size)
+    found = set[int]()
+    for block in here.keys() & there.keys():
+        mine = here[block]
+        # Who has stored there beside others reads what it has stored, or else what they may all have.
+        others = there[block] - mine if first.access.writes else there[block]
+        found |= {warp for warp in mine if others - {warp}}
+    return frozenset(found)
