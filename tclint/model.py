@@ -32,6 +32,10 @@ B = TypeVar("B")
 
 _OTHERWISE = "as often as the loops on this way have gone round, a branch goes another way"
 """What there is to say where no path is found on which each branch is taken as it is there."""
+_LEFT_OVER = (
+    "a loop for what an unrolled one leaves over decides it, and how its numbers go together is not known"
+)
+"""What there is to say where every path takes a branch by such a number."""
 
 
 def _go_on() -> None:
@@ -252,6 +256,8 @@ class KernelModel:
         goal: Callable[[Any, int], bool],
         to: Iterable[int],
         closed: AbstractSet[Edge] = frozenset(),
+        *,
+        together: bool = False,
     ) -> Iterator[Path]:
         """Paths from *start* on which the fact lives until *goal*, taken by the threads that execute *start*.
 
@@ -272,7 +278,17 @@ class KernelModel:
                 merged[block] = sorted(inside.union(merged[block]))
         alive = results.carrying(start) if start >= 0 else None
         return find_paths(
-            self.survey, start, self.views.now(start), state, relevant, step, goal, goals, alive, closed
+            self.survey,
+            start,
+            self.views.now(start),
+            state,
+            relevant,
+            step,
+            goal,
+            goals,
+            alive,
+            closed,
+            together=together,
         )
 
     def lead(self, site: int, view: View | None = None) -> Path | None:
@@ -366,16 +382,39 @@ class KernelModel:
         goal: Callable[[Any, int], bool],
         to: Collection[int],
     ) -> tuple[Path, str] | None:
-        """The first of :meth:`paths` that no branch contradicts (:meth:`untaken`); else the first one, and why it is doubtful."""
+        """The first of :meth:`paths` without anything to say against it; else the first one, and what there is.
+
+        A branch may contradict it (:meth:`untaken`), or depend on how the loop for the rest and the unrolled one before it
+        go together.
+        """
         closed = set[Edge]()
-        first: Path | None = None
-        while path := self.path(start, state, results, step, goal, to, closed):
-            untaken = self.untaken(start, path, results.relevant)
-            if untaken is None:
+        first: tuple[Path, str] | None = None
+        while path := next(self.paths(start, state, results, step, goal, to, closed, together=True), None):
+            wrong, doubt = self.untaken(start, path, results.relevant), _OTHERWISE
+            if wrong is None:
+                wrong, doubt = self._by_the_rest(start, path), _LEFT_OVER
+            if wrong is None:
                 return path, ""
-            first = first or path
-            closed.add(untaken)
-        return None if first is None else (first, _OTHERWISE)
+            first = first or (path, doubt)
+            if wrong not in path.edges:
+                break
+            closed.add(wrong)
+        return first
+
+    def _by_the_rest(self, start: int, path: Path) -> Edge | None:
+        """A branch on *path*, or to *start*, that a number of a loop for the rest decides, and which does not end that loop."""
+        cfg, values = self.cfg, self.values
+        before = cfg.controllers(cfg.block_of[start]) if start >= 0 else ()
+        for edge in (*path.edges, *before):
+            p = self.views.edge_value(edge)
+            if p is not None and any(
+                values.counts_the_rest(head, p)
+                and any(values.node(v)[:2] == ("phi", head) for v in values.made_of(p))
+                for head in cfg.around(edge.source)
+            ):
+                found: Edge = edge
+                return found
+        return None
 
     def along(self, path: Path, start: int) -> Along:
         """What expressions stand for at the end of *path*, in terms of the values at *start*, where it begins."""

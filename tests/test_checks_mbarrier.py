@@ -402,6 +402,22 @@ on:
             .replace("mov.u32 %r10, 0;", "mov.u32 %r10, 0;\nmov.u32 %r15, 0;"),
             "",
         ),
+        # The same in a debug build, which has a branch for a number that may be chosen.
+        "packed, and chosen by a branch": (
+            rounds(
+                TWO,
+                "and.b32 %r11, %r15, 3;\nsetp.eq.u32 %p6, %r11, 0;\n@%p6 bra same;\nbra chosen;\nsame:",
+                behind="",
+            )
+            .replace("same:", "same:\nmov.u32 %r11, 0;\nchosen:")
+            .replace(
+                "add.u32 %r10, %r10, 1;",
+                "and.b32 %r18, %r15, 3;\nnot.b32 %r16, %r15;\nand.b32 %r16, %r16, 4;\nadd.u32 %r17, %r15, 1;\n"
+                "setp.eq.u32 %p5, %r18, 1;\nselp.b32 %r15, %r16, %r17, %p5;\nadd.u32 %r10, %r10, 1;",
+            )
+            .replace("mov.u32 %r10, 0;", "mov.u32 %r10, 0;\nmov.u32 %r15, 0;"),
+            "",
+        ),
         # A launch of two rounds may be the only one.
         "as many as there are rounds": (rounds(TWO, "mov.u32 %r11, %r10;"), ""),
         "chosen by the launch": (rounds(TWO, "rem.u32 %r11, %r9, 3;"), ""),

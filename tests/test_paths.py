@@ -820,8 +820,87 @@ def test_a_loop_of_several_rounds_at_once_ends_where_it_counts_to(
     assert reaches(body) is found
 
 
+UNROLLED = f"""
+    ld.param.u32 %r1, [number];
+    mov.u32 %r3, %nctaid.x;
+    setp.lt.s32 %p0, %r1, 4;
+    @%p0 bra end;
+    {{end}}
+    mov.u32 %r2, 0;
+round:
+    mov.u32 %r5, 0;
+    start: {START}
+    add.s32 %r6, %r2, {{ahead}};
+    setp.lt.s32 %p1, %r6, %r1;
+    @%p1 bra more;
+    mov.u32 %r5, 0;
+    use: {USE}
+more:
+    {STOP}
+    add.s32 %r2, %r2, 4;
+    {{count}}
+    setp.ne.s32 %p2, %r7, 0;
+    @%p2 bra round;
+end:
+    ret;
+"""
+
+
+@pytest.mark.parametrize(("ahead", "found"), [(1, False), (3, False), (4, True)])
 @pytest.mark.parametrize(
-    ("ahead", "step", "found"), [(1, 1, False), (2, 1, True), (0, 1, True), (2, 2, False), (1, 2, True)]
+    ("end", "count"),
+    [
+        ("and.b32 %r4, %r1, 3; sub.s32 %r4, %r4, %r1;", "add.s32 %r7, %r4, %r2;"),
+        ("and.b32 %r4, %r1, -4;", "sub.s32 %r7, %r4, %r2;"),
+        ("and.b32 %r4, %r1, 2147483644; neg.s32 %r7, %r4;", "add.s32 %r7, %r7, 4;"),
+    ],
+)
+def test_a_loop_that_leaves_a_rest(end: str, count: str, ahead: int, found: bool) -> None:
+    """``for (i = 0; i != n - (n & 3); i += 4)``, as compilers write it, is nowhere near n before its last number."""
+    assert reaches(UNROLLED.format(end=end, count=count, ahead=ahead)) is found
+
+
+@pytest.mark.parametrize("number", ["%r1", "%r3"])
+def test_a_loop_that_leaves_no_rest(number: str) -> None:
+    """That goes on to the next multiple of four, or to a number that has nothing to do with n."""
+    end = f"add.s32 %r6, {number}, 3; and.b32 %r4, %r6, 2147483644; neg.s32 %r7, %r4;"
+    assert reaches(UNROLLED.format(end=end, count="add.s32 %r7, %r7, 4;", ahead=1))
+
+
+@pytest.mark.parametrize(
+    ("least", "compare", "mask", "found"),
+    [
+        (2, "lt.s32", 0x3FFFFFFF, False),
+        (1, "lt.s32", 0x3FFFFFFF, True),
+        (2, "lt.u32", 0x3FFFFFFF, True),  # it may be 1 << 31
+        (2, "lt.s32", 0x1FFFFFFF, True),
+    ],
+)
+def test_half_of_a_number_that_is_not_negative(least: int, compare: str, mask: int, found: bool) -> None:
+    """A number above 1 has a half that is not 0 and has no more than 30 bits: compilers know that it has its sign."""
+    body = f"""
+        ld.param.u32 %r1, [number];
+        setp.{compare} %p0, %r1, {least};
+        @%p0 bra end;
+        shr.u32 %r2, %r1, 1;
+        and.b32 %r2, %r2, {mask};
+        shl.b32 %r2, %r2, 1;
+        start: {START}
+        setp.ne.s32 %p1, %r2, 0;
+        @!%p1 bra more;
+        {STOP}
+    more:
+        mov.u32 %r6, 0;
+        use: {USE}
+    end:
+        ret;
+    """
+    assert reaches(body) is found
+
+
+@pytest.mark.parametrize(
+    ("ahead", "step", "found"),
+    [(1, 1, False), (2, 1, True), (0, 1, False), (2, 2, False), (1, 2, False), (3, 2, True)],
 )
 def test_two_counters_of_a_loop_say_the_same(ahead: int, step: int, found: bool) -> None:
     """One counts the rounds that are behind, and one those that are ahead: the last one has i + 1 >= n and r - 1 == 0."""

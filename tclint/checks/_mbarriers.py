@@ -141,7 +141,10 @@ def _counts(model: KernelModel, value: int, bounds: tuple[int, int]) -> bool:
     values = model.values
     node = values.node(value)
     if node[0] == "phi":
-        return True
+        # Where ways meet, it is what one of them brings.
+        brought = () if node[1] in model.cfg.loops else values.arguments(value)
+        parts = [(a, values.interval(a)) for a in brought if values.known(a) is None]
+        return all(ends is not None and _counts(model, a, ends) for a, ends in parts)
     if node[:2] == ("op", "mask"):
         moving = [t for t, _ in values.linear(node[2])[0] if values.node(t)[0] in ("phi", "select", "op")]
         return all(values.node(t)[0] == "phi" and values.induction(t) for t in moving)

@@ -327,6 +327,8 @@ def find_paths(
     alive: AbstractSet[int] | None = None,
     closed: AbstractSet[Edge] = frozenset(),
     budget: int = 500,
+    *,
+    together: bool = False,
 ) -> Iterator[Path]:
     """The feasible paths from just after instruction *start* on which the fact lives and *goal* is met.
 
@@ -334,7 +336,8 @@ def find_paths(
     None when it ends there. *goal* is asked before every relevant instruction,
     and with ``EXIT`` where the function is left; *goals* are the blocks where
     it can be met. No edge of *closed* is taken. Gives up after *budget* states. Who asks for more than one path has
-    *goal* say no to what was met: the search goes on from there.
+    *goal* say no to what was met: the search goes on from there. What three comparisons say *together*, of which any two go
+    with each other, takes longer to look at, and is for those with few paths.
     """
     if not view.threads:
         return  # nobody comes there
@@ -494,8 +497,10 @@ def find_paths(
                     next_threads = threads & values.may(p, edge.value)
                     if not next_threads:
                         continue
-                    if decides:
+                    if decides or together:
                         next_facts = values.assume(p, edge.value, facts)
+                    if together and values.impossible(next_facts):
+                        continue
                     if as_it_came is not None:
                         if values.decide(as_it_came, facts) is (not edge.value):
                             continue
@@ -519,6 +524,6 @@ def find_paths(
                 for leaf, held in arrived:
                     if held is not None:
                         next_facts = values.assume(leaf, held, next_facts)
-                if component[edge.target] != component[block]:  # within one, what decides still does
-                    next_facts = needed(next_facts, edge.target)
+                if component[edge.target] != component[block] and not together:
+                    next_facts = needed(next_facts, edge.target)  # within one, what decides still does
                 push(edge.target, 0, here, next_facts, next_threads, node, edge, tuple(marks))

@@ -221,13 +221,21 @@ class Values(Bounds):
         # What the one says of the other may be known only when the other has been said.
         return self._disagree(every) or self._disagree(every[::-1])
 
+    def counts_the_rest(self, head: int, p: int) -> bool:
+        """Whether a loop goes round for the rest of a division by a power of two, and *p* is not what ends it."""
+        return self._ranges.counts_the_rest(head, p)
+
+    def impossible(self, facts: Facts) -> bool:
+        """Whether what is known cannot all be so, as sums and differences of numbers say together."""
+        return self._ranges.impossible(facts)
+
     def _disagree(self, said: Iterable[tuple[int, bool]]) -> bool:
         facts = Facts()
         for q, truth in said:
             if self.decide(q, facts) is (not truth):
                 return True
             facts = self.assume(q, truth, facts)
-        return self._ranges.impossible(facts)
+        return self.impossible(facts)
 
     def compared(self, p: int) -> frozenset[int]:
         """The values that a comparison says something of, and by which others decide it."""

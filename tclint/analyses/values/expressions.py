@@ -224,7 +224,8 @@ class Expressions:
 
     # ------------------------------------------------------------ bits
 
-    def _masked(self, value: int, mask: int, width: int) -> int:
+    def masked(self, value: int, mask: int, width: int) -> int:
+        """The bits of *value*, which has so many, that *mask* names."""
         every = (1 << width) - 1
         mask &= every
         if mask == 0:
@@ -233,13 +234,13 @@ class Expressions:
             return value
         node = self.node(value)
         if node[0] == "op" and node[1] == "mask":
-            return self._masked(node[2], mask & node[3], width)
+            return self.masked(node[2], mask & node[3], width)
         if node[0] == "sum":
             common = gcd(node[2], *(factor for _, factor in node[1]))
             low = common & -common  # what is shifted to the left has zeros below
             if low > 1:
                 terms = tuple((t, factor // low) for t, factor in node[1])
-                return self.times(self._masked(self.total(terms, node[2] // low), mask // low, width), low)
+                return self.times(self.masked(self.total(terms, node[2] // low), mask // low, width), low)
         if node[0] == "op" and node[1] == "shr" and (by := self.known(node[4])) is not None:
             if 0 <= by <= width - mask.bit_length():
                 value = self._shifted(self._low(node[3], mask.bit_length() + by), by, node[4], node[2])
@@ -304,7 +305,7 @@ class Expressions:
         short = node[0] in ("special", "symbol") or (
             node[0] == "op" and node[1] == "mask" and node[3] <= SHORT
         )
-        return value if short else self._masked(value, (1 << width) - 1, 64)
+        return value if short else self.masked(value, (1 << width) - 1, 64)
 
     def _wide(self, value: int, depth: int = 0) -> bool:
         """Whether *value* is sure to have been computed in 64 bits."""

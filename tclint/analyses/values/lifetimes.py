@@ -182,7 +182,7 @@ class Lifetimes(Registers):
         if kind == "op" and node[1] == "mask":
             inner = walk(node[2], end)
             number = self.known(inner)
-            return self._masked(inner, node[3], 64) if number is None else self.constant(number & node[3])
+            return self.masked(inner, node[3], 64) if number is None else self.constant(number & node[3])
         if kind == "op":
             return self._reapplied(node, [walk(x, end) for x in node[3:]])
         if kind == "part":

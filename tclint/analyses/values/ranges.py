@@ -89,7 +89,7 @@ def _read(a: Range, width: int, signed: bool) -> Range:
     half = 1 << width - 1
     least, most = (-half, half - 1) if signed else (0, 2 * half - 1)
     low = a[0] if a[0] > -_KNOWN else -half
-    high = a[1] if a[1] < _KNOWN else most
+    high = a[1] if a[1] < _KNOWN else half - 1 if low >= 0 else most
     if not signed and high < 0:
         low, high = low + 2 * half, high + 2 * half
     return (low, high) if least <= low <= high <= most else (least, most)
@@ -139,8 +139,9 @@ class Ranges:
         self._bits: dict[int, tuple[int, int, int] | None] = {}
         self._said: dict[int, tuple[Node, bool] | None] = {}
         self._alone: dict[int, Range] = {}
-        self._limits: dict[int, Range] = {}
+        self._limits: dict[int, tuple[tuple[int, int, int], ...]] = {}
         self._limited: dict[int, bool] = {}
+        self._remains: dict[int, list[tuple[tuple[tuple[int, int], ...], int]]] = {}
         self._divisions: dict[int, _Division | None] = {}
         self._plain: dict[int, dict[int, int]] = {}
         """What is known in place of numbers that are read without a sign, by how wide these are."""
@@ -192,16 +193,16 @@ class Ranges:
         return None
 
     def impossible(self, facts: Facts) -> bool:
-        """Whether two sums or differences that are within bounds leave nothing of the bounds of a third one."""
+        """Whether two sums or differences that are within bounds leave nothing of the bounds of a third one, or of few values."""
         values, known = self.values, self.known(facts)
         for (one, (low, high)), (two, ends) in combinations(known.items(), 2):
             for factor in (1, -1):
                 base, shift, negative = self._base(values.add(one, values.times(two, factor)))
-                if base in known or values.known(base) is not None:
+                there = (0, 0) if values.known(base) is not None else self._of(base, known, 0)
+                if there != _ANY:
                     least, most = sorted(end * factor for end in ends)
                     least, most = low + least - shift, high + most - shift
                     least, most = (-most, -least) if negative else (least, most)
-                    there = known.get(base, (0, 0))
                     if (most < there[0] or there[1] < least) and not _wraps((least, most), there, 32):
                         return True
         return False
@@ -487,13 +488,18 @@ class Ranges:
             low, high = known[base]
             low, high = (-high, -low) if negative else (low, high)
             found = _both(found, (low + shift, high + shift))
-        if (within := self._within(base)) != _ANY:
-            low, high = (-within[1], -within[0]) if negative else within
+        met = self._limits.get(base)
+        if met or met is None:
+            low, high = self._within(base, known, depth)
+            low, high = (-high, -low) if negative else (low, high)
             found = _both(found, (low + shift, high + shift))
         for width, place in self._plain.get(value, {}).items() if known else ():
             if place in known and (found[0] >= 0 or found[1] < 0):
                 less = 1 << width if found[1] < 0 else 0
-                found = _both(found, (known[place][0] - less, known[place][1] - less))
+                low, high = known[place]
+                # The ends of a register are none of a number that does not wrap.
+                low, high = low - less if low else -_FAR, high - less if high + 1 < 1 << width else _FAR
+                found = _both(found, (low, high))
         return found
 
     def _computed(self, value: int, node: Node, known: Bases, depth: int) -> Range:
@@ -503,7 +509,12 @@ class Ranges:
             return _ANY
         if node[0] == "sum":
             low = high = node[2]
-            for term, factor in node[1]:
+            terms = node[1]
+            for rest, number in self._rests(value):
+                if number < 0 or self._of(number, known, depth + 1)[0] >= 0:
+                    terms = rest
+                    break
+            for term, factor in terms:
                 ends = [end * factor for end in self._of(term, known, depth + 1)]
                 low, high = low + min(ends), high + max(ends)
             return self._narrowed(value, (max(low, -_FAR), min(high, _FAR)), known, depth + 2)
@@ -532,6 +543,30 @@ class Ranges:
         if counter is not None:
             low, high = self._of(counter.start, known, depth + 1)
             found = _both(found, (low, _FAR) if counter.step > 0 else (-_FAR, high))
+        return found
+
+    def _rests(self, value: int) -> list[tuple[tuple[tuple[int, int], ...], int]]:
+        """The terms of a sum in which a number is taken from itself without some low bits: with these bits instead of the two.
+
+        Each with the number if that must not be negative, as its sign is left out as well, or -1.
+        """
+        found = self._remains.get(value)
+        if found is None:
+            values = self.values
+            found = self._remains[value] = []
+            factors = dict(values.linear(value)[0])
+            for term, factor in factors.items():
+                node = values.node(term)
+                number = values.find(node[2]) if node[:2] == ("op", "mask") else -1
+                if factors.get(number) != -factor:
+                    continue
+                for width in (0, 31, 32, 63, 64):
+                    bits = ((1 << width) - 1 if width else -1) - node[3]
+                    if bits > 0 and not bits & bits + 1:
+                        rest = values.times(values.masked(number, bits, 64), -factor)
+                        others = tuple((t, f) for t, f in factors.items() if t not in (term, number))
+                        whole = values.linear(values.add(values.total(others, 0), rest))[0]
+                        found.append((whole, number if width % 32 else -1))
         return found
 
     def _plain_of(self, value: int, width: int, known: Bases, depth: int) -> Range:
@@ -575,9 +610,9 @@ class Ranges:
             if len(steps) == 1 and abs(min(steps)) <= _STEP:
                 arguments = values.arguments(value)
                 ends = [values.linear(a) for a in arguments]
-                starts = [a for a, (terms, _) in zip(arguments, ends, strict=True) if terms != ((value, 1),)]
+                starts = {a for a, (terms, _) in zip(arguments, ends, strict=True) if terms != ((value, 1),)}
                 turns = tuple(by in steps and terms == ((value, 1),) for terms, by in ends)
-                found = _Counter(starts[0], min(steps), turns) if len(starts) == 1 else None
+                found = _Counter(starts.pop(), min(steps), turns) if len(starts) == 1 else None
             self._counters[value] = found
         return self._counters[value]
 
@@ -613,6 +648,24 @@ class Ranges:
             return 0
         return by if abs(by) == 1 or (abs(factor) == 1 and self._sole(head)) else 0
 
+    def counts_the_rest(self, head: int, p: int) -> bool:
+        """Whether a loop goes round for the rest of a division by a power of two, and *p* is not what ends it.
+
+        Compilers put one behind a loop that is unrolled.
+        """
+        values, ends = self.values, self._ends(head)
+        if values.find(p) in ends:
+            return False
+        for fact in ends:
+            said = self._comparison(fact)
+            for term, _ in values.linear(said[0][2])[0] if said is not None else ():
+                counter = self._counter(term)
+                for start, _ in values.linear(counter.start)[0] if counter is not None else ():
+                    node = values.node(start)
+                    if node[:2] == ("op", "mask") and node[3] > 0 and not node[3] & node[3] + 1:
+                        return True
+        return False
+
     def _moves(self, head: int, value: int) -> bool:
         """Whether something else of *value* changes in a loop than what counts its rounds."""
         cfg, values = self.values.cfg, self.values
@@ -637,29 +690,47 @@ class Ranges:
         if found is None:
             node = self.values.nodes[p]
             apart = self.values.add(node[2], self.values.times(node[3], -1))
-            found = self._limited[p] = self._within(self._base(apart)[0]) != _ANY
+            found = self._limited[p] = bool(self._met(self._base(apart)[0]))
         return found
 
-    def _within(self, base: int) -> Range:
-        """Where a sum without its constant is in all rounds of a loop that ends when it has got to a number."""
+    def _within(self, base: int, known: Bases, depth: int) -> Range:
+        """Where a sum without its constant is in all rounds of a loop that ends when it has got to a number.
+
+        Or when a sum has that this one is not far from: ``i`` is below n where it ends at ``n - (n & 3)``.
+        """
+        found = _ANY
+        for low, high, rest in self._met(base) if depth <= _DEPTH else ():
+            least, most = self._of(rest, known, depth + 1)
+            found = _both(found, (max(low + least, -_FAR), min(high + most, _FAR)))
+        return found
+
+    def _met(self, base: int) -> tuple[tuple[int, int, int], ...]:
+        """Ranges of sums in all rounds of a loop, and how far *base* is from each, which no round changes."""
         found = self._limits.get(base)
         if found is None:
-            found = self._limits[base] = _ANY
             values = self.values
-            for head in {
-                values.node(t)[1] for t, _ in values.linear(base)[0] if self._counter(t) is not None
-            }:
-                for fact, truth in self._ends(head).items():
-                    said = self._comparison(fact) if truth else None
-                    if said is None or said[0][1] != "eq" or self._base(said[0][2])[0] != base:
-                        continue
-                    left, limit = said[0][2], values.known(said[0][3])
-                    by, (_, shift, negative) = self._until(fact, left), self._base(left)
-                    if by and limit is not None and self._sole(head):
-                        end = shift - limit if negative else limit - shift
-                        found = _both(found, (-_FAR, end) if (by > 0) is not negative else (end, _FAR))
-            self._limits[base] = found
+            heads = {values.node(t)[1] for t, _ in values.linear(base)[0] if self._counter(t) is not None}
+            ends = ((head, fact) for head in heads for fact, truth in self._ends(head).items() if truth)
+            each = (self._until_met(head, fact, base) for head, fact in ends)
+            found = self._limits[base] = tuple(bound for bound in each if bound is not None)
         return found
+
+    def _until_met(self, head: int, fact: int, base: int) -> tuple[int, int, int] | None:
+        """The same of one loop, if that is left where *fact* says that two numbers are equal, and nowhere else."""
+        values, said = self.values, self._comparison(fact)
+        if said is None or said[0][1] != "eq":
+            return None
+        left, limit = said[0][2], values.known(said[0][3])
+        by, (own, shift, negative) = self._until(fact, left), self._base(left)
+        if not by or limit is None or not self._sole(head):
+            return None
+        end = shift - limit if negative else limit - shift
+        low, high = (-_FAR, end) if (by > 0) is not negative else (end, _FAR)
+        for factor in (1, -1):
+            rest = values.add(self._stated(base), values.times(self._stated(own), -factor))
+            if not any(self._counter(t) for t, _ in values.linear(rest)[0]):
+                return (low, high, rest) if factor == 1 else (-high, -low, rest)
+        return None
 
     def bits(self, p: int, facts: Facts) -> bool | None:
         """Whether bits of a number are what *p* compares them with, as others say of bits of the same; None: they do not.

@@ -518,7 +518,7 @@ class Registers(ThreadSets):
         if root == "and" and len(a) == 2:
             for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
                 if mask is not None:
-                    return self._masked(value, mask, width)
+                    return self.masked(value, mask, width)
         if root in ("or", "xor") and len(a) == 2:
             for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
                 if mask == 0:
@@ -538,7 +538,7 @@ class Registers(ThreadSets):
             start, length = numbers[1:]
             if start is not None and length is not None and (start & 255) + (length & 255) <= width:
                 shifted = self._shifted(a[0], start & 255, self.constant(start & 255), type_name)
-                return self._masked(shifted, (1 << (length & 255)) - 1, width)
+                return self.masked(shifted, (1 << (length & 255)) - 1, width)
         return None
 
     def _compared(self, modifiers: tuple[str, ...], type_name: str, a: list[int]) -> int | None:
