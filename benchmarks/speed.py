@@ -163,8 +163,8 @@ def _split(watch: Stopwatch, modules: list[Any]) -> Iterator[None]:
 
         return call
 
-    def searched(*arguments: Any) -> Iterator[Any]:
-        paths = find_paths(*arguments)  # which searches only when it is asked
+    def searched(*arguments: Any, **options: Any) -> Iterator[Any]:
+        paths = find_paths(*arguments, **options)  # which searches only when it is asked
         while True:
             with watch.stage("witness paths"):
                 path = next(paths, None)

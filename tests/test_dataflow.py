@@ -559,14 +559,22 @@ def test_work_grows_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cls, "transfer", count)
 
     def find_paths(
-        survey: Any, start: Any, view: Any, state: Any, relevant: Any, step: Any, goal: Any, *rest: Any
+        survey: Any,
+        start: Any,
+        view: Any,
+        state: Any,
+        relevant: Any,
+        step: Any,
+        goal: Any,
+        *rest: Any,
+        **options: Any,
     ) -> Any:
         def asked(here: Any, i: int) -> bool:
             nonlocal searched
             searched += 1
             return bool(goal(here, i))
 
-        return real(survey, start, view, state, relevant, step, asked, *rest)
+        return real(survey, start, view, state, relevant, step, asked, *rest, **options)
 
     counted(Groups)
     counted(TensorMemory)
