@@ -21,6 +21,12 @@ PACKAGE = Path(tclint.__file__).resolve().parent
 
 os.environ.pop("PYTEST_ADDOPTS", None)  # it is for this run, not for those that tests start
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The file that takes longest comes first: where several processes share the files, none waits for it at the end."""
+    items.sort(key=lambda item: item.path.name != "test_real_kernels.py")
+
+
 RULE = Rule(
     id="WG001",
     name="wgmma-unwaited-accumulator-read",
