@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tclint.driver import check_source
+from tclint.driver import analyse, check_source
 from tclint.finding import FileReport, Finding
 from tclint.ir import Function, Module, build
 from tclint.model import KernelModel
@@ -74,6 +74,13 @@ def model(body: str, *, before: str = "", **options: str) -> KernelModel:
     assert not only.damaged, body
     assert not only.troubles, only.troubles
     return KernelModel(only, made)
+
+
+def analysed(text: str) -> KernelModel:
+    """The model of the first kernel of a module, as ``tclint check`` has it."""
+    made, problems = analyse(Source.from_bytes(text.encode(), "k.ptx"))
+    assert not problems, problems
+    return KernelModel(made.functions[0], made)
 
 
 def register(of: Function, name: str) -> int:

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import kernel, model
+from support import analysed, kernel, model
 
 from tclint.checks.replay import _short, replayed
-from tclint.driver import analyse, check_source
+from tclint.driver import check_source
 from tclint.finding import Confidence, Finding
 from tclint.ir.nodes import Immediate
-from tclint.model import KernelModel
 from tclint.replay import Replay, Run, Stuck
 from tclint.replay.clocks import (
     NOTHING,
@@ -62,9 +61,7 @@ def changed(old: str, new: str, code: str = RING) -> str:
 
 
 def replay(code: str) -> Replay:
-    made, problems = analyse(Source.from_bytes(code.encode(), "k.ptx"))
-    assert not problems
-    return Replay(KernelModel(made.functions[0], made))
+    return Replay(analysed(code))
 
 
 def told(code: str) -> list[Finding]:

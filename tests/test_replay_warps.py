@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support import analysed
 
-from tclint.driver import analyse, check_source
-from tclint.model import KernelModel
+from tclint.driver import check_source
 from tclint.replay import Replay
 from tclint.source import Source
 
@@ -75,9 +75,7 @@ def changed(*changes: tuple[str, str]) -> str:
 
 def raced(code: str) -> list[tuple[str, str]]:
     """Of each race that a replay has seen, both instructions."""
-    made, problems = analyse(Source.from_bytes(code.encode(), "k.ptx"))
-    assert not problems
-    model = KernelModel(made.functions[0], made)
+    model = analysed(code)
     run = model.made(Replay).run
     name = [".".join(i.opcode.split(".")[:2]) for i in model.function.instructions]
     return [] if run is None else [(name[race.first.site], name[race.second.site]) for race in run.races]

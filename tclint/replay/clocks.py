@@ -63,6 +63,11 @@ class Actor:
         self.parts = parts
         self.fields: Clock = sum(part.fields for part in parts) or 1 << index * _WIDTH
 
+    @property
+    def each(self) -> Sequence[Actor]:
+        """The actors that it is: its parts, or itself alone."""
+        return self.parts or (self,)
+
 
 def event(actor: Actor, number: int) -> Clock:
     """What says that event *number* of an *actor*, counted from 0, is over."""

@@ -118,7 +118,7 @@ class Access(NamedTuple):
         """Whom who has heard of so much has not heard of, of those that do this from *low* on before *high*."""
         if heard_of(clock, self.actor, self.number):
             return ()
-        parts: Sequence[Actor] = self.actor.parts or (self.actor,)
+        parts = self.actor.each
         if self.actor.parts and self.touch is not None and isinstance(self.touch.address, tuple):
             there = {
                 t >> 5

@@ -166,10 +166,9 @@ def _together(accesses: list[Access], program: Program) -> Iterator[_Found]:
         for other, warps in touching.meeting[number].items():
             before = last.get(other)
             if before is not None and not _apart(before, access):
-                parts = before.actor.parts or (before.actor,)
                 unheard = [
                     p
-                    for p in parts
+                    for p in before.actor.each
                     if p.threads[0] >> 5 in warps and not heard_of(touch.heard, p, before.number)
                 ]
                 if unheard:

@@ -39,7 +39,7 @@ class Passed(NamedTuple):
 
     def overtaken(self, heard: Callable[[Actor, int], bool]) -> bool:
         """Whether none of the warps was *heard* of. Where one was, others that go the same way are not taken to be far behind it."""
-        return not any(heard(part, self.number) for part in self.actor.parts or (self.actor,))
+        return not any(heard(part, self.number) for part in self.actor.each)
 
 
 @dataclass(slots=True)
