@@ -166,10 +166,11 @@ def proven(report: FileReport, config: Config, past: Past | None = None) -> File
     """*report* without the fixes that do not hold: whoever reads one may make it without looking again.
 
     The best ones are made together, and where that does not mend them all, and for their alternatives, each alone. What
-    is hidden is left as it is, since nobody will be shown it.
+    is hidden is left as it is, since nobody will be shown it, and so are notes: what they are about works, and linting a
+    kernel twice to tell of it would take twice as long.
     """
     before = _visible(report, config)
-    seen = [finding for finding in before.findings if finding.fixes]
+    seen = [f for f in before.findings if f.fixes and f.severity > Severity.INFO]
     if not seen:
         return report
     good: list[tuple[Finding, Fix]] = []

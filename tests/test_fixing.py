@@ -360,4 +360,6 @@ def test_only_fixes_that_hold_are_told() -> None:
     alone = replace(report, findings=(replace(first, fixes=(idle,)), second))
     assert [f.fixes for f in proven(alone, Config()).findings] == [(), second.fixes]
     quiet = replace(first, fixes=(idle,), suppressed="so it shall be")
-    assert proven(replace(report, findings=(quiet,)), Config()).findings == (quiet,)
+    note = replace(first, fixes=(idle,), severity=Severity.INFO)
+    for untried in (quiet, note):
+        assert proven(replace(report, findings=(untried,)), Config()).findings == (untried,)
