@@ -57,6 +57,10 @@ def ordered(lines: str) -> tuple[KernelModel, Order, dict[str, int]]:
         (f"here: {READ}\nred.shared.add.u32 [tile], 1;\nw: atom.shared.add.u32 %r4, [tile], 0;\nsetp.ne.u32 %p5, %r4, 1;\n@%p5 bra w;", "w"),
         (f"here: {READ}\nred.shared.add.u32 [tile], 1;\nw: atom.shared.add.u32 %r4, [tile], 0;\n@%p0 bra w;", ""),
         (f"here: {READ}\nw: red.shared.add.u32 [tile], 1;\n@%p0 bra w;", ""),
+        # A write ends no wait for an mbarrier, and an arrival at who knows which one may end any.
+        (f"here: {READ}\nred.shared.add.u32 [tile], 1;\nw: atom.shared.add.u32 %r4, [tile], 0;\nsetp.ne.u32 %p5, %r4, 1;\n@%p5 bra w;\n{wait('v', 'full')}", "w"),
+        (f"here: {READ}\n{arrive('empty')}\n{wait('v', 'full')}", ""),
+        (f"here: {READ}\n{arrive('empty')}\n{arrive('%r9')}\n{wait('v', 'full')}", "v"),
         # A copy that is complete was issued.
         (f"here: {READ}\n{COPY}\n{wait('w', 'full')}\n{wait('v', 'empty')}", "w"),
     ],

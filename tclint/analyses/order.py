@@ -50,6 +50,11 @@ _TELLS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
 _RELEASE = frozenset((".release", ".acq_rel", ".volatile"))
 _STRONG = _RELEASE | {".relaxed", ".acquire"}
 
+_END = 1 << 62
+"""Behind all instructions."""
+_Given = tuple[frozenset[int], frozenset[Hashable]]
+"""Waits that signals end, and the channels of which they end all."""
+
 _ANY = "any"
 """The channel of what cannot be resolved: a call, an access that releases or acquires, an address from memory."""
 
@@ -96,6 +101,8 @@ class Order:
         self.model = model
         self._followed: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
         self._ended: dict[int, frozenset[int]] = {}
+        self._gives: dict[int, _Given] = {}
+        self._gives_in: dict[int, _Given] = {}
         self._unheard: dict[tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None] = {}
         self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
 
@@ -346,20 +353,28 @@ class Order:
         cfg = self.model.cfg
         found, work = set(heard), list(known)
         passed = 0  # the blocks whose signals have been given
+        since: dict[int, int] = {}  # of others, those from there on
         channels: set[Hashable] = set()
         while work:
             site = work.pop()
             block = cfg.block_of[site]
             behind = cfg.following[block] & self._signalling & ~passed
             passed |= behind
-            given = [i for i in self._in_block[block] if i >= site] if block in self._in_block else []
+            given = []
+            if not passed >> block & 1 and site < (end := since.get(block, _END)):
+                given = [self._given(i) for i in self._in_block.get(block, ()) if site <= i < end]
+                since[block] = site
             while behind:
-                given += self._in_block[(behind & -behind).bit_length() - 1]
+                given.append(self._given_in((behind & -behind).bit_length() - 1))
                 behind &= behind - 1
-            for signal in given:
-                fresh = self._received(signal, channels) - found
-                found |= fresh
-                work += fresh
+            ended = set[int]()
+            for waits, more in given:
+                ended |= waits
+                for channel in more - channels:
+                    ended.update(self._by_channel.get(channel, ()))
+                channels |= more
+            work += ended - found
+            found |= ended
         return frozenset(found)
 
     @cached_property
@@ -383,22 +398,38 @@ class Order:
                 found.setdefault(channel, []).append(wait)
         return found
 
-    def _received(self, signal: int, given: set[Hashable]) -> set[int]:
-        """The waits that a signal may end, but for those of the channels that were *given* before."""
-        if signal in self.collectives:
-            return {signal}
-        found: set[int] = set()
-        for channel in self._signals[signal]:
-            if isinstance(channel, tuple) or channel == "cluster":
-                found |= self._met(self.model.cfg.block_of[signal], channel)
-                found |= {signal} if signal in self._waits else self._behind(signal, channel)
-            elif channel not in given:
-                given.add(channel)
-                found.update(self._waits if channel == _ANY else self._by_channel.get(channel, ()))
-        if _ANY not in given:
-            given.add(_ANY)
-            found.update(self._by_channel.get(_ANY, ()))
-        return found
+    def _given(self, signal: int) -> _Given:
+        """What a signal ends."""
+        if signal not in self._gives:
+            # Whatever it is, it may end a wait of which nothing is known.
+            waits, channels = {*self._by_channel.get(_ANY, ())}, set[Hashable]()
+            for channel in self._signals.get(signal, ()):
+                if isinstance(channel, tuple) or channel == "cluster":
+                    waits |= self._met(self.model.cfg.block_of[signal], channel)
+                    waits |= {signal} if signal in self._waits else self._behind(signal, channel)
+                elif channel != _ANY:
+                    channels.add(channel)
+                elif not self._writes(signal):
+                    waits.update(self._waits)
+            if signal in self.collectives:
+                waits, channels = {signal}, set()
+            self._gives[signal] = frozenset(waits), frozenset(channels)
+        return self._gives[signal]
+
+    def _writes(self, signal: int) -> bool:
+        """Whether a signal is a strong write: who polls may hear of it, and nobody at a barrier or an mbarrier."""
+        match = self.model.instruction(signal).match
+        return match is not None and match.form.event in ("", "issue") and not match.form.flow
+
+    def _given_in(self, block: int) -> _Given:
+        """The same of all signals of a block."""
+        if block not in self._gives_in:
+            given = [self._given(i) for i in self._in_block[block]]
+            self._gives_in[block] = (
+                frozenset[int]().union(*(waits for waits, _ in given)),
+                frozenset[Hashable]().union(*(channels for _, channels in given)),
+            )
+        return self._gives_in[block]
 
     def _behind(self, arrival: int, channel: Hashable) -> set[int]:
         """Where a thread that arrives at a barrier may wait there next: others that arrived have come so far by then."""
