@@ -225,9 +225,10 @@ def solve(analysis: Analysis[D], cfg: CFG, visits_per_block: int = 200) -> Resul
             target = edge.source if backward else edge.target
             if target not in rank:
                 continue
-            joined = analysis.join(entry[target], analysis.edge(state, edge))
+            before, passed = entry[target], analysis.edge(state, edge)
+            joined = before if passed is before else analysis.join(before, passed)
             first = not backward and visits[target] == 0
-            if joined != entry[target] or (first and target not in queued):
+            if (joined is not before and joined != before) or (first and target not in queued):
                 entry[target] = joined
                 if target not in queued:
                     queued.add(target)

@@ -85,6 +85,22 @@ class Flag(NamedTuple):
     numbers: frozenset[int]
 
 
+class Onward(NamedTuple):
+    """An edge, and what decides who takes it."""
+
+    edge: Edge
+    by: int | None
+    """The predicate that does."""
+    threads: int
+    """The threads that may take it."""
+    way: Edge | None
+    """The edge itself, where one who comes by it goes on otherwise than others."""
+    leaves: bool
+    """Whether it leads out of its component."""
+    never: Sequence[int]
+    """Predicates that do not hold where it leads to."""
+
+
 class Survey:
     """What a search needs of a function, kept between searches."""
 
@@ -97,6 +113,33 @@ class Survey:
         self._guards: dict[int, tuple[int, ...]] = {}
         self._facts: dict[int, list[int]] = {}
         self._flags: dict[int, Flag] = {}
+        self._ways: dict[tuple[int, frozenset[tuple[int, bool]]], _Way] = {}
+        self._onward: dict[int, tuple[Onward, ...]] = {}
+
+    def ways(self, view: View) -> _Way:
+        """The ways of a *view* from the entry, as far as searches have gone them: each goes on where others have been."""
+        key = view.threads, view.facts.pairs()
+        if key not in self._ways:
+            self._ways[key] = _Way(self.values.along((), frozenset()), view.facts, view.threads)
+        return self._ways[key]
+
+    def onward(self, block: int) -> tuple[Onward, ...]:
+        """Where one may go from *block*."""
+        found = self._onward.get(block)
+        if found is None:
+            found = self._onward[block] = tuple(map(self._taking, self.cfg.successors[block]))
+        return found
+
+    def _taking(self, edge: Edge) -> Onward:
+        component, p = self.cfg.component, self.views.edge_value(edge)
+        return Onward(
+            edge,
+            p,
+            -1 if p is None else self.values.may(p, edge.value),
+            None if self.arriving(edge.target, edge) is None else edge,
+            component[edge.target] != component[edge.source],
+            self.views.never(edge.target),
+        )
 
     def branch_leaves(self, block: int) -> tuple[int, ...]:
         """What the branch at the end of *block* decides by."""
@@ -254,16 +297,40 @@ def held_there(values: Values, p: int, wanted: bool, facts: Facts, threads: int)
     return values.assume(p, wanted, facts), threads
 
 
-Held = tuple[Along, Facts, int]
-"""What expressions stand for at the end of a way, what is known there, and of which threads."""
-
-
 _FEW = 4
 """Constants among which a flag is chosen at most."""
 _LONGEST = 96
 """The edges of a way from the entry at most."""
 _SOON, _ONWARD = 256, 1024
 """The blocks that may be visited to find one, and one that has to go on by certain edges."""
+
+
+class _Way:
+    """A way from the entry on which each predicate is taken as it is there."""
+
+    __slots__ = ("_further", "along", "facts", "threads")
+
+    def __init__(self, along: Along, facts: Facts, threads: int) -> None:
+        self.along = along
+        """What expressions stand for at its end."""
+        self.facts = facts
+        self.threads = threads
+        self._further: dict[Edge, _Way | None] = {}
+
+    def further(self, edge: Edge, views: Views) -> _Way | None:
+        """The way that is longer by *edge*; None where nobody goes on by that."""
+        if edge not in self._further:
+            self._further[edge] = self._taken(edge, views)
+        return self._further[edge]
+
+    def _taken(self, edge: Edge, views: Views) -> _Way | None:
+        facts, threads, p = self.facts, self.threads, views.edge_value(edge)
+        if p is not None:
+            held = held_there(views.values, self.along(p), edge.value, facts, threads)
+            if held is None:
+                return None
+            facts, threads = held
+        return _Way(self.along.onward(edge), facts, threads)
 
 
 def find_lead(
@@ -280,37 +347,26 @@ def find_lead(
     two rounds are alike, does not do. Without one, also whether there is none at all: a way may have too many edges, or
     not be found soon.
     """
-    cfg, values, views = survey.cfg, survey.values, survey.views
+    cfg, views = survey.cfg, survey.views
     distance = survey.region(0, (target,), None, _LONGEST)
     budget = _ONWARD if onward else _SOON
-    view = view or View(T.full(values.threads))
-    work = [(0, (values.along((), frozenset()), view.facts, view.threads))]
+    work = [(0, survey.ways(view or View(T.full(survey.values.threads))))]
     cut = not distance  # all ways are longer
-
-    def taken(edge: Edge, along: Along, facts: Facts, threads: int) -> Held | None:
-        p = views.edge_value(edge)
-        if p is not None:
-            held = held_there(values, along(p), edge.value, facts, threads)
-            if held is None:
-                return None
-            facts, threads = held
-        return along.onward(edge), facts, threads
-
     while work and budget:
         block, here = work.pop()
         if block == target:
-            there: Held | None = here
+            there: _Way | None = here
             for edge in onward:
-                there = there and taken(edge, *there)
+                there = there and there.further(edge, views)
             if there is not None:
-                return tuple(here[0].edges), True
+                return tuple(here.along.edges), True
         budget -= 1
-        if len(here[0].edges) == _LONGEST:
+        if len(here.along.edges) == _LONGEST:
             cut = True
             continue
         ways = [e for e in cfg.successors[block] if e.target in distance]
         for edge in sorted(ways, key=lambda e: -distance[e.target]):  # the nearest is taken first
-            if (there := taken(edge, *here)) is not None:
+            if (there := here.further(edge, views)) is not None:
                 work.append((edge.target, there))
     return None, not work and not cut
 
@@ -362,13 +418,13 @@ def find_paths(
         parent: int,
         edge: Edge | None,
         marks: tuple[int, ...],
+        way: Edge | None = None,
     ) -> None:
         nonlocal spent
         facts = values.once(facts)
         known = facts.pairs()
-        # A state that knows less and has more threads goes wherever this one could, if it has come the same way where that
-        # decides the branch.
-        way = None if survey.arriving(block, edge) is None else edge
+        # A state that knows less and has more threads goes wherever this one could, if it has come the same *way* where
+        # that decides the branch.
         before = seen.setdefault((block, at, state, way), [])
         for fewer, more in before:
             if fewer <= known and not threads & ~more:
@@ -413,14 +469,20 @@ def find_paths(
     def needed(facts: Facts, block: int) -> Facts:
         """Drop the facts that decide nothing from *block* on: states that differ in them only are one."""
         here = component[block]
+        if until <= here or not facts:
+            return facts
         over = []
-        for p in facts if until > here else ():
+        for p in facts:
             end = through.get(p)
             if end is None:
                 end = through[p] = min((latest.get(leaf, NEVER) for leaf in survey.leaves(p)), default=NEVER)
             if end > here:
                 over.append(p)
         return Facts((p, v) for p, v in facts.items() if p not in over) if over else facts
+
+    def decisive(p: int) -> bool:
+        """Whether what decides *p* decides more than once."""
+        return not watched.isdisjoint(survey.leaves(p))
 
     def condition(i: int, threads: int, facts: Facts) -> tuple[int, bool | None, int]:
         """Of a guarded instruction: its predicate, whether it executes, and the threads that may execute it."""
@@ -486,44 +548,44 @@ def find_paths(
                 continue
             decides = not watched.isdisjoint(survey.branch_leaves(block))
             as_it_came = survey.arriving(block, trail[node][1])
-            for edge in cfg.successors[block]:
-                if edge.target not in region or (closed and edge in closed):
+            passed = tuple(marks)
+            for edge, decided_by, takers, way, leaves, never in survey.onward(block):
+                target = edge.target
+                if target not in region or edge in closed:
                     continue
                 next_facts, next_threads = facts, threads
-                p = views.edge_value(edge)  # type: ignore[assignment]
-                if p is not None:
-                    if values.decide(p, facts) is (not edge.value):
+                if decided_by is not None:
+                    if values.decide(decided_by, facts) is (not edge.value):
                         continue
-                    next_threads = threads & values.may(p, edge.value)
+                    next_threads = threads & takers
                     if not next_threads:
                         continue
                     if decides or together:
-                        next_facts = values.assume(p, edge.value, facts)
+                        next_facts = values.assume(decided_by, edge.value, facts)
                     if together and values.impossible(next_facts):
                         continue
                     if as_it_came is not None:
                         if values.decide(as_it_came, facts) is (not edge.value):
                             continue
-                        if not watched.isdisjoint(survey.leaves(as_it_came)):
+                        if decisive(as_it_came):
                             next_facts = values.assume(as_it_came, edge.value, next_facts)
                 arrived: list[tuple[int, bool | None]] = []
-                for phi, numbers in chosen.get(edge.target, {}).items():
+                for phi, numbers in chosen[target].items() if target in chosen else ():
                     brought = values.after_block(values.node(phi)[2], block)
                     number = values.chosen(brought, numbers, next_facts)
                     if number is not None:
                         arrived.append((values.equals(phi, number), True))
-                for leaf in joined.get(edge.target, ()):
+                for leaf in joined.get(target, ()):
                     brought = values.after_block(values.node(leaf)[2], block)
                     arrived.append((leaf, values.decide(brought, next_facts)))
                 if next_facts:
-                    turned = values.turned(next_facts, edge)
-                    arrived += ((q, held) for q, held in turned if not watched.isdisjoint(survey.leaves(q)))
-                next_facts = values.entering(next_facts, edge.target)
-                never = views.never(edge.target)
-                arrived += ((q, False) for q in never if not watched.isdisjoint(survey.leaves(q)))
+                    arrived += [(q, held) for q, held in values.turned(next_facts, edge) if decisive(q)]
+                    next_facts = values.entering(next_facts, target)
+                if never:
+                    arrived += [(q, False) for q in never if decisive(q)]
                 for leaf, held in arrived:
                     if held is not None:
                         next_facts = values.assume(leaf, held, next_facts)
-                if component[edge.target] != component[block] and not together:
-                    next_facts = needed(next_facts, edge.target)  # within one, what decides still does
-                push(edge.target, 0, here, next_facts, next_threads, node, edge, tuple(marks))
+                if leaves and not together:
+                    next_facts = needed(next_facts, target)  # within one, what decides still does
+                push(target, 0, here, next_facts, next_threads, node, edge, passed, way)

@@ -50,10 +50,10 @@ def reached(function: Function, functions: Iterable[Function]) -> tuple[Function
     names: set[str] = set()
     if fresh := callees(function):
         functions = tuple(functions)
-        calls = {f.name: callees(f) for f in functions}
+        bodies = {f.name: f for f in functions}
         while fresh:
             names |= fresh
-            fresh = set().union(*(calls.get(name, ()) for name in fresh)) - names
+            fresh = set().union(*(callees(bodies[name]) for name in fresh if name in bodies)) - names
     return tuple(f for f in functions if f.name in names)
 
 

@@ -388,5 +388,5 @@ class Values(Bounds):
     def lasting(self, facts: Facts) -> Facts:
         """The facts that hold for the whole life of a thread."""
         if facts.lasting is None:
-            facts.lasting = Facts((p, v) for p, v in facts.items() if not self.renewed(p))
+            facts.lasting = self.once(Facts((p, v) for p, v in facts.items() if not self.renewed(p)))
         return facts.lasting

@@ -143,6 +143,11 @@ class Ranges:
         self._limited: dict[int, bool] = {}
         self._remains: dict[int, list[tuple[tuple[tuple[int, int], ...], int]]] = {}
         self._divisions: dict[int, _Division | None] = {}
+        self._nothing: Bases = {}
+        self._learnt: dict[tuple[int, int, bool], tuple[Bases, Bases]] = {}
+        """What is known, by its identity, and one fact more to what is known then."""
+        self._decided: dict[tuple[int, int, bool], bool | None] = {}
+        """What that says of a comparison, as it stands or moved to one side."""
         self._plain: dict[int, dict[int, int]] = {}
         """What is known in place of numbers that are read without a sign, by how wide these are."""
 
@@ -151,8 +156,14 @@ class Ranges:
 
         Signed numbers are taken not to wrap, as compilers do.
         """
-        _, relation, left, right, signed, width = node
         known = self.known(facts)
+        key = id(known), p, node is self.values.nodes[p]
+        if key not in self._decided:
+            self._decided[key] = self._decide(p, node, known)
+        return self._decided[key]
+
+    def _decide(self, p: int, node: Node, known: Bases) -> bool | None:
+        _, relation, left, right, signed, width = node
         if not any(self._concerns(known, side) or self._counting(side) for side in (left, right)):
             return None
         known = self._in_step(known, left, right)
@@ -253,13 +264,20 @@ class Ranges:
     def known(self, facts: Facts) -> Bases:
         """The ranges that *facts* say."""
         if facts.ranges is None:
-            facts.ranges = {}
+            facts.ranges = self._nothing
             for fact, truth in facts.items():
                 facts.ranges = self.learn(fact, truth, facts.ranges)
         return facts.ranges
 
     def learn(self, fact: int, truth: bool, known: Bases) -> Bases:
         """*known* with what one more fact says."""
+        key = id(known), fact, truth
+        found = self._learnt.get(key)
+        if found is None or found[0] is not known:
+            found = self._learnt[key] = known, self._learn(fact, truth, known)
+        return found[1]
+
+    def _learn(self, fact: int, truth: bool, known: Bases) -> Bases:
         said = self._comparison(fact)
         if said is None:
             return known
