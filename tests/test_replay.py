@@ -2062,8 +2062,15 @@ def test_results_are_computed_once() -> None:
         return a // b
 
     by_two = Results(quotient, [1, Immediate(2)])
-    assert [by_two[held] for held in (8, (8, 6, None, 6), 8, None)] == [4, (4, 3, None, 3), 4, None]
-    assert asked == [(8, 2), (6, 2)]
+    lanes = 8, 6, None, 6
+    assert [by_two[held] for held in (8, lanes, 8, lanes, None)] == [
+        4,
+        (4, 3, None, 3),
+        4,
+        (4, 3, None, 3),
+        None,
+    ]
+    assert asked == [(8, 2), (8, 2), (6, 2), (6, 2)]
     assert Results(quotient, [1, 2])[(8, 6), (0, 1)] is None
     assert Results(quotient, [Immediate(9), Immediate(3)])[()] == 3
     either = Results(lambda a, b: a | b, [1, 2], decisive=1)

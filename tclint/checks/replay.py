@@ -133,7 +133,7 @@ _OVER = {
 def _unordered(model: KernelModel, race: Race, count: int) -> Hit:
     """A race of what multiplies, loads, stores or copies."""
     first, second = race
-    memory = "tensor memory" if first.lanes >= 0 else "shared memory"
+    memory = "tensor memory" if first.tensor else "shared memory"
     what = _name(model, first) + " of another warp" * race.together
     group = model.instruction(first.site).group
     last = [*second.waited.values()][-1] if second.waited else None

@@ -216,15 +216,12 @@ class Instruction:
     def role(self, name: str) -> Operand | None:
         """The operand that plays the part *name* (``mbarrier``, ``taddr``, ...), if there is one."""
         match = self.match
-        if match is None:
+        part = match.parts.get(name) if match is not None else None
+        if part is None:
             return None
-        at = match.named.get(match.form.roles.get(name, ""))
-        if at is None:
-            return None
+        at, which = part
         operand = self.operands[at]
-        if isinstance(operand, Pair):
-            return operand.second if match.form.roles[name] != _first_name(match, at) else operand.first
-        return operand
+        return operand[which] if isinstance(operand, Pair) else operand
 
     def named(self, name: str) -> Operand | None:
         """The operand that the syntax line calls *name*."""
@@ -233,10 +230,6 @@ class Instruction:
 
     def __repr__(self) -> str:
         return f"<{self.opcode} {self.operands}>"
-
-
-def _first_name(match: Match, at: int) -> str:
-    return next(name for name, index in match.named.items() if index == at)
 
 
 def registers(operand: Operand) -> tuple[int, ...]:

@@ -172,6 +172,15 @@ class Match:
         return self.form.number(slot, self.binding)
 
     @cached_property
+    def parts(self) -> Mapping[str, tuple[int, int]]:
+        """Role -> the index of the operand that plays it in the instruction, and which of a pair it is."""
+        first: dict[int, str] = {}
+        for name, at in self.named.items():
+            first.setdefault(at, name)
+        named = {role: self.named.get(name, -1) for role, name in self.form.roles.items()}
+        return {role: (at, int(self.form.roles[role] != first[at])) for role, at in named.items() if at >= 0}
+
+    @cached_property
     def space(self) -> str:
         """The state space accessed: ``.shared::cta``, ``.global``, "" for generic."""
         space = self.form.space

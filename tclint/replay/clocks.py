@@ -19,6 +19,7 @@ __all__ = [
     "both",
     "each",
     "event",
+    "every",
     "heard_of",
     "joined",
     "known_by",
@@ -90,7 +91,8 @@ def joined(a: Clock, b: Clock) -> Clock:
         return a
     if not a:
         return b
-    more = _at_least(a, b)
+    guards = _guards(max(b, a))
+    more = (a | guards) - b & guards
     # All bits of the fields in which *a* is no less than *b*.
     kept = more - (more >> _WIDTH - 1)
     return b ^ ((a ^ b) & kept)
@@ -98,7 +100,8 @@ def joined(a: Clock, b: Clock) -> Clock:
 
 def known_by(a: Clock, b: Clock) -> bool:
     """Whether *b* has heard of all that *a* has."""
-    return a == b or _at_least(b, a) == _guards(max(a, b))
+    guards = _guards(max(b, a))
+    return a == b or (b | guards) - a & guards == guards
 
 
 def news(known: Clock, told: Clock) -> Iterator[tuple[int, int]]:
@@ -110,9 +113,14 @@ def news(known: Clock, told: Clock) -> Iterator[tuple[int, int]]:
         known, told, index = known >> _WIDTH, told >> _WIDTH, index + 1
 
 
+def every(first: Clock) -> Clock:
+    """All that there is to hear of some actors, of each of whom the *first* event is given."""
+    return _FIELD * first
+
+
 def of(actors: Iterable[Actor], clock: Clock) -> Clock:
     """What *clock* says of some *actors*."""
-    return clock & _FIELD * sum(actor.fields for actor in actors)
+    return clock & every(sum([actor.fields for actor in actors]))
 
 
 def both(a: Heard, b: Heard) -> Heard:
@@ -167,12 +175,6 @@ def met(parts: Sequence[tuple[Sequence[int], Heard]], warps: Sequence[int]) -> H
 def _shared(clocks: list[Clock]) -> Heard:
     """One clock where all are the same."""
     return clocks[0] if clocks.count(clocks[0]) == len(clocks) else tuple(clocks)
-
-
-def _at_least(a: Clock, b: Clock) -> int:
-    """The highest bits of the fields in which *a* is no less than *b*."""
-    guards = _guards(max(a, b))
-    return (a | guards) - b & guards
 
 
 def _guards(clock: Clock) -> int:

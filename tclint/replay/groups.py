@@ -18,9 +18,9 @@ from tclint.replay.clocks import (
     among,
     both,
     event,
+    every,
     joined,
     met,
-    of,
     only,
     together,
 )
@@ -194,6 +194,15 @@ def warps_of(threads: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dict.fromkeys([t >> 5 for t in threads]))
 
 
+@cache
+def places_of(threads: tuple[int, ...]) -> tuple[Sequence[int], ...]:
+    """The places of the threads of each warp among *threads*."""
+    found: dict[int, list[int]] = {}
+    for place, thread in enumerate(threads):
+        found.setdefault(thread >> 5, []).append(place)
+    return tuple(found.values())
+
+
 def _by_warp(threads: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """The threads of each warp."""
     for _, lanes in groupby(threads, lambda t: t >> 5):
@@ -230,11 +239,11 @@ class Group:
     actor: Actor | None = None
     rumours: Heard = NOTHING
     """What relaxed waits told: it is known behind the next fence."""
+    warps: tuple[int, ...] = field(init=False)
+    """The warps of which it has lanes."""
 
-    @property
-    def warps(self) -> tuple[int, ...]:
-        """The warps of which it has lanes."""
-        return warps_of(self.threads)
+    def __post_init__(self) -> None:
+        self.warps = warps_of(self.threads)
 
     def warps_at(self, places: Sequence[int]) -> tuple[int, ...]:
         """The warps of the threads at *places*."""
@@ -277,8 +286,6 @@ class Groups:
         self.limits = limits
         self.budget = limits.steps
         """Steps that are left."""
-        self._parted: dict[tuple[int, Lanes, Lanes], dict[int, list[int]]] = {}
-        """Where threads went from a block before, by what they decided it by."""
         self.entered = {0}
         """The blocks that groups came to."""
         self._entered: dict[int, int] = {}
@@ -292,8 +299,10 @@ class Groups:
         self.uneven = False
         """Warps that share the rounds of a loop have not equally many of them."""
         self._actors: dict[tuple[object, ...], Actor] = {}
-        self._lanes: dict[tuple[int, int], list[Actor]] = {}
-        """The actors that are lanes of a warp, by its CTA and its number."""
+        self._lanes: dict[tuple[int, int], Clock] = {}
+        """Of the actors that are lanes of a warp, by its CTA and its number: the first event of each."""
+        self._parts: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Actor] = {}
+        """Those of some threads that are in some warps."""
         self.time = 0
         """How often threads have told others something: so many events of them are over."""
         self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
@@ -512,14 +521,15 @@ class Groups:
         if isinstance(guard, int) and isinstance(case, int):
             return taken.get(case, -1) if guard ^ negated else other
         key = block, guard, case
-        ways = self._parted.get(key)
-        if ways is not None:
-            return ways
-        ways = self._parted[key] = {}
+        found = self.program.parted.get(key)
+        if found is not None:
+            return found
+        ways: dict[int, list[int]] = {}
         for place, (p, k) in enumerate(zip(spread(guard, size), spread(case, size), strict=True)):
             if p is None or k is None:
                 raise Unresolved(site, "a branch depends on what is not known")
             ways.setdefault(taken.get(k, -1) if p ^ negated else other, []).append(place)
+        self.program.parted[key] = ways
         return ways
 
     def _likely(self, block: int) -> Lanes:
@@ -644,20 +654,24 @@ class Groups:
             parts = [self.actor("", cta, own) for own in _by_warp(threads)] if len(warps) > 1 else ()
             found = self._actors[key] = Actor(len(self._actors), kind, cta, threads, parts)
             if len(warps) == 1:
-                self._lanes.setdefault((cta, *warps), []).append(found)
+                warp = cta, *warps
+                self._lanes[warp] = self._lanes.get(warp, NOTHING) + found.fields
         return found
 
     def _some(self, group: Group, warps: Collection[int]) -> Actor:
         """The threads of a group that are in some of its *warps*."""
         if len(warps) == len(group.warps):
             return self._actor(group)
-        return self.actor("", group.cta, tuple(t for t in group.threads if t >> 5 in warps))
+        key = group.cta, group.threads, tuple(warps)
+        if key not in self._parts:
+            self._parts[key] = self.actor("", group.cta, tuple(t for t in group.threads if t >> 5 in warps))
+        return self._parts[key]
 
     def _own(self, group: Group, warps: Sequence[int]) -> Clock:
         """What some *warps* of a group have done themselves."""
         if len(warps) == len(group.warps):
             return group.own
-        return of((a for warp in warps for a in self._lanes.get((group.cta, warp), ())), group.own)
+        return group.own & every(sum([self._lanes.get((group.cta, warp), NOTHING) for warp in warps]))
 
     def _actor(self, group: Group) -> Actor:
         if group.actor is None:
@@ -693,6 +707,11 @@ class Groups:
     def _operand(self, group: Group, operand: Operand | None) -> Lanes:
         if isinstance(operand, int):
             return group.registers[operand]
+        if isinstance(operand, Memory):
+            base, offset = self._operand(group, operand.base), operand.offset
+            if isinstance(base, int) and offset:
+                return base + offset & EVERY
+            return apply(lambda a: a + offset & EVERY, [base]) if offset else base
         if isinstance(operand, Immediate):
             return immediate(operand)
         if isinstance(operand, Symbol):
@@ -701,11 +720,6 @@ class Groups:
             return self.launch.special(operand.name, group.cta, group.threads)
         if isinstance(operand, Not):
             return apply(lambda p: 1 - p, [group.registers[operand.register]])
-        if isinstance(operand, Memory):
-            base, offset = self._operand(group, operand.base), operand.offset
-            if isinstance(base, int) and offset:
-                return base + offset & EVERY
-            return apply(lambda a: a + offset & EVERY, [base]) if offset else base
         return None
 
     def _role(self, group: Group, step: Step, name: str, default: Lanes = None) -> Lanes:

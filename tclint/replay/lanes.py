@@ -12,7 +12,6 @@ __all__ = [
     "EVERY",
     "Lanes",
     "Results",
-    "Rows",
     "apply",
     "collapse",
     "immediate",
@@ -44,31 +43,17 @@ def take(value: Lanes, places: Sequence[int]) -> Lanes:
     return collapse([value[i] for i in places]) if isinstance(value, tuple) else value
 
 
-class Rows(dict[tuple[Any, ...], int | None]):
-    """What a function gives in one thread, by its arguments."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function: Callable[..., int]) -> None:
-        self._function = function
-
-    def __missing__(self, row: tuple[Any, ...]) -> int | None:
-        self[row] = found = None if None in row else self._function(*row)
-        return found
-
-    def across(self, values: Sequence[Lanes]) -> Lanes:
-        """What it gives in every thread."""
-        if None in values:
-            return None
-        if tuple not in map(type, values):
-            return self[tuple(values)]
-        columns = [v if isinstance(v, tuple) else repeat(v) for v in values]
-        return collapse(list(map(self.__getitem__, zip(*columns, strict=False))))
-
-
 def apply(function: Callable[..., int], values: Sequence[Lanes]) -> Lanes:
-    """*function* in every thread."""
-    return Rows(function).across(values)
+    """*function* in every thread; None where what it is given is not known."""
+    if None in values:
+        return None
+    if tuple not in map(type, values):
+        return function(*values)
+    columns = [v if isinstance(v, tuple) else repeat(v) for v in values]
+    if any(isinstance(v, tuple) and None in v for v in values):
+        rows = zip(*columns, strict=False)
+        return collapse([None if None in row else function(*row) for row in rows])
+    return collapse([*map(function, *columns)])
 
 
 def immediate(operand: Immediate) -> Lanes:
@@ -82,7 +67,7 @@ class Results(dict[Any, Lanes]):
     It is computed when it is asked for first.
     """
 
-    __slots__ = ("_decisive", "_places", "_rows", "_sources")
+    __slots__ = ("_decisive", "_function", "_places", "_sources")
 
     def __init__(
         self,
@@ -90,7 +75,7 @@ class Results(dict[Any, Lanes]):
         sources: Sequence[object],
         decisive: int | None = None,
     ) -> None:
-        self._rows = Rows(function)
+        self._function = function
         self._sources: list[Lanes] = [immediate(o) if isinstance(o, Immediate) else None for o in sources]
         self._places = [i for i, o in enumerate(sources) if not isinstance(o, Immediate)]
         self._decisive = decisive
@@ -107,7 +92,7 @@ class Results(dict[Any, Lanes]):
         if self._decisive is not None and self._decisive in values:
             return self._decisive
         try:
-            return self._rows.across(values)
+            return apply(self._function, values)
         except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
             return None
 

@@ -27,7 +27,17 @@ from tclint.replay.clocks import (
     only,
     together,
 )
-from tclint.replay.groups import Group, Groups, Limits, ManyRounds, Stuck, Unmade, Unresolved, warps_of
+from tclint.replay.groups import (
+    Group,
+    Groups,
+    Limits,
+    ManyRounds,
+    Stuck,
+    Unmade,
+    Unresolved,
+    places_of,
+    warps_of,
+)
 from tclint.replay.lanes import Lanes, apply, collapse, spread
 from tclint.replay.launch import Launch
 from tclint.replay.program import FILLING, LEAVING, Program, Step
@@ -77,9 +87,12 @@ class Access(NamedTuple):
 
     site: int
     writes: bool
-    cta: int
+    memory: tuple[int, int]
+    """What the offset is in: of a CTA its shared memory, or its tensor memory, the quarter of the lanes that some warps have."""
     offset: int
+    """In bytes, or in columns of tensor memory."""
     size: int | None
+    """In bytes, or in columns."""
     actor: Actor
     number: int
     """Which event of its actor it is."""
@@ -94,20 +107,23 @@ class Access(NamedTuple):
     """The phase of that when it was issued."""
     box: object = None
     """Copies that have this in common bring equally many bytes: it is of one tensor map."""
-    lanes: int = -1
-    """It is of tensor memory, of the quarter of the lanes that some warps have; the offset is a column, the size counts columns."""
     touch: Touch | None = None
     """Where threads read or write themselves."""
 
     @property
+    def tensor(self) -> bool:
+        """Whether it is of tensor memory."""
+        return self.memory[1] >= 0
+
+    @property
     def plain(self) -> bool:
         """Whether threads do it themselves, to shared memory."""
-        return self.lanes < 0 and not self.actor.kind
+        return not self.actor.kind and not self.tensor
 
     @property
     def own(self) -> bool:
         """Whether it is of threads alone, of one warp each: what they do themselves, or a copy that each of them makes."""
-        return self.lanes < 0 and self.actor.kind in ("", FILLING)
+        return self.actor.kind in ("", FILLING) and not self.tensor
 
     @property
     def stores(self) -> bool:
@@ -127,11 +143,6 @@ class Access(NamedTuple):
             }
             parts = [p for p in parts if p.threads[0] >> 5 in there]
         return [p for p in parts if not heard_of(clock, p, self.number)]
-
-    @property
-    def memory(self) -> tuple[int, int]:
-        """What the offset is in."""
-        return self.cta, self.lanes
 
 
 class Machine(Groups):
@@ -326,7 +337,7 @@ class Machine(Groups):
 
     def _done(self) -> Clock:
         """All that threads have done so far: a flag that one of them sets may tell others of it."""
-        return sum(event(a, self.time) for own in self._lanes.values() for a in own)
+        return (self.time + 1) * sum(self._lanes.values())
 
     def _store(self, group: Group, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
@@ -402,8 +413,12 @@ class Machine(Groups):
         steady = isinstance(address, int) or self.program.steady(step.site)
         if where == 1 and isinstance(heard, int) and steady:
             return {heard: range(size)}
-        clocks = dict(zip(group.warps, repeat(heard) if isinstance(heard, int) else heard, strict=False))
         found: dict[Clock, list[int]] = {}
+        if where == 1 and not isinstance(heard, int) and steady and None not in spread(address, 1):
+            for clock, places in zip(heard, places_of(group.threads), strict=True):
+                found.setdefault(clock, []).extend(places)
+            return found
+        clocks = dict(zip(group.warps, repeat(heard) if isinstance(heard, int) else heard, strict=False))
         rows = zip(group.threads, spread(address, size), spread(where, size), strict=True)
         for place, (thread, a, executes) in enumerate(rows):
             if executes and a is not None:
@@ -485,10 +500,8 @@ class Machine(Groups):
         cta, offset = place
         if cta in self.alive and self._torn is None:
             phase = mbarrier.phase if mbarrier is not None else 0
-            made = site, writes, cta, offset, size, actor, number
-            self.accesses.append(
-                Access(*made, clock, group, group.waited, mbarrier, phase, box, lanes, touch)
-            )
+            made = site, writes, (cta, lanes), offset, size, actor, number
+            self.accesses.append(Access(*made, clock, group, group.waited, mbarrier, phase, box, touch))
 
     # ------------------------------------------------------------ lanes
 
@@ -893,9 +906,13 @@ class Machine(Groups):
         several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
         operands = address, _known(destination), _known(size), ctas
         self._publish(group)
+        said: dict[tuple[int, ...], Clock] = {}
         for (at, to, many, mask), who in self._each(step, places, *operands).items():
             bytes_ = many if many >= 0 else None
-            known = self._say(group, who)
+            warps = group.warps_at(who)
+            if warps not in said:
+                said[warps] = self._say(group, who)
+            known = said[warps]
             home = at if pairs or to < 0 else to
             for rank in self._ranks(step, mask) if several else (home >> 24,):
                 reports = rank & ~1 | at >> 24 & 1 if several and pairs else rank
@@ -1080,7 +1097,7 @@ def _known(value: Lanes) -> Lanes:
 def _at(group: Group, places: Sequence[int]) -> tuple[int, ...]:
     """The threads at *places*."""
     threads = group.threads
-    return threads if len(places) == len(threads) else tuple(threads[i] for i in places)
+    return threads if len(places) == len(threads) else tuple(map(threads.__getitem__, places))
 
 
 def _elected(

@@ -124,6 +124,8 @@ class Program:
         self._parts: dict[int, list[Part]] = {}
         self.shuffles: dict[tuple[object, ...], tuple[Lanes, list[int | None]]] = {}
         """Which threads get theirs from inside their part of the warp, and the places of those whose values all get."""
+        self.parted: dict[tuple[int, Lanes, Lanes], dict[int, list[int]]] = {}
+        """Where threads went from a block, each with the places of those who did, by what they decided it by."""
         self.gathered: dict[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], list[list[int]]]] = {}
         """What threads some have made up together, and the places of each of them."""
         self._steps: dict[int, Step] = {}

@@ -47,9 +47,12 @@ class Race(NamedTuple):
 class _Place:
     """Where copies go: the last one, and who has read it since."""
 
+    end: int
     copy: Access | None = None
     reads: dict[object, Access] = field(default_factory=dict)
 
+
+_NOWHERE: tuple[list[int], list[_Place]] = [], []
 
 _Found = tuple[Race, Access, Clock, Sequence[Actor]]
 """A race, the access of it that comes later in the replay, what that has heard of, and of whom it has not."""
@@ -86,16 +89,16 @@ def _copied(accesses: list[Access]) -> Iterator[_Found]:
         if access.writes:
             own = regions.setdefault(access.memory, {})
             own[access.offset] = max(sizes[access.site], own.get(access.offset, 0))
-    starts = {memory: sorted(own) for memory, own in regions.items()}
-    places = {(memory, start): _Place() for memory, own in regions.items() for start in own}
+    places = {
+        memory: (sorted(own), [_Place(start + own[start]) for start in sorted(own)])
+        for memory, own in regions.items()
+    }
     for access in accesses:
-        own = regions.get(access.memory, {})
-        at = bisect_right(starts.get(access.memory, ()), access.offset) - 1
-        start = starts[access.memory][at] if at >= 0 else 0
-        if at < 0 or access.offset >= start + own[start]:
-            continue
-        for race, unheard in _unordered(access, places[access.memory, start], sizes):
-            yield race, access, access.clock, unheard
+        starts, there = places.get(access.memory, _NOWHERE)
+        at = bisect_right(starts, access.offset) - 1
+        if at >= 0 and access.offset < there[at].end:
+            for race, unheard in _unordered(access, there[at], sizes):
+                yield race, access, access.clock, unheard
 
 
 @dataclass(slots=True)
@@ -154,6 +157,8 @@ def _crossing(access: Access, spot: _Spot) -> Iterator[tuple[Race, Sequence[Acto
 def _together(accesses: list[Access], program: Program) -> Iterator[_Found]:
     """The races of loads with stores of threads that go the same way together, in different warps."""
     touching = program.model.made(Touching)
+    if not any(access.stores for access in accesses):
+        return
     last: dict[int, Access] = {}
     touch: Touch | None = None
     for access in accesses:

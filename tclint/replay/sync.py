@@ -87,6 +87,8 @@ class Mbarrier:
 
     def land(self, commits: bool = True) -> Iterator[Flight]:
         """What is in flight comes, one after the other; commits only if that is said."""
+        if not self.flights and self.pending:
+            return
         flights = [f for f in self.flights if commits or not f.arrivals]
         self.flights = [f for f in self.flights if f.arrivals and not commits]
         for flight in flights:

@@ -22,8 +22,7 @@ class _Kind:
 
     access: Access
     touch: Touch
-    takers: int
-    """The threads that need what they load."""
+    executed: Executed
     low: int
     high: int
     """Where they begin and end, all of them."""
@@ -37,8 +36,10 @@ class _Kind:
         if size not in self._blocks:
             found, lanes = dict[int, set[int]](), self.access.lanes
             threads, address = self.touch.threads, self.touch.address
+            # Of loads, those count that need what they load.
+            takers = -1 if self.access.writes else self.executed.takers(self.access.site)
             for thread, a in zip(threads, spread(address, len(threads)), strict=True):
-                if a is not None and lanes >> (thread & 31) & 1 and self.takers >> thread & 1:
+                if a is not None and lanes >> (thread & 31) & 1 and takers >> thread & 1:
                     found.setdefault(a // size, set()).add(thread >> 5)
             self._blocks[size] = found
         return self._blocks[size]
@@ -51,7 +52,8 @@ class Touching:
         self.model = model
         self._executed = model.made(Executed)
         self._numbers: dict[tuple[int, Touch], int] = {}
-        self._kinds: list[_Kind] = []
+        self._kinds: tuple[dict[int, _Kind], dict[int, _Kind]] = {}, {}
+        """Those of loads, and those of stores, by their numbers."""
         self.meeting: list[dict[int, frozenset[int]]] = []
         """For each kind of access those that meet it, and the warps of these that meet another warp."""
 
@@ -69,22 +71,17 @@ class Touching:
         known = [a for a in address if a is not None] if isinstance(address, tuple) else [address or 0]
         if len(accesses) != 1 or not known:
             return None
-        takers = -1 if accesses[0].writes else self._executed.takers(site)
-        return _Kind(accesses[0], touch, takers, min(known), max(known) + accesses[0].size)
+        return _Kind(accesses[0], touch, self._executed, min(known), max(known) + accesses[0].size)
 
     def _take_in(self, kind: _Kind) -> int:
-        number, own = len(self._kinds), dict[int, frozenset[int]]()
-        for other, before in enumerate(self._kinds):
-            if (
-                before.low < kind.high
-                and kind.low < before.high
-                and before.access.writes != kind.access.writes
-            ):
+        number, own = len(self.meeting), dict[int, frozenset[int]]()
+        for other, before in self._kinds[not kind.access.writes].items():
+            if before.low < kind.high and kind.low < before.high:
                 if met := _met(before, kind):
                     own[other] = met
                 if met := _met(kind, before):
                     self.meeting[other][number] = met
-        self._kinds.append(kind)
+        self._kinds[kind.access.writes][number] = kind
         self.meeting.append(own)
         return number
 
@@ -98,5 +95,6 @@ def _met(first: _Kind, second: _Kind) -> frozenset[int]:
         mine = here[block]
         # Who has stored there beside others reads what it has stored, or else what they may all have.
         others = there[block] - mine if first.access.writes else there[block]
-        found |= {warp for warp in mine if others - {warp}}
+        if others:
+            found |= mine if len(others) > 1 else mine - others
     return frozenset(found)
