@@ -709,9 +709,11 @@ class Groups:
             return group.registers[operand]
         if isinstance(operand, Memory):
             base, offset = self._operand(group, operand.base), operand.offset
-            if isinstance(base, int) and offset:
+            if not offset or base is None:
+                return base
+            if isinstance(base, int):
                 return base + offset & EVERY
-            return apply(lambda a: a + offset & EVERY, [base]) if offset else base
+            return tuple([None if a is None else a + offset & EVERY for a in base])
         if isinstance(operand, Immediate):
             return immediate(operand)
         if isinstance(operand, Symbol):
