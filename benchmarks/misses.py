@@ -30,6 +30,7 @@ from tclint.analyses.proxies import (
 )
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.values import Level
+from tclint.analyses.warps import known_functions
 from tclint.cfg import CFG
 from tclint.checks import kernel_checks
 from tclint.driver import analyse
@@ -222,9 +223,9 @@ def _by_tensor_map(kernel: Kernel) -> bool:
 
 
 def _leads_out(kernel: Kernel) -> bool:
-    """Whether a call goes to a function without a body."""
-    bodies = {f.name for f in kernel.module.functions if f.instructions}
-    return any(i.flow == "call" and i.callee not in bodies for i in kernel.instructions)
+    """Whether a call goes to a function of which it is not known what it does."""
+    known = known_functions(kernel.module)
+    return any(i.flow == "call" and i.callee not in known for i in kernel.instructions)
 
 
 def _applies(operator: Operator, kernel: Kernel) -> bool:

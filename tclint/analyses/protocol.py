@@ -24,7 +24,7 @@ from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring, trans
 from tclint.analyses.origins import origin
 from tclint.analyses.shared_memory import Access
 from tclint.analyses.values import Level
-from tclint.analyses.warps import SYSTEM_CALLS, calls, deciding
+from tclint.analyses.warps import SYSTEM_CALLS, calls, deciding, known_functions
 from tclint.cfg import CFG
 from tclint.model import KernelModel
 
@@ -1108,7 +1108,7 @@ class _Reader:
                 cfg.blocks[block].end - 1,
                 "roles are dispatched by a number from memory: which warps make which partition is not known",
             )
-        known = SYSTEM_CALLS.union(f.name for f in model.module.functions if f.instructions)
+        known = known_functions(model.module)
         for i in calls(model):
             callee = model.instruction(i).callee
             if cfg.block_of[i] in cfg.rank and callee not in known:

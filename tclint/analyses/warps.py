@@ -8,7 +8,7 @@ from tclint.analyses import threads as T
 from tclint.analyses.values import Facts, Level
 from tclint.cfg import Edge
 from tclint.dataflow import EXIT, Path, find_paths
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Instruction, Module
 from tclint.model import KernelModel
 from tclint.views import View
 
@@ -17,9 +17,14 @@ SYSTEM_CALLS = frozenset({"__assertfail", "__nv_ptx_builtin_ocg_fmax3", "free", 
 three numbers, of which ptxas makes one instruction. None of them touches tensor memory or waits for other threads."""
 
 
+def known_functions(module: Module) -> frozenset[str]:
+    """The names of the functions of which it is known what they do: the module has their bodies, or the system has them."""
+    return SYSTEM_CALLS.union(f.name for f in module.functions if f.instructions)
+
+
 def whole_program(model: KernelModel) -> bool:
     """Whether everything that the kernel executes is before us: no call leads out of the module, but to the system."""
-    known = SYSTEM_CALLS.union(f.name for f in model.module.functions if f.instructions)
+    known = known_functions(model.module)
     return model.function.entry and all(model.instruction(i).callee in known for i in calls(model))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tclint.analyses import threads as T
 from tclint.analyses.order import Order, Scope
 from tclint.analyses.values import Values
-from tclint.analyses.warps import SYSTEM_CALLS, way
+from tclint.analyses.warps import known_functions, way
 from tclint.checks import Hit, Mark, check, module_check
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.config import Config
@@ -178,8 +178,8 @@ def launch_without_wait(module: Module, config: Config) -> Iterator[tuple[str, H
     launching = [(f, site) for f in module.functions if (site := _first(f, "pdl-launch")) is not None]
     if not launching or any(_first(f, "pdl-wait") is not None for f in module.functions):
         return  # a kernel that only launches may well be the first of its chain
-    bodies = SYSTEM_CALLS.union(f.name for f in module.functions if f.instructions)
-    if any(i.flow == "call" and i.callee not in bodies for f, _ in launching for i in f.instructions):
+    known = known_functions(module)
+    if any(i.flow == "call" and i.callee not in known for f, _ in launching for i in f.instructions):
         return
     readers = [(f, site) for f in module.functions if f.entry and (site := _first_read(f)) is not None]
     for function, site in launching:
