@@ -183,9 +183,7 @@ def _together(accesses: list[Access], program: Program) -> Iterator[_Found]:
 
 def _apart(a: Access, b: Access) -> bool:
     """Whether two accesses of threads are in different warps: how lanes of one order what they do is not followed."""
-    return not (a.own and b.own) or {t >> 5 for t in a.group.threads}.isdisjoint(
-        t >> 5 for t in b.group.threads
-    )
+    return not (a.own and b.own) or set(a.group.warps).isdisjoint(b.group.warps)
 
 
 def _unordered(

@@ -77,24 +77,25 @@ class Touching:
         number, own = len(self.meeting), dict[int, frozenset[int]]()
         for other, before in self._kinds[not kind.access.writes].items():
             if before.low < kind.high and kind.low < before.high:
-                if met := _met(before, kind):
-                    own[other] = met
-                if met := _met(kind, before):
-                    self.meeting[other][number] = met
+                mine, theirs = _met(kind, before) if kind.access.writes else reversed(_met(before, kind))
+                if theirs:
+                    own[other] = theirs
+                if mine:
+                    self.meeting[other][number] = mine
         self._kinds[kind.access.writes][number] = kind
         self.meeting.append(own)
         return number
 
 
-def _met(first: _Kind, second: _Kind) -> frozenset[int]:
-    """The warps of the *first* that touch bytes that another warp does in the *second*."""
-    size = max(first.access.size, second.access.size)
-    here, there = first.by(size), second.by(size)
-    found = set[int]()
-    for block in here.keys() & there.keys():
-        mine = here[block]
+def _met(store: _Kind, load: _Kind) -> tuple[frozenset[int], frozenset[int]]:
+    """The warps that store what another warp loads, and those that load what another one stores."""
+    size = max(store.access.size, load.access.size)
+    stored, loaded = store.by(size), load.by(size)
+    tell, hear = set[int](), set[int]()
+    for block in stored.keys() & loaded.keys():
+        writers, readers = stored[block], loaded[block]
         # Who has stored there beside others reads what it has stored, or else what they may all have.
-        others = there[block] - mine if first.access.writes else there[block]
-        if others:
-            found |= mine if len(others) > 1 else mine - others
-    return frozenset(found)
+        if not readers <= writers:
+            tell |= writers
+        hear |= readers if len(writers) > 1 else readers - writers
+    return frozenset(tell), frozenset(hear)

@@ -145,7 +145,7 @@ class Ranges:
         self._divisions: dict[int, _Division | None] = {}
         self._nothing: Bases = {}
         self._learnt: dict[tuple[int, int, bool], tuple[Bases, Bases]] = {}
-        """What is known, by its identity, and one fact more to what is known then."""
+        """What is known, by its identity, and one fact more to what is known then; and what was known, so that it stays the one."""
         self._decided: dict[tuple[int, int, bool], bool | None] = {}
         """What that says of a comparison, as it stands or moved to one side."""
         self._plain: dict[int, dict[int, int]] = {}
@@ -272,10 +272,9 @@ class Ranges:
     def learn(self, fact: int, truth: bool, known: Bases) -> Bases:
         """*known* with what one more fact says."""
         key = id(known), fact, truth
-        found = self._learnt.get(key)
-        if found is None or found[0] is not known:
-            found = self._learnt[key] = known, self._learn(fact, truth, known)
-        return found[1]
+        if key not in self._learnt:
+            self._learnt[key] = known, self._learn(fact, truth, known)
+        return self._learnt[key][1]
 
     def _learn(self, fact: int, truth: bool, known: Bases) -> Bases:
         said = self._comparison(fact)
