@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from tclint.analyses import threads as T
-from tclint.analyses.values import Facts, Values
+from tclint.analyses.values import Facts, Level, Values
 from tclint.cfg import CFG, Edge
 from tclint.invariants import proved
 
@@ -53,6 +53,7 @@ class Views:
         self._alike: dict[tuple[int, frozenset[tuple[int, bool]]], int] = {}
         self._held: dict[tuple[int, int, bool], bool | None] = {}
         self._apart: dict[tuple[int, int], bool] = {}
+        self._exclusive: dict[tuple[int, int], bool] = {}
         self._deciding: dict[int, int] = {}
         self._rounds: dict[int, Facts] = {}
         self._never: dict[int, list[int]] = {}
@@ -230,6 +231,18 @@ class Views:
             return True
         facts = here.lasting(self.values)
         return any(self.values.decide(p, facts) is (not v) for p, v in there.lasting(self.values).items())
+
+    def exclusive(self, a: int, b: int) -> bool:
+        """Whether a condition that is the same in the whole CTA lets it execute only one of two instructions."""
+        key = self._kind(a), self._kind(b)
+        if key not in self._exclusive:
+            values = self.values
+            facts = self.at(b).lasting(values)
+            self._exclusive[key] = any(
+                values.decide(p, facts) is (not truth) and values.level(p) is Level.CTA
+                for p, truth in self.at(a).lasting(values).items()
+            )
+        return self._exclusive[key]
 
     def at(self, site: int) -> View:
         """The view of the threads that execute instruction *site*, its guard held true."""

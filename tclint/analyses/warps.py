@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from tclint.analyses import threads as T
-from tclint.analyses.values import Facts, Level
+from tclint.analyses.values import Facts
 from tclint.cfg import Edge
 from tclint.dataflow import EXIT, Path, find_paths
 from tclint.ir.nodes import Instruction, Module
@@ -26,16 +26,6 @@ def whole_program(model: KernelModel) -> bool:
     """Whether everything that the kernel executes is before us: no call leads out of the module, but to the system."""
     known = known_functions(model.module)
     return model.function.entry and all(model.instruction(i).callee in known for i in calls(model))
-
-
-def exclusive(model: KernelModel, a: int, b: int) -> bool:
-    """Whether a condition that is the same in the whole CTA lets it execute only one of two instructions."""
-    values = model.values
-    facts = model.views.at(b).lasting(values)
-    return any(
-        values.decide(p, facts) is (not truth) and values.level(p) is Level.CTA
-        for p, truth in model.views.at(a).lasting(values).items()
-    )
 
 
 def behind(model: KernelModel, first: int, site: int) -> bool:

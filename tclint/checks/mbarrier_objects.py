@@ -343,14 +343,19 @@ def _touched(known: _Objects) -> Iterator[tuple[str, Hit]]:
     for site, named in known.inits.items():
         for place in named or ():
             held[place.base].setdefault(site, Footprint(place.offset, (1 << SIZE) - 1))
+    first = {base: min(f.low for f in footprints.values()) for base, footprints in held.items()}
+    last = {base: max(f.low for f in footprints.values()) + SIZE - 1 for base, footprints in held.items()}
     told: set[int] = set()
     for site in sorted(shared.sites) if held else ():
         if model.cfg.block_of[site] not in model.cfg.rank:
             continue
         for access in shared.accesses(site):
             here = _footprint(model, access, held)
-            for made, footprint in held[shared.split(access.address)[0]].items() if here else ():
-                if made in told or here is None or not footprint.meets(here):
+            base = shared.split(access.address)[0]
+            if here is None or here.low > last[base] or here.low + here.bytes.bit_length() <= first[base]:
+                continue
+            for made, footprint in held[base].items():
+                if made in told or not footprint.meets(here):
                     continue
                 if hit := _meets(known, made, access):
                     told.add(made)
@@ -396,15 +401,20 @@ class _News:
         self.order = model.made(Order)
         self.clustered = bool(self.order.meets(Scope.CTAS)) or _cluster_size(model) > 1
         self._unordered: dict[int, dict[int, int]] = {}
+        self._after: dict[frozenset[int], frozenset[int]] = {}
 
     @cached_property
     def passed(self) -> frozenset[int]:
         """Waits that nobody has to arrive for the first time: a fresh mbarrier is before a phase of parity 0."""
         return frozenset(i for i in self.model.sites("mbarrier-wait") if first_parity(self.model, i) == 1)
 
-    def after(self, init: int) -> frozenset[int]:
-        """Where a thread may hear of *init*."""
-        return self.order.heard((init,)) & self.order.hears(Scope.LANES) - self.unordered(init).keys()
+    def after(self, inits: frozenset[int]) -> frozenset[int]:
+        """Where a thread may hear of one of *inits*."""
+        if inits not in self._after:
+            every = self.order.hears(Scope.LANES)
+            heard = (self.order.heard((i,)) & every - self.unordered(i).keys() for i in inits)
+            self._after[inits] = frozenset[int]().union(*heard)
+        return self._after[inits]
 
     def unordered(self, init: int) -> dict[int, int]:
         """Waits for the cluster at which nothing is heard of *init*, each with the relaxed arrival that is why."""
@@ -434,10 +444,12 @@ def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
     makers = {i: (model.views.at(i).threads, tuple(_elected(model, model.views.at(i)))) for i in known.inits}
     # Where alternatives make the same mbarrier, a thread has to have heard of one of them.
     groups: dict[tuple[frozenset[int], frozenset[tuple[int, tuple[int, ...]]]], list[int]] = defaultdict(list)
+    by: dict[frozenset[int], frozenset[tuple[int, tuple[int, ...]]]] = {}
     for use in known.uses:
         made = _made(known, use)
-        ends = frozenset().union(*map(news.after, made))
-        groups[ends, frozenset(makers[i] for i in made)].append(use)
+        if made not in by:
+            by[made] = frozenset(makers[i] for i in made)
+        groups[news.after(made), by[made]].append(use)
     for (ends, who), uses in groups.items():
         if len(who) != 1:
             continue
@@ -486,7 +498,7 @@ def _made(known: _Objects, use: int) -> frozenset[int]:
     )
     if not known.repeated:
         return made
-    return frozenset(i for i in made if not warps.exclusive(known.model, i, use)) or made
+    return frozenset(i for i in made if not known.model.views.exclusive(i, use)) or made
 
 
 def _elsewhere(model: KernelModel, use: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tclint.analyses.order import Order
 from tclint.analyses.tensor_allocation import COLUMNS, TensorAllocation
 from tclint.analyses.values import Level
-from tclint.analyses.warps import behind, exclusive
+from tclint.analyses.warps import behind
 from tclint.checks import Hit, Mark, check
 from tclint.finding import Confidence
 from tclint.model import KernelModel
@@ -130,7 +130,7 @@ def _earlier(model: KernelModel, first: int, second: int, once: str, then: str) 
     if path is not None:
         role = model.who(path.threads)
         return Mark(first, once, role=role), Mark(second, then, role=role)
-    if exclusive(model, first, second):
+    if model.views.exclusive(first, second):
         return ()
     for barrier in model.made(Order).all_meet:
         if (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tclint.analyses import threads as T
 from tclint.analyses.order import Order, Scope
-from tclint.analyses.warps import behind, deciding, exclusive, last, way
+from tclint.analyses.warps import behind, deciding, last, way
 from tclint.checks import Hit, Mark, check
 from tclint.checks.tmem_pairs import paired
 from tclint.finding import Confidence
@@ -77,7 +77,7 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
     # What is stored and then told to nobody is no use to anyone: such a path is not taken.
     for site in last(model, _seen_loads(model), told):
         others = _others(model, frees, site)
-        free = next((f for f in frees if not exclusive(model, site, f)), None)
+        free = next((f for f in frees if not model.views.exclusive(site, f)), None)
         if not others or free is None or not _may_use(model, site, frees) or _joined(model, site, free):
             continue
         path = way(model, site, others, (), told)
@@ -146,7 +146,7 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
                 and _others(model, frees, site)
                 and _may_use(model, site, frees)
                 and (_always(model, free) or model.reaches(site, free))
-                and not exclusive(model, site, free)
+                and not model.views.exclusive(site, free)
             ):
                 role = warps_of(model, _others(model, frees, site))
                 return Hit(
