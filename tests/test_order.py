@@ -61,6 +61,7 @@ def ordered(lines: str) -> tuple[KernelModel, Order, dict[str, int]]:
         (f"here: {READ}\nred.shared.add.u32 [tile], 1;\nw: atom.shared.add.u32 %r4, [tile], 0;\nsetp.ne.u32 %p5, %r4, 1;\n@%p5 bra w;\n{wait('v', 'full')}", "w"),
         (f"here: {READ}\n{arrive('empty')}\n{wait('v', 'full')}", ""),
         (f"here: {READ}\n{arrive('empty')}\n{arrive('%r9')}\n{wait('v', 'full')}", "v"),
+        (f"here: {READ}\n{arrive('empty')}\n{COPY.replace('[full]', '[%r9]')}\n{wait('v', 'full')}", "v"),
         # A copy that is complete was issued.
         (f"here: {READ}\n{COPY}\n{wait('w', 'full')}\n{wait('v', 'empty')}", "w"),
     ],

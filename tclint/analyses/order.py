@@ -401,9 +401,11 @@ class Order:
     def _given(self, signal: int) -> _Given:
         """What a signal ends."""
         if signal not in self._gives:
-            # Whatever it is, it may end a wait of which nothing is known.
-            waits, channels = {*self._by_channel.get(_ANY, ())}, set[Hashable]()
-            for channel in self._signals.get(signal, ()):
+            waits, channels, own = {signal}, set[Hashable](), frozenset[Hashable]()
+            if signal not in self.collectives:
+                # Whatever it is, it may end a wait of which nothing is known.
+                waits, own = {*self._by_channel.get(_ANY, ())}, self._signals[signal]
+            for channel in own:
                 if isinstance(channel, tuple) or channel == "cluster":
                     waits |= self._met(self.model.cfg.block_of[signal], channel)
                     waits |= {signal} if signal in self._waits else self._behind(signal, channel)
@@ -411,15 +413,18 @@ class Order:
                     channels.add(channel)
                 elif not self._writes(signal):
                     waits.update(self._waits)
-            if signal in self.collectives:
-                waits, channels = {signal}, set()
             self._gives[signal] = frozenset(waits), frozenset(channels)
         return self._gives[signal]
 
     def _writes(self, signal: int) -> bool:
         """Whether a signal is a strong write: who polls may hear of it, and nobody at a barrier or an mbarrier."""
         match = self.model.instruction(signal).match
-        return match is not None and match.form.event in ("", "issue") and not match.form.flow
+        return (
+            match is not None
+            and match.form.event in ("", "issue")
+            and not match.form.flow
+            and "mbarrier" not in match.form.roles
+        )
 
     def _given_in(self, block: int) -> _Given:
         """The same of all signals of a block."""
