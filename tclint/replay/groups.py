@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
-from itertools import chain, groupby, repeat
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import NamedTuple, NoReturn
 
@@ -205,8 +205,7 @@ def places_of(threads: tuple[int, ...]) -> tuple[Sequence[int], ...]:
 
 def _by_warp(threads: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """The threads of each warp."""
-    for _, lanes in groupby(threads, lambda t: t >> 5):
-        yield tuple(lanes)
+    return (tuple(map(threads.__getitem__, places)) for places in places_of(threads))
 
 
 @dataclass(eq=False, slots=True)

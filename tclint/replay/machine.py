@@ -411,13 +411,14 @@ class Machine(Groups):
         """
         size, heard = len(group.threads), group.clock
         steady = isinstance(address, int) or self.program.steady(step.site)
-        if where == 1 and isinstance(heard, int) and steady:
-            return {heard: range(size)}
         found: dict[Clock, list[int]] = {}
-        if where == 1 and not isinstance(heard, int) and steady and None not in spread(address, 1):
-            for clock, places in zip(heard, places_of(group.threads), strict=True):
-                found.setdefault(clock, []).extend(places)
-            return found
+        if where == 1 and steady:
+            if isinstance(heard, int):
+                return {heard: range(size)}
+            if None not in spread(address, size):
+                for clock, places in zip(heard, places_of(group.threads), strict=True):
+                    found.setdefault(clock, []).extend(places)
+                return found
         clocks = dict(zip(group.warps, repeat(heard) if isinstance(heard, int) else heard, strict=False))
         rows = zip(group.threads, spread(address, size), spread(where, size), strict=True)
         for place, (thread, a, executes) in enumerate(rows):

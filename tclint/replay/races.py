@@ -156,9 +156,9 @@ def _crossing(access: Access, spot: _Spot) -> Iterator[tuple[Race, Sequence[Acto
 
 def _together(accesses: list[Access], program: Program) -> Iterator[_Found]:
     """The races of loads with stores of threads that go the same way together, in different warps."""
-    touching = program.model.made(Touching)
     if not any(access.stores for access in accesses):
         return
+    touching = program.model.made(Touching)
     last: dict[int, Access] = {}
     touch: Touch | None = None
     for access in accesses:
