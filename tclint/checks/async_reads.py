@@ -47,7 +47,11 @@ def _wanted(model: KernelModel, access: Access) -> bool:
 def _reads(model: KernelModel) -> list[int]:
     """The instructions that read shared memory through the async proxy."""
     shared = model.shared
-    return [i for i in sorted(shared.sites) if any(_wanted(model, a) for a in shared.accesses(i))]
+    return [
+        i
+        for i, match in sorted(shared.sites.items())
+        if match.form.proxy == "async" and any(_wanted(model, a) for a in shared.accesses(i))
+    ]
 
 
 class _Early(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tclint.analyses import threads as T
 from tclint.analyses.order import Order, Scope
@@ -29,24 +29,21 @@ def read_before_wait(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     heard = model.sites("pdl-wait")
     if not heard or not model.function.entry:
         return
-    reads = _accesses(model, "read")
-    for hit in (_role_without_wait(model, heard, reads), _before_the_wait(model, heard, reads)):
+    for hit in (_role_without_wait(model, heard), _before_the_wait(model, heard)):
         if hit is not None:
             yield "GD001", hit
 
 
-def _role_without_wait(
-    model: KernelModel, heard: list[int], reads: dict[int, frozenset[Given]]
-) -> Hit | None:
+def _role_without_wait(model: KernelModel, heard: list[int]) -> Hit | None:
     """A role that never waits and reads what its siblings wait for, before one of them can have told it."""
     views = model.views
-    others = {site for site in reads if all(views.apart(site, w) for w in heard)}
+    others = _accesses(model, "read", lambda site: all(views.apart(site, w) for w in heard))
     if not others:
         return None
     told = {w for w in model.made(Order).told(heard) if not _passes_at_once(model, w)}
-    shared = frozenset().union(*(b for r, b in reads.items() if any(model.reaches(w, r) for w in heard)))
-    shared |= frozenset().union(*_accesses(model, "write").values())
-    alike = {site for site in others if reads[site] & shared}
+    late = _accesses(model, "read", lambda site: any(model.reaches(w, site) for w in heard))
+    shared = frozenset().union(*late.values(), *_accesses(model, "write").values())
+    alike = {site for site, bases in others.items() if bases & shared}
     every = T.full(model.values.threads)
     path = way(model, -1, every, alike, told) if alike else None
     sure = path is not None
@@ -75,9 +72,9 @@ def _role_without_wait(
     )
 
 
-def _before_the_wait(model: KernelModel, heard: list[int], reads: dict[int, frozenset[Given]]) -> Hit | None:
+def _before_the_wait(model: KernelModel, heard: list[int]) -> Hit | None:
     """A read on the way to the wait, of a buffer that the kernel writes: no weight that may be fetched early."""
-    early = {site: bases for site, bases in reads.items() if any(model.reaches(site, w) for w in heard)}
+    early = _accesses(model, "read", lambda site: any(model.reaches(site, w) for w in heard))
     if not early:
         return None
     written = frozenset().union(*_accesses(model, "write").values())
@@ -123,13 +120,15 @@ def _starts(values: Values, parity: int) -> set[int]:
     return found
 
 
-def _accesses(model: KernelModel, verb: str) -> dict[int, frozenset[Given]]:
-    """The instructions that read or write global memory through a pointer or a tensor map that the kernel was given."""
+def _accesses(
+    model: KernelModel, verb: str, wanted: Callable[[int], bool] = lambda _: True
+) -> dict[int, frozenset[Given]]:
+    """The *wanted* instructions that read or write global memory through a pointer or a tensor map that the kernel was given."""
     found = {}
     for use in model.function.uses:
         names = () if use.match is None else _operands(use.match, verb)
         for site in use.sites if names else ():
-            if model.cfg.block_of[site] in model.cfg.rank:
+            if model.cfg.block_of[site] in model.cfg.rank and wanted(site):
                 bases = frozenset[Given]().union(*(_given(model, site, name) for name in names))
                 if bases:
                     found[site] = bases

@@ -457,14 +457,18 @@ class Program:
     def bounds(self) -> dict[int, frozenset[Word]]:
         """The words of the launch that decide how often a loop goes round, by its header."""
         cfg = self.model.cfg
-        return {
-            header: frozenset(
-                word
+        conditions = {
+            header: {
+                condition
                 for block in body & self.branching
                 if any(edge.target not in body for edge in cfg.successors[block])
-                for word in self._deciding(cfg.blocks[block].end - 1)
-            )
+                and (condition := self._condition(cfg.blocks[block].end - 1)) is not None
+            }
             for header, body in cfg.loops.items()
+        }
+        words = self._words_of(set().union(*conditions.values()))
+        return {
+            header: frozenset().union(*map(words.__getitem__, found)) for header, found in conditions.items()
         }
 
     def many(self, site: int) -> frozenset[Word]:
@@ -541,34 +545,59 @@ class Program:
             register = source
         return found
 
-    def _deciding(self, branch: int) -> Iterable[Word]:
-        """The words of the launch that the condition of a branch is made of."""
+    def _condition(self, branch: int) -> int | None:
+        """The condition of a branch; None: it has none."""
         guard = self.instructions[branch].guard
-        return self.words(self.model.values.before(guard, branch)) if guard >= 0 else ()
+        return None if guard < 0 else self.model.values.find(self.model.values.before(guard, branch))
 
-    def words(self, *made: int) -> Iterable[Word]:
+    def words(self, *made: int) -> frozenset[Word]:
         """The words of the launch that values are made of, and those that decide which flags they are made of."""
-        values, work, seen = self.model.values, list(made), set[int]()
+        return frozenset().union(*self._words_of(map(self.model.values.find, made)).values())
+
+    def _words_of(self, made: Iterable[int]) -> dict[int, set[Word]]:
+        """The same of each of the values *made*, in one walk over what all of them are made of."""
+        each: dict[int, set[Word]] = {value: set() for value in made}
+        work, uses, named = list(each), {value: list[int]() for value in each}, dict[Word, list[int]]()
         while work:
-            value = values.find(work.pop())
-            if value in seen:
-                continue
-            seen.add(value)
-            kind, *rest = node = values.node(value)
-            more = values.arguments(value) if kind == "phi" else values.parts(node)
-            flag = kind == "phi" and all(values.known(v) is not None for v in more)
-            work += self._conditions(rest[0]) if flag else more
-            if kind == "special" and rest[0].startswith(("%nctaid", "%nclusterid")):
-                yield GRID
-            elif kind == "load" and not rest[1].startswith(".shared"):
-                yield MEMORY
-            elif kind == "load":
-                work += self.stored.values(rest[0])
-            elif kind == "parameter":
-                base, offset = values.linear(rest[0])
-                yield Word(base, offset >> 2)
-                if rest[1] == 8:
-                    yield Word(base, (offset >> 2) + 1, high=True)
+            value = work.pop()
+            parts, words = self._made_of(value)
+            for word in words:
+                named.setdefault(word, []).append(value)
+            for part in map(self.model.values.find, parts):
+                if part not in uses:
+                    uses[part] = []
+                    work.append(part)
+                uses[part].append(value)
+        for word, work in named.items():
+            seen = set(work)
+            while work:
+                fresh = [use for use in uses[work.pop()] if use not in seen]
+                seen.update(fresh)
+                work += fresh
+            for value in seen & each.keys():
+                each[value].add(word)
+        return each
+
+    def _made_of(self, value: int) -> tuple[Iterable[int], tuple[Word, ...]]:
+        """What a value is made of, or what decides which of several flags it is; and the words of the launch that it is itself."""
+        values = self.model.values
+        kind, *rest = node = values.node(value)
+        if kind == "load" and rest[1].startswith(".shared"):
+            return (*values.parts(node), *self.stored.values(rest[0])), ()
+        words: tuple[Word, ...] = ()
+        if kind == "special" and rest[0].startswith(("%nctaid", "%nclusterid")):
+            words = (GRID,)
+        elif kind == "load":
+            words = (MEMORY,)
+        elif kind == "parameter":
+            base, offset = values.linear(rest[0])
+            words = (
+                Word(base, offset >> 2),
+                *((Word(base, (offset >> 2) + 1, high=True),) if rest[1] == 8 else ()),
+            )
+        more = values.arguments(value) if kind == "phi" else values.parts(node)
+        flag = kind == "phi" and all(values.known(v) is not None for v in more)
+        return self._conditions(rest[0]) if flag else more, words
 
     def _conditions(self, block: int) -> Iterable[int]:
         """What decides on which way a block is entered."""

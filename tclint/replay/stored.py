@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
 
-from tclint.analyses.extents import Extents
+from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.shared_memory import Access
 from tclint.ir.nodes import Vector
 from tclint.model import KernelModel
@@ -14,6 +15,16 @@ __all__ = ["Stored"]
 _STORES = frozenset(("st", "st.volatile", "st.sync", "st.mmio"))
 
 
+class _Place(NamedTuple):
+    """Where an access may be."""
+
+    variables: frozenset[int]
+    """Those of shared memory that it may be in, as far as its address is made of such."""
+    extent: Extent | None
+    sized: bool
+    """Whether it is known how many bytes it is about."""
+
+
 class Stored:
     """The instructions that may write what a load from shared memory reads."""
 
@@ -21,20 +32,32 @@ class Stored:
         self.model = model
         self._extents = model.made(Extents)
         self._writers: dict[int, list[int]] = {}
+        self._values: dict[int, list[int]] = {}
         self._variables: dict[int, frozenset[int]] = {}
 
     def writers(self, load: int) -> list[int]:
         """Those of the load at *load*."""
         found = self._writers.get(load)
         if found is None:
-            accesses = self.model.shared.accesses
-            reads = accesses(load)
-            found = self._writers[load] = [
-                site
-                for site in self.model.shared.writers
-                if any(self._may_meet(w, r) for w in accesses(site) if w.writes for r in reads)
-            ]
+            reads = [self._place(access) for access in self.model.shared.accesses(load)]
+            met = (
+                sites for place, sites in self._writes.items() if any(self._may_meet(place, r) for r in reads)
+            )
+            found = self._writers[load] = sorted(set().union(*met))
         return found
+
+    @cached_property
+    def _writes(self) -> dict[_Place, list[int]]:
+        """The instructions that may write to shared memory, by where: thousands of stores are alike in that."""
+        found: dict[_Place, list[int]] = {}
+        for site in self.model.shared.writers:
+            for access in self.model.shared.accesses(site):
+                if access.writes and (self._variables_of(access) or not self._elsewhere(access)):
+                    found.setdefault(self._place(access), []).append(site)
+        return found
+
+    def _place(self, access: Access) -> _Place:
+        return _Place(self._variables_of(access), self._extents.of(access), self._sized(access.site))
 
     def known(self, load: int) -> bool:
         """Whether nothing may write there but what a replay follows."""
@@ -54,24 +77,26 @@ class Stored:
         """Whether it allocates tensor memory, and stores where that is."""
         return self.model.instruction(site).event == "tmem-alloc"
 
-    def values(self, load: int) -> Iterator[int]:
+    def values(self, load: int) -> list[int]:
         """What plain stores may have left there."""
-        for site in filter(self.plain, self.writers(load)):
-            stored = self.model.instruction(site).operands[-1]
-            for item in stored.items if isinstance(stored, Vector) else (stored,):
-                yield self.model.values.operand(item, site)
+        if load not in self._values:
+            found = dict[int, None]()
+            for site in filter(self.plain, self.writers(load)):
+                stored = self.model.instruction(site).operands[-1]
+                for item in stored.items if isinstance(stored, Vector) else (stored,):
+                    found[self.model.values.operand(item, site)] = None
+            self._values[load] = list(found)
+        return self._values[load]
 
-    def _may_meet(self, write: Access, read: Access) -> bool:
+    def _may_meet(self, write: _Place, read: _Place) -> bool:
         """Whether both may be about the same byte, in whatever rounds of loops."""
-        mine, others = self._variables_of(write), self._variables_of(read)
+        mine, others = write.variables, read.variables
         if mine and others and mine.isdisjoint(others) and any(map(self.model.size, mine | others)):
             return False  # only those that the launch gives a size are one
-        if not mine and self._elsewhere(write):
-            return False
-        written, there = self._extents.of(write), self._extents.of(read)
+        written, there = write.extent, read.extent
         if written is None or there is None or written.base != there.base:
             return True
-        return written.low < there.high and (there.low < written.high or not self._sized(write.site))
+        return written.low < there.high and (there.low < written.high or not write.sized)
 
     def _variables_of(self, access: Access) -> frozenset[int]:
         """The variables of shared memory that an address may lie in, as far as it is made of such."""
