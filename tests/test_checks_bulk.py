@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support import agrees, by_rule, kernel, lint, module
 
+from tclint.finding import Confidence
+
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 START = """
     .shared .align 128 .b8 tile[8192];
@@ -100,6 +102,23 @@ inner: st.shared.v4.b32 [%r23], {{%r0, %r0, %r0, %r0}}; // want {rule}
     @%p2 bra outer;
     {wait()}"""
     agrees(text(ring), "BK")
+
+
+@pytest.mark.parametrize(
+    ("copy", "who", "rule"),
+    [
+        ("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd0, {%r9}], [tile];", "elect.sync _|%p3, -1;", ""),
+        ("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd0, {%r2}], [tile];", "elect.sync _|%p3, -1;", "BK002"),
+        ("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd0, {%r9}], [tile];", "setp.lt.u32 %p3, %r0, 0;", "BK002"),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [tile], 2048;", "elect.sync _|%p3, -1;", "BK002"),
+    ],
+)  # fmt: skip
+def test_a_warp_stores_and_one_lane_waits(copy: str, who: str, rule: str) -> None:
+    """CuTe DSL stores a tile with a whole warp, which ptxas makes one store; kernels of vLLM commit it and wait in one lane."""
+    store = f"setp.ge.u32 %p4, %r0, 32;\n@%p4 bra on;\n{who}\n{copy}\n@%p3 cp.async.bulk.commit_group;"
+    body = f"{store}\n@%p3 cp.async.bulk.wait_group.read 0;\non: {BARRIER}\n{WRITE} // want {rule}"
+    found = [f for f in lint(text(body)).findings if f.rule.id == "BK002" and f.confidence > Confidence.LOW]
+    assert len(found) == bool(rule)
 
 
 def test_threads_that_no_barrier_brings_along_are_not_its_own_writes() -> None:

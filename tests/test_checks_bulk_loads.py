@@ -44,6 +44,35 @@ def unwaited(*lines: str, **options: str) -> list[Finding]:
     return by_rule(report, "BK001")
 
 
+@pytest.mark.parametrize(("word", "count"), [(4088, 1), (4112, 0)])
+def test_what_lies_behind_an_mbarrier_is_in_no_stage(word: int, count: int) -> None:
+    """The stage comes from a division by six, of which no more is known than that it is a byte (a tutorial of CuTe DSL)."""
+    body = f"""
+    .shared .align 128 .b8 all[8192];
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    mov.u32 %r1, all;
+    setp.ne.u32 %p0, %r0, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [all+4096], 1;
+    bar.sync 0;
+    @%p0 bra on;
+    mov.u32 %r6, 0;
+next:
+    and.b32 %r4, %r6, 255;
+    shl.b32 %r4, %r4, 9;
+    add.u32 %r4, %r4, %r1;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [all+4096], 512;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r4], [%rd0], 512, [all+4096];
+    add.u32 %r6, %r6, 1;
+    setp.lt.u32 %p2, %r6, %r9;
+    @%p2 bra next;
+on: ld.shared.u32 %r3, [all+{word}];
+    st.global.u32 [%rd0], %r3;
+    ret;"""
+    assert len(by_rule(lint(module(kernel(body), header=HEADER)), "BK001")) == count
+
+
 @pytest.mark.parametrize(
     ("lines", "count"),
     {

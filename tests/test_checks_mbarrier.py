@@ -109,6 +109,26 @@ def test_a_thread_that_looks_after_several_mbarriers(counted: str, confidence: C
     assert hit.confidence is confidence
 
 
+@pytest.mark.parametrize(("more", "count"), [("", 0), ("add.u32 %r8, %r8, %r7;", 1)])
+def test_a_parity_in_shared_memory(more: str, count: int) -> None:
+    """A tutorial of CuTe DSL keeps the parities of its ring there, and loads one each time that it asks."""
+    body = f"""
+    mov.u32 %r6, 0;
+    mov.u32 %r8, 0;
+next:
+again:
+    ld.shared.u32 %r7, [tile+4096];
+    {more}
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], %r7;
+    @!%p1 bra again;
+    {READ}
+    add.u32 %r6, %r6, 1;
+    setp.lt.u32 %p2, %r6, %r9;
+    @%p2 bra next;
+    st.global.u32 [%rd0+8], %r8;"""
+    assert len(found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{body}", "MB001")) == count
+
+
 @pytest.mark.parametrize(
     ("others", "unheeded"), [(f"{WAIT}", False), ("", True), (f"{TELL}\n{WAIT}\nbra done;", True)]
 )
@@ -225,6 +245,71 @@ done:
 def test_threads_that_a_launch_may_not_have_name_no_mbarrier(maker: int, directives: str, count: int) -> None:
     """Two roles of 128 threads, each with its mbarrier, and one behind them: there need not be a fourth."""
     assert len(found(ROLES.format(maker=maker), "MB009", directives=directives)) == count
+
+
+@pytest.mark.parametrize(
+    ("directives", "count"), [(".reqntid 16", 0), (".maxntid 16", 0), (".reqntid 17", 1), (".reqntid 32", 1)]
+)
+def test_lanes_that_the_last_warp_does_not_have_touch_nothing(directives: str, count: int) -> None:
+    """An example of CuTe DSL has CTAs of 16 threads, and an mbarrier right behind a word of each."""
+    body = (
+        f"@!%p0 mbarrier.init.shared::cta.b64 [tile+64], 1;\n{TELL}\nshl.b32 %r3, %r0, 2;\nmov.u32 %r4, tile;"
+    )
+    body += "\nadd.u32 %r3, %r3, %r4;\nld.shared.u32 %r5, [%r3];\nst.global.u32 [%rd0], %r5;"
+    assert len(found(body, "MB009", directives=directives)) == count
+
+
+ALONE = """
+    {first}
+    @%p0 bra done;
+    mov.u32 %r3, %ntid.x;
+    mbarrier.init.shared::cta.b64 [full], %r3;
+    mov.u32 %r4, 0;
+next:
+    mbarrier.arrive.expect_tx.shared::cta.b64 %rd1, [full], 1024;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 1024, [full];
+wait:
+    mbarrier.try_wait.shared::cta.b64 %p1, [full], %rd1;
+    @!%p1 bra wait;
+    add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p2, %r4, {rounds};
+    @%p2 bra next;
+done:"""
+EACH = f"""
+    {{first}}
+    mbarrier.init.shared::cta.b64 [full], 7;
+    mbarrier.arrive.shared::cta.b64 _, [full], 1;
+    mbarrier.test_wait.parity.shared::cta.b64 %p4, [full], 0;
+    selp.b32 %r5, 1, 0, %p4;
+    st.global.u32 [%rd0], %r5;
+    mbarrier.arrive.shared::cta.b64 _, [full], 6;
+    {WAIT}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "directives", "count"),
+    [
+        ("", "", 0),
+        ("", ".reqntid 1", 0),
+        ("", ".maxntid 64", 1),
+        (TELL, "", 1),
+        ("elect.sync _|%p3, -1;", "", 1),
+    ],
+)
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        (ALONE.replace("{rounds}", "3"), "MB016"),
+        (ALONE.replace("{rounds}", "100000"), "MB016"),
+        (EACH, "MB006"),
+    ],
+)
+def test_a_kernel_may_be_made_for_ctas_of_one_thread(
+    body: str, rule: str, first: str, directives: str, count: int
+) -> None:
+    """Benchmarks of copies are launched as ``<<<blocks, 1>>>``, with a count of blockDim.x."""
+    assert len(found(body.replace("{first}", first), rule, directives=directives)) == count
 
 
 def test_the_initialising_thread_may_use_it_at_once() -> None:

@@ -281,6 +281,77 @@ def test_how_many_warps(directives: str, confidence: Confidence) -> None:
     assert said is confidence
 
 
+@pytest.mark.parametrize(("other", "count"), [("mov.u32 %r11, %r10;\nmov.u32 %r12, 0;", 0), ("", 1)])
+def test_warps_that_come_by_other_ways_have_other_tiles(other: str, count: int) -> None:
+    """A kernel of sglang finds the row and the column of each warp's tile by a chain of branches."""
+    body = f"""
+    shr.u32 %r10, %r0, 5;
+    mov.u32 %r11, 0;
+    mov.u32 %r12, %r10;
+    setp.lt.u32 %p4, %r10, 1;
+    @%p4 bra on;
+    {other}
+on:
+    mad.lo.u32 %r13, %r11, 2048, %r1;
+    mad.lo.u32 %r13, %r12, 512, %r13;
+    and.b32 %r14, %r0, 31;
+    mad.lo.u32 %r13, %r14, 4, %r13;
+    st.shared.u32 [%r13], %r0;
+    st.shared.u32 [%r13+512], %r2;"""
+    assert len(found(body)) == count
+
+
+@pytest.mark.parametrize(
+    ("used", "confidence"),
+    [("%r15", [Confidence.LOW]), ("%r17", [Confidence.HIGH])],
+)
+def test_what_the_last_round_reads_ahead_is_not_used(used: str, confidence: list[Confidence]) -> None:
+    """Quant-LLM reads fragments for the next round of its loop at the end of each, the last one too."""
+    body = f"""
+    mov.u32 %r15, 0;
+    mov.u32 %r16, 0;
+    mov.u32 %r17, 0;
+next:
+    add.u32 %r15, %r15, %r17;
+    bar.sync 0;
+    {READ}
+    shl.b32 %r17, %r6, 1;
+    add.u32 %r16, %r16, 1;
+    setp.lt.u32 %p4, %r16, %r9;
+    @%p4 bra next;
+    st.shared.u32 [%r3], {used};
+    mov.u32 %r6, {used};"""
+    assert [c for _, c, _ in found(body)] == confidence
+
+
+@pytest.mark.parametrize(
+    ("first", "directives", "confidence"),
+    [
+        ("", "", Confidence.LOW),
+        ("", ".maxntid 64", Confidence.MEDIUM),
+        ("mov.u32 %r0, %tid.x;", "", Confidence.MEDIUM),
+    ],
+)
+def test_a_kernel_that_does_not_ask_which_thread_it_is(
+    first: str, directives: str, confidence: Confidence
+) -> None:
+    """It is launched with one: in several, all would do the same at once."""
+    body = f""".shared .align 16 .b8 tile[64];
+    {first}
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+next:
+    st.shared.u32 [tile], %r1;
+    ld.shared.u32 %r2, [tile];
+    st.global.u32 [%rd0], %r2;
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p1, %r1, %r9;
+    @%p1 bra next;
+    ret;"""
+    report = lint(module(kernel(body, directives=directives), header=HEADER))
+    assert {hit.confidence for hit in by_rule(report, "SM001")} == {confidence}
+
+
 @pytest.mark.parametrize("directives", [".reqntid 32", ".maxntid 32"])
 def test_one_warp(directives: str) -> None:
     assert not found(f"{WRITE}\nld.shared.u32 %r6, [tile];", directives=directives)

@@ -123,15 +123,16 @@ CASES: dict[str, str] = {
     "who came first allocates": lines(
         "vote.sync.any.pred %p7, %p2, -1;", ALLOC.replace("%p1", "%p7"), READ, BAR, FREE.replace("%p1", "%p7")
     ),
-    "read by another warp at once": lines(ALLOC, "ld.shared.b32 %r9, [slot]; // want TM008", BAR, FREE),
+    "read by another warp at once": lines(ALLOC, "ld.shared.b32 %r9, [slot]; // want TM008", LOAD, BAR, FREE),
+    "read at once by others that do nothing with it": lines(ALLOC, "ld.shared.b32 %r9, [slot];", BAR, FREE),
     "read at once and later": lines(
-        ALLOC, "ld.shared.b32 %r10, [slot]; // want TM008", READ, BAR, FREE
+        ALLOC, "ld.shared.b32 %r10, [slot]; // want TM008", "add.u32 %r22, %r10, 32;", READ, BAR, FREE
     ),
     "the word held something else before": lines(
         "@%p2 st.shared.b32 [slot], %r0;", BAR, "ld.shared.b32 %r10, [slot];", BAR, ALLOC, READ, BAR, FREE
     ),
     "read where no barrier was passed": lines(
-        ALLOC, "@%p3 bra on;", BAR, "on: ld.shared.b32 %r9, [slot]; // want TM008", BAR, FREE
+        ALLOC, "@%p3 bra on;", BAR, "on: ld.shared.b32 %r9, [slot]; // want TM008", LOAD, BAR, FREE
     ),
     "read behind a loop on a flag": lines(
         ALLOC, "F: ld.acquire.cta.shared::cta.u32 %r5, [second];", "setp.eq.u32 %p6, %r5, 0;", "@%p6 bra F;",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,6 +41,7 @@ from tclint.replay.launch import Launch, Numbers
 from tclint.replay.machine import Access, Machine, shuffled
 from tclint.replay.program import Program
 from tclint.replay.races import races
+from tclint.replay.stored import Stored
 from tclint.replay.sync import Barrier, Flight, Mbarrier, Passed
 from tclint.replay.tries import ODD, Launches, Try
 from tclint.source import Source
@@ -580,6 +582,88 @@ MULTICAST = changed(
     ".multicast::cluster [%r30], [%in], 2048, [%r29], %h0;",
 ).replace("    .reg .b64 %in, %out;", "    .reg .b64 %in, %out;\n    .reg .b16 %h<1>;")
 """Each copy goes to both CTAs of a cluster, so each full barrier gets twice the bytes that it expects."""
+
+
+PRODUCERS = """.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry two(.param .align 64 .b8 map[128], .param .u64 in, .param .u64 out)
+.reqntid 96
+{
+    .reg .pred %p<9>;
+    .reg .b32 %r<16>;
+    .reg .b64 %rd<4>, %map;
+    .shared .align 128 .b8 tile[4096];
+    .shared .align 128 .b8 word[16];
+    .shared .align 8 .b64 full, turn;
+    mov.b64 %map, map;
+    ld.param.u64 %rd0, [in];
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra made;
+    mbarrier.init.shared::cta.b64 [full], 2;
+    mbarrier.init.shared::cta.b64 [turn], 1;
+made:
+    bar.sync 0;
+    setp.ge.u32 %p1, %r0, 64;
+    @%p1 bra read;
+    setp.eq.u32 %p2, %r0, 32;
+    @%p2 bra second;
+    @%p0 bra done;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 2048;
+    cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%map, {%r0}], [full];
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [turn], 16;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [word], [%rd0], 16, [turn];
+    bra done;
+second:
+    mbarrier.try_wait.parity.shared::cta.b64 %p3, [turn], 0;
+    @!%p3 bra second;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 2048;
+again:
+    mbarrier.try_wait.parity.shared::cta.b64 %p3, [turn], 0;
+    @!%p3 bra again;
+    cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [tile+2048], [%map, {%r0}], [full];
+    bra done;
+read:
+    mbarrier.try_wait.parity.shared::cta.b64 %p4, [full], 0;
+    @!%p4 bra read;
+    shl.b32 %r1, %r0, 2;
+    mov.u32 %r2, tile;
+    add.u32 %r1, %r1, %r2;
+    ld.shared.u32 %r3, [%r1+2048];
+    st.global.u32 [%rd1], %r3;
+done:
+    ret;
+}
+"""
+
+
+def test_stores_that_are_alike_are_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unrolled copy of libcu++ has tens of thousands, and the parity of a wait may come from any of them."""
+    asked = 0
+    may_meet = Stored._may_meet
+
+    def counted(self: Stored, *places: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        return may_meet(self, *places)
+
+    monkeypatch.setattr(Stored, "_may_meet", counted)
+    stores = "\n".join(f"st.shared.u32 [tile+{4 * (k % 2)}], %r{k % 7};" for k in range(200))
+    loads = "\n".join("ld.shared.u32 %r8, [tile+4];" for _ in range(10))
+    known = model(f".shared .align 8 .b8 tile[64];\n{stores}\n{loads}\nret;")
+    stored = Stored(known)
+    sites = [i for i in known.shared.sites if i not in set(known.shared.writers)]
+    assert [len(stored.writers(i)) for i in sites] == [100] * 10
+    assert asked == 20
+
+
+@pytest.mark.parametrize(("waited", "wrong"), [("full", False), ("turn", True)])
+def test_a_phase_expects_the_bytes_of_two_threads(waited: str, wrong: bool) -> None:
+    """Of tensor copies nobody knows how much they bring; what is expected behind one is still to come (CuTe DSL, TMA pipelines)."""
+    found = replay(changed("%p4, [full], 0", f"%p4, [{waited}], 0", PRODUCERS)).run
+    assert bool(found and found.races) is wrong
 
 
 def test_a_copy_reports_to_the_cta_that_it_fills() -> None:

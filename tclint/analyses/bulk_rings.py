@@ -91,7 +91,10 @@ def _may_meet(extents: Extents, access: Access, place: Extent) -> bool:
 
 
 def place_of(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
-    """The bytes that a bulk load fills in all rounds: as many as it says, or as are expected, or as lie between stages."""
+    """The bytes that a bulk load fills in all rounds: as many as it says, or as are expected, or as lie between stages.
+
+    None that hold an mbarrier: where one is, the last stage ends before.
+    """
     extents = model.made(Extents)
     place = extents.of(copy)
     if place is None:
@@ -101,7 +104,11 @@ def place_of(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
         return None
     starts = (e.low for a in extents.writes if (e := extents.of(a)) is not None and e.base == place.base)
     near = min((start - place.low for start in starts if start > place.low), default=size)
-    return place._replace(high=place.high - copy.size + min(size, near))
+    objects = model.made(Mbarriers).objects
+    last = min(
+        (at for base, at in objects if base == place.base and at > place.low), default=place.high + size
+    )
+    return place._replace(high=min(place.high - copy.size + min(size, near), last))
 
 
 def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:

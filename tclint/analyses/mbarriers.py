@@ -538,7 +538,7 @@ class Mbarriers:
         for i in self._leaving(object_):
             yield i, "other CTAs may arrive as well"
         for i in self._arriving_at.get(object_, ()):
-            if why := self._unsure(i, object_, self._parted, "arrive"):
+            if why := self._unsure(i, object_, self._ended, "arrive"):
                 yield i, why
 
     def _leaving(self, object_: Mbarrier) -> list[int]:
@@ -561,7 +561,7 @@ class Mbarriers:
             # Other threads may take turns with these.
             least = max(least, self._launched(threads).bit_count() * max(sure))
             alike: dict[Hashable, int] = {}
-            for bunch in self._parted.together(places):
+            for bunch in self._ended.together(places):
                 many = self._at_most(bunch)
                 if many is None or len(known) > _TOTALS:
                     return Arrivals(least, None, least, frozenset())
@@ -654,7 +654,7 @@ class Mbarriers:
     def _at_most(self, bunch: list[int]) -> int | None:
         amounts = [self._amount(i) for i in bunch]
         known = [a for a in amounts if a is not None]
-        repeated = any(self._repeated(i, self._parted) for i in bunch)
+        repeated = any(self._repeated(i, self._ended) for i in bunch)
         return sum(known) if len(known) == len(amounts) and not repeated else None
 
     def _leaves(self, site: int) -> bool:
@@ -733,13 +733,31 @@ class Mbarriers:
     @cached_property
     def _phases(self) -> Stretches:
         """What lies between two waits for mbarriers."""
-        return Stretches(self.model.cfg, self.sites.get("mbarrier-wait", ()))
+        return Stretches(self.model.cfg, self._heeded)
+
+    @cached_property
+    def _heeded(self) -> list[int]:
+        """The waits of which the answer decides where a thread goes: behind others the phase need not be over."""
+        model = self.model
+        return [
+            i
+            for i in self.sites.get("mbarrier-wait", ())
+            if any(guards or model.instruction(at).flow for at, guards in model.takers(i))
+        ]
+
+    @cached_property
+    def _barriers(self) -> list[int]:
+        return [*self.model.sites("barrier-sync"), *self.model.sites("barrier-wait")]
+
+    @cached_property
+    def _ended(self) -> Stretches:
+        """What lies between two of these, or at barriers: no phase goes on for longer."""
+        return Stretches(self.model.cfg, (*self._heeded, *self._barriers))
 
     @cached_property
     def _parted(self) -> Stretches:
         """What lies between two waits for mbarriers or at barriers: behind both another thread may know of a phase."""
-        barriers = (*self.model.sites("barrier-sync"), *self.model.sites("barrier-wait"))
-        return Stretches(self.model.cfg, (*self.sites.get("mbarrier-wait", ()), *barriers))
+        return Stretches(self.model.cfg, (*self.sites.get("mbarrier-wait", ()), *self._barriers))
 
 
 def transferred(match: Match) -> int | None:

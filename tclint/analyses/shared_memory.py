@@ -359,12 +359,16 @@ class SharedMemory:
     def sure(self, threads: int, beside: int = 0) -> int:
         """Those of *threads* that are there however the kernel is launched, if one of them is, and one of *beside*.
 
-        Where nothing fixes how many there are, these are the ones up to the warp of the latter.
+        Where nothing fixes how many there are, these are the ones up to the warp of the latter, or to that thread itself in
+        a kernel that may be made for a single one.
         """
+        most = self.function.most_threads
+        if most is not None:  # the last warp need not be whole
+            threads &= T.full(most)
         if self.function.threads is not None or not threads:
             return threads
         last = max((threads & -threads).bit_length(), (beside & -beside).bit_length())
-        return threads & (1 << (last + 31) // 32 * 32) - 1
+        return threads & T.full(last if self.values.may_be_alone else (last + 31) // 32 * 32)
 
     def _active(self, access: Access, threads: int) -> int:
         """Those of *threads* whose address counts."""

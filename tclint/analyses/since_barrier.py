@@ -155,9 +155,16 @@ class SharedByWarps(SharedMemory):
 
     def placed(self, access: Access, threads: int) -> bool:
         """Whether it is known which bytes *threads* touch, or may be on some path."""
-        return self.footprint(access, threads) is not None or bool(
-            self.values.volatile(self.split(access.address)[0])
+        base = self.split(access.address)[0]
+        return self.footprint(access, threads) is not None or (
+            bool(self.values.volatile(base)) and not self._by_way(base)
         )
+
+    def _by_way(self, base: int) -> bool:
+        """Whether warps that come by other ways have another *base*: it is what it is on a path in none but those that take it."""
+        values, loops = self.values, self.model.cfg.loops
+        nodes = [(values.node(t), t) for t, _ in values.linear(base)[0]]
+        return any(n[0] == "phi" and n[1] not in loops and values.level(t) > Level.CTA for n, t in nodes)
 
     def counts(self, access: Access) -> bool:
         """Whether anything can be said of an access: a plain one, of bytes and of threads that are known."""

@@ -151,12 +151,23 @@ def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
 
 
 def unused(model: KernelModel, path: Path, read: int, end: int) -> bool:
-    """Whether nothing on *path*, nor behind its *end*, uses what the instruction *read* gives."""
-    passed = path.passed(model.cfg, read)
-    given = [(r, i) for r in model.instruction(read).writes for i in model.readers.get(r, ())]
-    return bool(given) and not any(
-        i in passed or model.reaches(end, i, model.values.defs[r]) for r, i in given
-    )
+    """Whether nothing on *path*, nor behind its *end*, uses what the instruction *read* gives, but to compute what nothing uses."""
+    passed, defs = path.passed(model.cfg, read), model.values.defs
+    computing, before = [read], 0
+    while before < len(computing):
+        before = len(computing)
+        for register in {r for i in computing for r in model.instruction(i).writes}:
+            # What is computed of it anew, as a sum of all that is read, still holds it.
+            ends = [i for i in defs[register] if i == read or i not in computing]
+            for i in model.readers.get(register, ()):
+                if i in computing or not (i in passed or model.reaches(end, i, ends)):
+                    continue
+                instruction = model.instruction(i)
+                form = None if instruction.match is None else instruction.match.form
+                if form is None or form.memory or form.event or instruction.flow or not instruction.writes:
+                    return False
+                computing.append(i)
+    return any(r in model.readers for r in model.instruction(read).writes)
 
 
 def placed(model: KernelModel, first: int, second: int) -> bool:

@@ -15,11 +15,13 @@ from tclint.analyses.shared_memory import Access
 from tclint.checks import Hit, Mark, check
 from tclint.checks._flight import Flight
 from tclint.checks._repairs import BULK_RESULTS, barrier_between, drained, respelled, waits_before
-from tclint.checks.bulk_operands import copy_name
+from tclint.checks.bulk_operands import copy_name, once_for_a_warp
 from tclint.dataflow import EXIT, Path
 from tclint.finding import Confidence, Severity
 from tclint.fixes import Repair, after
 from tclint.model import KernelModel
+
+_ONCE = "its warp starts it once, as far as ptxas is known, and another lane waits for that"
 
 
 @check("BK002", "BK003", needs="cp")
@@ -121,7 +123,9 @@ def _strangers(model: KernelModel, copy: Access, use: Access, path: Path, writer
 
 
 def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: set[int]) -> Hit:
-    copy, use = meeting.operation.site, meeting.use.site
+    copy, use, threads = meeting.operation.site, meeting.use.site, meeting.path.threads
+    others = model.views.at(copy).threads & ~threads
+    shared = all(others & warp for warp in _warps(threads)) and once_for_a_warp(model, copy)
     flight = Flight.of(model, groups, meeting.path, copy, meeting.path.state, alike)
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
     name = copy_name(model, copy)
@@ -129,7 +133,7 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: s
         site=use,
         message=f"{verb} shared memory that {name} may still read: {flight.why}",
         steps=(
-            Mark(copy, f"{name} starts to read it here", role=model.who(meeting.path.threads)),
+            Mark(copy, f"{name} starts to read it here", role=model.who(threads)),
             *flight.steps,
             Mark(use, f"{verb} the same bytes"),
         ),
@@ -138,7 +142,7 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: s
         fixes=flight.fixes,
         confidence=model.confidence(meeting.path, copy),
         about=frozenset((copy,)),
-    )
+    ).doubted(_ONCE if shared else "")
 
 
 def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: set[int]) -> Hit:

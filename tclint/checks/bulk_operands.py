@@ -10,6 +10,7 @@ from tclint.checks import Hit, Mark, check
 from tclint.checks.tcgen05_issue import by_several_threads, reachable
 from tclint.finding import Confidence
 from tclint.fixes import retarget
+from tclint.ir.nodes import Memory, Vector
 from tclint.isa.table import Form, Match
 from tclint.isa.target import Target
 from tclint.model import KernelModel
@@ -63,8 +64,24 @@ def _alike(model: KernelModel, site: int) -> bool:
     """Whether all lanes of a warp copy to the same place, and, into global memory, from the same one."""
     instruction = model.instruction(site)
     roles = ("destination",) if instruction.group == "mbarrier" else ("destination", "coords", "source")
-    values = [v for role in roles if (v := model.value(site, role)) is not None]
-    return bool(values) and all(model.values.level(v) <= Level.WARP for v in values)
+    operands = [o for role in roles if (o := instruction.role(role)) is not None]
+    # The coordinates stand behind the address of the tensor map.
+    operands += [
+        i
+        for o in operands
+        if isinstance(o, Memory)
+        for v in o.extras
+        if isinstance(v, Vector)
+        for i in v.items
+    ]
+    values = model.values
+    return bool(operands) and all(values.level(values.operand(o, site)) <= Level.WARP for o in operands)
+
+
+def once_for_a_warp(model: KernelModel, site: int) -> bool:
+    """Whether ptxas 13 lets a warp start an operation once: a plain store, the same one in all lanes."""
+    match = model.instruction(site).match
+    return match is not None and _copies(match.form) and not _done_by_each(match) and _alike(model, site)
 
 
 def _cluster(model: KernelModel) -> tuple[int, str] | None:

@@ -62,9 +62,16 @@ class _Waits:
             memory = match.form.memory and not match.space.startswith(_PRIVATE)
             if memory or match.form.event in _PROTECTED:
                 for i in use.sites:
+                    if self._asks(i):
+                        continue
                     key = block_of[i], bisect_left(waits, i)
                     found[key] = min(found.get(key, i), i)
         return frozenset(i for i in found.values() if block_of[i] in model.cfg.rank)
+
+    def _asks(self, site: int) -> bool:
+        """Whether it loads what nothing but a wait needs: its parity, or where its mbarrier is."""
+        takers = [i for r in self.model.instruction(site).writes for i in self.model.readers.get(r, ())]
+        return bool(takers) and self.waits.issuperset(takers)
 
     @cached_property
     def relevant(self) -> list[list[int]]:

@@ -109,9 +109,10 @@ def _doubt(model: KernelModel, meeting: Meeting) -> str:
     if spared(model, meeting.path, ends, meeting.operation.site) is not None:
         return "a number that is the same for all warps decides whether they meet, and may know better"
     first, second = meeting.operation.site, meeting.use.site
-    if model.function.most_threads is None and not all(
+    few = model.values.is_alone or not all(
         model.views.at(site).threads & T.full(32) for site in (first, second)
-    ):
+    )
+    if few and model.function.most_threads is None:
         return "whether there are so many threads is said where the kernel is launched"
     if not meeting.operation.writes and unused(model, meeting.path, first, second):
         return "what is read is not used on this way"

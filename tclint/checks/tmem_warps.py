@@ -89,10 +89,21 @@ def result_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         for warp in warps:
             others &= ~warp
         ends = model.made(Order).heard(allocations)
-        sites = [s for s in sites if not any(_before(model, s, a) for a in allocations)]
+        sites = [
+            s for s in sites if _used(model, s, others) and not any(_before(model, s, a) for a in allocations)
+        ]
         path = way(model, -1, others, sites, ends) if sites else None
         if path is not None:
             yield "TM008", _unsynced(model, allocations[0], path)
+
+
+def _used(model: KernelModel, load: int, threads: int) -> bool:
+    """Whether some of *threads* do something with what *load* gives."""
+    return any(
+        model.views.at(i).threads & threads and model.reaches(load, i, model.values.defs[register])
+        for register in model.instruction(load).writes
+        for i in model.readers.get(register, ())
+    )
 
 
 def _before(model: KernelModel, load: int, allocation: int) -> bool:

@@ -126,7 +126,12 @@ class Replay:
                     self._ended(fitting)
                     if found and not usual:
                         # Threads that get farther may be those that the kernel is made for.
-                        if any(fitting.entered & program.telling - run.entered for run in found.values()):
+                        if any(
+                            not launches.within(
+                                (run.entered, run.repeated), fitting.entered, fitting.repeated
+                            )
+                            for run in found.values()
+                        ):
                             return None
                         break
                     if not (fitting.short and usual and launches.wrong):
@@ -318,6 +323,8 @@ class Replay:
             return
         first = (bound,) if bound else _USUAL
         yield from ((shape, True) for shape in first if not bound)
+        if self.model.values.may_be_alone:
+            yield (1,), False
         for threads in range(32, (prod(bound) if bound else MOST_THREADS) + 1, 32):
             if (threads,) not in first:
                 yield (threads,), False

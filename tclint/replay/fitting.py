@@ -55,6 +55,8 @@ class Fitting:
         """It was cut short: nothing was in its way."""
         self.entered = frozenset[int]()
         """The blocks that it came to."""
+        self.repeated = frozenset[int]()
+        """The loops, by their headers, that somebody went round again in it."""
         self.steps = 0
         """How many steps all replays have taken."""
         self._budget = budget
@@ -173,7 +175,7 @@ class Fitting:
                     numbers, made = fewer, made + 1
                 self._guessed |= error.excess > 0 or made > 1
             finally:
-                self.entered = frozenset(machine.entered)
+                self.entered, self.repeated = frozenset(machine.entered), machine.repeated
                 self.steps += machine.limits.steps - max(machine.budget, 0)
                 if machine.limits.steps > self._budget:
                     self._patient = 0 if self._spent else self._patient - 1

@@ -240,8 +240,8 @@ class Machine(Groups):
                     self._overrun(flight.site, flight.threads, mbarrier)
             if landed:
                 return True
-        # Where the launch says what is expected, it may be nothing.
-        waiting = [m for m in self._mbarriers.values() if m.unsaid and not m.pending and not m.flights]
+        # Where the launch says what is expected, it may be nothing; and copies may have brought it before.
+        waiting = [m for m in self._mbarriers.values() if m.guessed and not m.pending and not m.flights]
         for mbarrier in waiting:
             mbarrier.open = True
             mbarrier.settle()
@@ -658,6 +658,7 @@ class Machine(Groups):
             mbarrier = self._mbarrier(step, at)
             mbarrier.bytes -= bytes_ * len(who)
             mbarrier.open |= given
+            mbarrier.guessed |= given
             mbarrier.settle()
 
     def _on_mbarrier_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:

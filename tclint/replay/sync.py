@@ -59,7 +59,9 @@ class Mbarrier:
     unsaid: bool = False
     """The launch says how many it expects: as many as come."""
     open: bool = False
-    """Copies of unknown size have reported: they brought what was expected."""
+    """Copies of unknown size have reported: they brought what was expected by then."""
+    guessed: bool = False
+    """They did in this phase, or the launch says how many bytes it expects: who knows how many are left."""
     flights: list[Flight] = field(default_factory=list)
     gathering: Clock = NOTHING
     told: list[Clock] = field(default_factory=lambda: [NOTHING])
@@ -79,6 +81,8 @@ class Mbarrier:
         self.bytes += 1 if bytes_ is None else bytes_
         self.expected[-1] += bytes_ or 0
         self.unsaid |= bytes_ is None
+        self.guessed |= self.unsaid
+        self.open &= bytes_ == 0  # another thread may have a copy to come
 
     def arrive(self, times: int, clock: Clock) -> None:
         self.pending -= times
@@ -94,6 +98,7 @@ class Mbarrier:
         for flight in flights:
             self.bytes -= flight.bytes or 0
             self.open |= flight.bytes is None or self.unsaid
+            self.guessed |= self.open
             self.pending -= flight.arrivals
             self.gathering = joined(self.gathering, flight.clock)
             if flight.arrivals:
@@ -106,7 +111,8 @@ class Mbarrier:
         if self.pending == 0 and (self.bytes == 0 or self.open) and not (self.bytes and self.flights):
             self.phase += 1
             self.expected.append(0)
-            self.pending, self.bytes, self.open, self.unsaid = self.count, 0, False, False
+            self.pending, self.bytes = self.count, 0
+            self.open = self.guessed = self.unsaid = False
             heard = self.gathering
             self.overtaken += [
                 (p, heard) for p in self.passed.values() if p.overtaken(partial(heard_of, heard))

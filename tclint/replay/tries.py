@@ -187,9 +187,18 @@ class Launches:
 
         What only reads, as what is left over of a loop does for other numbers of threads, they need not come to.
         """
+        return self.within((self.entered, self.repeated), run.entered, run.repeated)
+
+    def within(
+        self,
+        came: tuple[AbstractSet[int], AbstractSet[int]],
+        entered: AbstractSet[int],
+        repeated: AbstractSet[int],
+    ) -> bool:
+        """Whether others *came*, to blocks and round loops again, wherever threads synchronise in those that are *entered* and *repeated*."""
         telling, loops = self.program.telling, self.model.cfg.loops
-        rounds = {head for head in run.repeated if not telling.isdisjoint(loops[head])}
-        return self.entered.issuperset(run.entered & telling) and self.repeated.issuperset(rounds)
+        rounds = {head for head in repeated if not telling.isdisjoint(loops[head])}
+        return came[0] >= entered & telling and came[1] >= rounds
 
     def _open(self, entered: AbstractSet[int], repeated: AbstractSet[int]) -> set[Try]:
         """Numbers with which blocks may be come to that were not *entered*, or loops gone round that were not *repeated*.

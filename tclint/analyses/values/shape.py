@@ -8,11 +8,32 @@ from math import prod
 from tclint.analyses import threads as T
 from tclint.ir.nodes import Function, Instruction, Special
 
-__all__ = ["AXES", "Definitions", "fixed", "is_one_dimensional", "position", "shape_of", "thread_count"]
+__all__ = [
+    "AXES",
+    "Definitions",
+    "fixed",
+    "is_alone",
+    "is_one_dimensional",
+    "may_be_alone",
+    "position",
+    "shape_of",
+    "thread_count",
+]
 
 AXES = ("%tid.x", "%tid.y", "%tid.z")
 """Where a thread stands along each dimension of its CTA."""
 _SIZES = ("%ntid.x", "%ntid.y", "%ntid.z")
+_INDICES = (
+    *AXES,
+    "%laneid",
+    "%warpid",
+    "%lanemask_eq",
+    "%lanemask_le",
+    "%lanemask_lt",
+    "%lanemask_ge",
+    "%lanemask_gt",
+)
+"""What tells threads of a CTA apart."""
 _ACROSS = (*AXES[1:], *_SIZES[1:])
 """What tells the shape of a CTA from its size."""
 Definitions = Mapping[int, list[int]]
@@ -25,6 +46,20 @@ def thread_count(function: Function) -> int:
     """How many threads a CTA has at most, in whole warps."""
     total = function.most_threads
     return T.LIMIT if total is None else min(max((total + 31) // 32 * 32, 32), T.LIMIT)
+
+
+def may_be_alone(function: Function) -> bool:
+    """Whether the kernel may be made for CTAs of one thread: it does not say how many there are, and none does anything with others."""
+    return function.most_threads is None and all(
+        use.match is None or use.match.form.scope == "thread" for use in function.uses
+    )
+
+
+def is_alone(function: Function) -> bool:
+    """Whether a kernel does not even ask which thread it is: several of them would all do the same."""
+    return not any(
+        isinstance(o, Special) and o.name in _INDICES for i in function.instructions for o in i.operands
+    )
 
 
 def shape_of(function: Function, threads: int, one_dimensional: bool) -> Shape | None:

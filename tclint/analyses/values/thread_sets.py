@@ -9,7 +9,14 @@ from enum import IntEnum
 from tclint.analyses import threads as T
 from tclint.analyses.values.expressions import Expressions, Node
 from tclint.analyses.values.integers import type_width
-from tclint.analyses.values.shape import is_one_dimensional, position, shape_of, thread_count
+from tclint.analyses.values.shape import (
+    is_alone,
+    is_one_dimensional,
+    may_be_alone,
+    position,
+    shape_of,
+    thread_count,
+)
 from tclint.cfg import CFG
 from tclint.ir.nodes import Function, Variable
 
@@ -40,6 +47,8 @@ class ThreadSets(Expressions):
         self.defs: dict[int, list[int]] = dict(defs)
         """Where each register is written."""
         self.threads = thread_count(function)
+        self.may_be_alone = may_be_alone(function)
+        self.is_alone = self.may_be_alone and is_alone(function)
         self.one_dimensional = is_one_dimensional(function, self.defs)
         self.shape = shape_of(function, self.threads, self.one_dimensional)
         self._planes: dict[int, T.Planes | None] = {}
