@@ -104,11 +104,8 @@ def place_of(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
         return None
     starts = (e.low for a in extents.writes if (e := extents.of(a)) is not None and e.base == place.base)
     near = min((start - place.low for start in starts if start > place.low), default=size)
-    objects = model.made(Mbarriers).objects
-    last = min(
-        (at for base, at in objects if base == place.base and at > place.low), default=place.high + size
-    )
-    return place._replace(high=min(place.high - copy.size + min(size, near), last))
+    ends = (at for base, at in model.made(Mbarriers).objects if base == place.base and at > place.low)
+    return place._replace(high=min((place.high - copy.size + min(size, near), *ends)))
 
 
 def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:

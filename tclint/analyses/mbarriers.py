@@ -731,11 +731,6 @@ class Mbarriers:
         return not any((at if kind == "block" else cfg.block_of[at]) in loop for kind, at in places)
 
     @cached_property
-    def _phases(self) -> Stretches:
-        """What lies between two waits for mbarriers."""
-        return Stretches(self.model.cfg, self._heeded)
-
-    @cached_property
     def _heeded(self) -> list[int]:
         """The waits of which the answer decides where a thread goes: behind others the phase need not be over."""
         model = self.model
@@ -746,12 +741,17 @@ class Mbarriers:
         ]
 
     @cached_property
+    def _phases(self) -> Stretches:
+        """What lies between two of these waits."""
+        return Stretches(self.model.cfg, self._heeded)
+
+    @cached_property
     def _barriers(self) -> list[int]:
         return [*self.model.sites("barrier-sync"), *self.model.sites("barrier-wait")]
 
     @cached_property
     def _ended(self) -> Stretches:
-        """What lies between two of these, or at barriers: no phase goes on for longer."""
+        """What lies between two of these waits, or at barriers: no phase goes on for longer."""
         return Stretches(self.model.cfg, (*self._heeded, *self._barriers))
 
     @cached_property

@@ -163,7 +163,7 @@ class SharedByWarps(SharedMemory):
     def _by_way(self, base: int) -> bool:
         """Whether warps that come by other ways have another *base*: it is what it is on a path in none but those that take it."""
         values, loops = self.values, self.model.cfg.loops
-        nodes = [(values.node(t), t) for t, _ in values.linear(base)[0]]
+        nodes = ((values.node(t), t) for t, _ in values.linear(base)[0])
         return any(n[0] == "phi" and n[1] not in loops and values.level(t) > Level.CTA for n, t in nodes)
 
     def counts(self, access: Access) -> bool:

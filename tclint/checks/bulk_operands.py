@@ -10,7 +10,7 @@ from tclint.checks import Hit, Mark, check
 from tclint.checks.tcgen05_issue import by_several_threads, reachable
 from tclint.finding import Confidence
 from tclint.fixes import retarget
-from tclint.ir.nodes import Memory, Vector
+from tclint.ir.nodes import registers
 from tclint.isa.table import Form, Match
 from tclint.isa.target import Target
 from tclint.model import KernelModel
@@ -65,17 +65,10 @@ def _alike(model: KernelModel, site: int) -> bool:
     instruction = model.instruction(site)
     roles = ("destination",) if instruction.group == "mbarrier" else ("destination", "coords", "source")
     operands = [o for role in roles if (o := instruction.role(role)) is not None]
-    # The coordinates stand behind the address of the tensor map.
-    operands += [
-        i
-        for o in operands
-        if isinstance(o, Memory)
-        for v in o.extras
-        if isinstance(v, Vector)
-        for i in v.items
-    ]
     values = model.values
-    return bool(operands) and all(values.level(values.operand(o, site)) <= Level.WARP for o in operands)
+    return bool(operands) and all(
+        values.level(values.before(r, site)) <= Level.WARP for o in operands for r in registers(o)
+    )
 
 
 def once_for_a_warp(model: KernelModel, site: int) -> bool:

@@ -658,7 +658,6 @@ class Machine(Groups):
             mbarrier = self._mbarrier(step, at)
             mbarrier.bytes -= bytes_ * len(who)
             mbarrier.open |= given
-            mbarrier.guessed |= given
             mbarrier.settle()
 
     def _on_mbarrier_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:

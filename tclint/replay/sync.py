@@ -98,7 +98,6 @@ class Mbarrier:
         for flight in flights:
             self.bytes -= flight.bytes or 0
             self.open |= flight.bytes is None or self.unsaid
-            self.guessed |= self.open
             self.pending -= flight.arrivals
             self.gathering = joined(self.gathering, flight.clock)
             if flight.arrivals:
@@ -108,6 +107,7 @@ class Mbarrier:
 
     def settle(self) -> None:
         """Begins the next phase when nothing is left to wait for."""
+        self.guessed |= self.open
         if self.pending == 0 and (self.bytes == 0 or self.open) and not (self.bytes and self.flights):
             self.phase += 1
             self.expected.append(0)

@@ -23,17 +23,8 @@ __all__ = [
 AXES = ("%tid.x", "%tid.y", "%tid.z")
 """Where a thread stands along each dimension of its CTA."""
 _SIZES = ("%ntid.x", "%ntid.y", "%ntid.z")
-_INDICES = (
-    *AXES,
-    "%laneid",
-    "%warpid",
-    "%lanemask_eq",
-    "%lanemask_le",
-    "%lanemask_lt",
-    "%lanemask_ge",
-    "%lanemask_gt",
-)
-"""What tells threads of a CTA apart."""
+_INDICES = ("%tid", "%laneid", "%warpid", "%lanemask")
+"""How the special registers begin that tell threads of a CTA apart."""
 _ACROSS = (*AXES[1:], *_SIZES[1:])
 """What tells the shape of a CTA from its size."""
 Definitions = Mapping[int, list[int]]
@@ -58,7 +49,9 @@ def may_be_alone(function: Function) -> bool:
 def is_alone(function: Function) -> bool:
     """Whether a kernel does not even ask which thread it is: several of them would all do the same."""
     return not any(
-        isinstance(o, Special) and o.name in _INDICES for i in function.instructions for o in i.operands
+        isinstance(o, Special) and o.name.startswith(_INDICES)
+        for i in function.instructions
+        for o in i.operands
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import cached_property
 
 from tclint.analyses import threads as T
 from tclint.analyses.values.expressions import Expressions, Node
@@ -47,12 +48,20 @@ class ThreadSets(Expressions):
         self.defs: dict[int, list[int]] = dict(defs)
         """Where each register is written."""
         self.threads = thread_count(function)
-        self.may_be_alone = may_be_alone(function)
-        self.is_alone = self.may_be_alone and is_alone(function)
         self.one_dimensional = is_one_dimensional(function, self.defs)
         self.shape = shape_of(function, self.threads, self.one_dimensional)
         self._planes: dict[int, T.Planes | None] = {}
         self._masks: dict[int, int | None] = {}
+
+    @cached_property
+    def may_be_alone(self) -> bool:
+        """Whether the kernel may be made for CTAs of one thread."""
+        return may_be_alone(self.function)
+
+    @cached_property
+    def is_alone(self) -> bool:
+        """Whether it is made for nothing else: it does not even ask which thread it is."""
+        return self.may_be_alone and is_alone(self.function)
 
     def planes(self, value: int) -> T.Planes | None:
         """*value* in every thread, when it depends on the thread index alone."""
