@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tclint
 from tclint._data import data
-from tclint.rules import all_rules
+from tclint.findings.rules import all_rules
 
 fixtures = Path(sys.argv[1])
 assert len(all_rules()) > 100

@@ -35,16 +35,18 @@ from benchmarks.faults import OPERATORS, Kernel, apply
 from benchmarks.mutation import choose
 from benchmarks.ptxas import Archive, Compilation, Message, Ptxas, PtxasMissing
 from tclint.analyses.groups import Groups, is_move
+from tclint.analyses.model import KernelModel
+from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.checks import module_checks
-from tclint.checks.wgmma import ignores_accumulator
-from tclint.config import Config
-from tclint.driver import analyse, check_source
-from tclint.finding import Confidence, Edit, FileReport, Finding, Problem, Severity, Span
+from tclint.config.config import Config
+from tclint.findings.finding import Edit, FileReport, Finding, Span
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence, Severity
+from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Instruction, Module, Vector, registers
 from tclint.isa.target import TOOLKITS, Version
-from tclint.model import KernelModel
-from tclint.rules import all_rules
-from tclint.source import Source, SourceError
+from tclint.linting.check import check_source
+from tclint.syntax.source import Problem, Source, SourceError
 
 __all__ = ["ABOUT", "ADVISORIES", "COMMAND", "REFUSALS", "TITLE", "Advisory", "main", "measure", "section"]
 

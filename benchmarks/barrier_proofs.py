@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tclint.cfg import CFG, Edge
+from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Special, Symbol
 from tclint.isa.table import Match
 

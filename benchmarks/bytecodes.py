@@ -27,10 +27,10 @@ from typing import Any
 
 from benchmarks import grow
 from benchmarks.results import RECORDS, ROOT
-from tclint.driver import check_source
+from tclint.findings.rules import all_rules
 from tclint.isa.table import table
-from tclint.rules import all_rules
-from tclint.source import Source
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
 
 __all__ = ["compare", "count", "counts", "main"]
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from tclint.diff.compare import Change, compare
 from tclint.diff.skeleton import Skeleton, skeleton
-from tclint.driver import analyse
+from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.source import Source
+from tclint.syntax.source import Source
 
 __all__ = ["WANTED", "main", "measure"]
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from benchmarks.barrier_proofs import EXCHANGES, in_turn, ordered_by_others
 from benchmarks.faults import Fault, Kernel, apply
-from tclint.cfg import CFG
-from tclint.driver import analyse
+from tclint.ir.cfg import CFG
+from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Function, Immediate, Instruction, Operand, Vector, registers
-from tclint.source import Source
+from tclint.syntax.source import Source
 
 __all__ = [
     "PROOFS",

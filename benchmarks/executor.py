@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import hardware, launch, ptxas, results
 from benchmarks.corpus.fixtures import FOLDER as KERNELS
 from benchmarks.executor_page import ABOUT, COMMAND, SLICE, TITLE, section
-from tclint import driver
-from tclint.source import Source
+from tclint.ir.frontend import analyse
+from tclint.syntax.source import Source
 
 if TYPE_CHECKING:
     from tclint.executor.run import Execution
@@ -209,7 +209,7 @@ def run(
     spec = hardware.launches()[name]
     path = KERNELS / spec["ptx"]
     source = Source(data or path.read_bytes(), path.name)
-    module, _ = driver.analyse(source)
+    module, _ = analyse(source)
     file = read(hardware.LAUNCHES / f"{name}.launch.toml")
     if grid is not None:
         file = replace(file, launches=tuple(replace(step, grid=grid) for step in file.launches))

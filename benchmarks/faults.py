@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
-from tclint.cfg import CFG
-from tclint.finding import Edit, Span
+from tclint.findings.finding import Edit, Span
+from tclint.ir.cfg import CFG
 from tclint.ir.nodes import (
     Function,
     Immediate,

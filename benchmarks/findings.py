@@ -19,11 +19,11 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.corpus.builder import default_cache
-from tclint.config import Config
-from tclint.driver import check_source
-from tclint.finding import Severity
-from tclint.select import hidden
-from tclint.source import Source, SourceError
+from tclint.config.config import Config
+from tclint.config.selection import hidden
+from tclint.findings.scales import Severity
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source, SourceError
 
 __all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "VERDICTS", "main", "measure", "section"]
 

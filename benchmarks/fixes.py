@@ -19,9 +19,9 @@ from pathlib import Path
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.mutation import kernels
 from benchmarks.ptxas import PtxasMissing, find
-from tclint.config import Config
-from tclint.fixing import mend, shown, tried
-from tclint.source import Source, SourceError
+from tclint.config.config import Config
+from tclint.driver.fixing import mend, shown, tried
+from tclint.syntax.source import Source, SourceError
 
 __all__ = ["DELETIONS", "assembles", "faults", "findings"]
 

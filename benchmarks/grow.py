@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tclint.driver import check_source
 from tclint.ir import build
-from tclint.source import Source
+from tclint.linting.check import check_source
 from tclint.syntax import parse
+from tclint.syntax.source import Source
 
 __all__ = ["FAMILIES", "alike", "concatenated", "repeatable", "repeated"]
 

@@ -18,15 +18,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tclint.config import Config
-from tclint.finding import Confidence, FileReport, Span
-from tclint.inline import is_host
+from tclint.config.config import Config
+from tclint.config.selection import hidden
+from tclint.findings.finding import FileReport, Span
+from tclint.findings.scales import Confidence
 from tclint.inline import module as inline
 from tclint.inline.asm import Asm, Operand
+from tclint.inline.hosts import is_host
 from tclint.inline.text import Text
 from tclint.isa.target import TOOLKITS
-from tclint.select import hidden
-from tclint.source import Source, SourceError
+from tclint.syntax.source import Source, SourceError
 
 TARGETS = ("sm_100a", "sm_90a", "sm_120a", "sm_107a", "sm_103a", "sm_80", "sm_75")
 PTXAS = os.environ.get("TCLINT_PTXAS", "ptxas")

@@ -20,8 +20,8 @@ from benchmarks import mutation, ptxas, results, sass
 from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, apply
 from benchmarks.scoreboards import COLUMNS, WORST, Refused, Tools, find, outstanding, pairs
-from tclint.finding import Edit, Span
-from tclint.source import Source
+from tclint.findings.finding import Edit, Span
+from tclint.syntax.source import Source
 
 __all__ = ["main", "measure", "section"]
 

@@ -24,16 +24,16 @@ from typing import NamedTuple
 from lsprotocol import types
 
 from benchmarks.edits import edits
-from tclint.config import Config
-from tclint.driver import check_source
-from tclint.finding import FileReport
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport
+from tclint.linting.check import check_source
 from tclint.lsp.configuration import Configuration
 from tclint.lsp.diagnostics import diagnostics
 from tclint.lsp.document import Document
 from tclint.lsp.text import Text
-from tclint.report import present
-from tclint.source import Source
+from tclint.report.summary import present
 from tclint.syntax import Change
+from tclint.syntax.source import Source
 
 __all__ = ["main"]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import tclint.model
+import tclint.analyses.model
 from benchmarks.barrier_proofs import for_all
 from benchmarks.equivalence import (
     Change,
@@ -19,6 +19,7 @@ from benchmarks.equivalence import (
 from benchmarks.faults import Fault, Kernel, Operator, apply
 from tclint.analyses.extents import Extents
 from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.model import KernelModel
 from tclint.analyses.proxies import (
     LANDED,
     Landed,
@@ -28,16 +29,15 @@ from tclint.analyses.proxies import (
     fences,
     through_async,
 )
-from tclint.analyses.shared_memory import Access
-from tclint.analyses.values import Level
-from tclint.analyses.warps import known_functions
-from tclint.cfg import CFG
+from tclint.analyses.role_paths import known_functions
 from tclint.checks import kernel_checks
-from tclint.driver import analyse
+from tclint.ir.cfg import CFG
+from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Immediate, Instruction, Memory
-from tclint.model import KernelModel
 from tclint.replay import Replay
-from tclint.source import Source
+from tclint.syntax.source import Source
+from tclint.values import Level
+from tclint.values.shared_memory import Access
 
 __all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
 
@@ -86,7 +86,7 @@ CAUSES = {
 @contextmanager
 def patient() -> Iterator[None]:
     """Meanwhile a search for a path gives up later."""
-    names = vars(tclint.model)
+    names = vars(tclint.analyses.model)
     search = names["find_paths"]
     names["find_paths"] = partial(search, budget=PATIENCE)
     try:

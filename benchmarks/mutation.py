@@ -35,9 +35,11 @@ from benchmarks.machine_code import Assembler
 from benchmarks.misses import cause, patient
 from benchmarks.mutation_score import ABOUT, COMMAND, SLICE, TITLE, section, summary, table
 from benchmarks.ptxas import PtxasMissing, find
-from tclint.driver import analyse, check_source
-from tclint.finding import Confidence, Edit, FileReport, Finding, Severity, Span
-from tclint.source import Source, SourceError
+from tclint.findings.finding import Edit, FileReport, Finding, Span
+from tclint.findings.scales import Confidence, Severity
+from tclint.ir.frontend import analyse
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source, SourceError
 
 __all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "main", "section", "verdict"]
 

@@ -2,7 +2,7 @@
 
 For single instructions ptxas is asked to parse only (``-arch compute_XX``): it then reports every error of a file with its line, so
 thousands of independent instructions go into one run (about 100,000 lines a second). :meth:`Ptxas.compile` compiles a
-whole file, with everything that ptxas has to say of it. Where ptxas is looked for: :mod:`tclint.tools`.
+whole file, with everything that ptxas has to say of it. Where ptxas is looked for: :mod:`tclint.driver.cuda_tools`.
 
     echo 'tcgen05.wait::ld.sync.aligned;' | python -m benchmarks.ptxas 9.1 sm_100a
 """
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tclint.driver.cuda_tools import candidates
 from tclint.isa.target import RENAMED, Version, dotted
-from tclint.tools import candidates
 
 __all__ = [
     "OLDEST",

@@ -6,7 +6,7 @@ it has read its operands, and waits before it is issued until all scoreboards of
 documented; it is the one that has been read out of every architecture since Volta, and the tests hold it against
 pairs of instructions that must wait for each other.
 
-Where nvdisasm is looked for: :mod:`tclint.tools`.
+Where nvdisasm is looked for: :mod:`tclint.driver.cuda_tools`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from tclint.tools import candidates
+from tclint.driver.cuda_tools import candidates
 
 __all__ = ["Code", "Nvdisasm", "NvdisasmMissing", "Sass", "find", "parse"]
 

@@ -27,16 +27,16 @@ from typing import Any, NamedTuple
 
 from benchmarks import agreement, ptxas, results, sass
 from benchmarks.corpus.builder import default_cache
-from tclint.analyses.order import Order
-from tclint.analyses.tensor_memory import ISSUED, State, Tcgen05
+from tclint.analyses.happens_before import Order
+from tclint.analyses.model import KernelModel
+from tclint.analyses.tcgen05 import ISSUED, State, Tcgen05
 from tclint.checks.tcgen05 import register_use_before_wait, tensor_memory_hazards
-from tclint.driver import analyse
-from tclint.finding import Confidence
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence
+from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.isa.target import TOOLKITS, parse_version
-from tclint.model import KernelModel
-from tclint.rules import all_rules
-from tclint.source import Source
+from tclint.syntax.source import Source
 
 __all__ = [
     "COLUMNS",

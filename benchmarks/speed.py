@@ -34,17 +34,19 @@ from unittest import mock
 from benchmarks import grow, processes, results
 from benchmarks.corpus.builder import default_cache
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
-from tclint import driver, model, syntax
+from tclint import syntax
+from tclint.analyses import model
 from tclint.checks import kernel_checks, module_checks
-from tclint.config import Config
+from tclint.config.config import Config
 from tclint.dataflow import find_paths
-from tclint.finding import FileReport
-from tclint.fold import fold
+from tclint.driver.pool import cores
+from tclint.findings.finding import FileReport
 from tclint.ir import rebuild
-from tclint.output import renderer
-from tclint.pool import cores
-from tclint.report import Context, present
-from tclint.source import Source
+from tclint.linting import check
+from tclint.report.fold import fold
+from tclint.report.formats import renderer
+from tclint.report.summary import Context, present
+from tclint.syntax.source import Source
 
 __all__ = ["ABOUT", "COMMAND", "TITLE", "Measured", "Stopwatch", "lint", "measure", "section"]
 
@@ -176,7 +178,7 @@ def _split(watch: Stopwatch, modules: list[Any]) -> Iterator[None]:
         (rebuild, "parse", "parse"),
         (syntax, "problems", "syntax problems"),
         (rebuild, "build", "IR"),
-        (driver, "inline", "inline"),
+        (check, "inline", "inline"),
         (model, "CFG", "CFG"),
         (model, "Values", "values"),
         (model, "Views", "views"),
@@ -198,7 +200,7 @@ def lint(path: Path, watch: Stopwatch) -> tuple[Measured, FileReport]:
         with watch.stage("read"):
             source = Source.read(path)
         watch.start()
-        report = driver.check_source(source, clock=watch.clock)
+        report = check.check_source(source, clock=watch.clock)
         cpu, wall = process_time() - cpu, perf_counter() - wall
     instructions = sum(len(f.instructions) for module in modules for f in module.functions)
     return Measured(path.name, len(source.data), instructions, cpu, wall), report
@@ -236,7 +238,7 @@ def measure(
 def _start() -> None:
     """Everything that is paid once: the rules, the ISA table, what is imported when it is needed."""
     text = b".version 8.0\n.target sm_80\n.visible .entry k() { ret; }\n"
-    driver.check_source(Source.from_bytes(text, "start.ptx"))
+    check.check_source(Source.from_bytes(text, "start.ptx"))
 
 
 def _peak() -> int:

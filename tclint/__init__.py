@@ -9,22 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tclint._version import __version__
+
 if TYPE_CHECKING:
     from tclint.api import Report, SettingsError, check, check_paths
-    from tclint.finding import (
-        Confidence,
-        Edit,
-        FileReport,
-        Finding,
-        Fix,
-        Problem,
-        Severity,
-        SourceLocation,
-        Span,
-        Step,
-    )
+    from tclint.findings.finding import Edit, FileReport, Finding, Fix, SourceLocation, Span, Step
+    from tclint.findings.scales import Confidence, Severity
+    from tclint.syntax.source import Problem
 
-__version__ = "0.1.0"
 __all__ = [
     "Confidence",
     "Edit",
@@ -43,7 +35,12 @@ __all__ = [
     "check_paths",
 ]
 
-_API = frozenset(("Report", "SettingsError", "check", "check_paths"))
+_ELSEWHERE = {
+    **dict.fromkeys(("Report", "SettingsError", "check", "check_paths"), "tclint.api"),
+    "Confidence": "tclint.findings.scales",
+    "Severity": "tclint.findings.scales",
+    "Problem": "tclint.syntax.source",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -52,4 +49,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module("tclint.api" if name in _API else "tclint.finding"), name)
+    return getattr(import_module(_ELSEWHERE.get(name, "tclint.findings.finding")), name)

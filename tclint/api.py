@@ -13,15 +13,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from tclint import baseline
-from tclint.config import Config
-from tclint.finding import FileReport, Finding, Problem
-from tclint.fold import told
-from tclint.locate import MODES, Locator, Mode
-from tclint.pool import Input, reports
-from tclint.report import Context, Summary, exit_code, region
-from tclint.settings import Layer, SettingsError, named, resolve
-from tclint.source import Position, Source, SourceError
+from tclint.config.config import Config
+from tclint.config.settings import Layer, SettingsError, named, resolve
+from tclint.driver.one import Input
+from tclint.driver.pool import reports
+from tclint.findings.finding import FileReport, Finding
+from tclint.findings.places import region
+from tclint.report import baseline
+from tclint.report.fold import told
+from tclint.report.locate import MODES, Locator, Mode
+from tclint.report.summary import Context, Summary, exit_code
+from tclint.syntax.source import Position, Problem, Source, SourceError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -107,7 +109,7 @@ class Report:
 
         Raises ValueError for a format or a place that there is not.
         """
-        from tclint.output import formats, renderer
+        from tclint.report.formats import formats, renderer
 
         if output_format not in formats():
             raise ValueError(f"there is no output format {output_format}: {', '.join(formats())}")
@@ -170,7 +172,7 @@ def lint(source: Source | str | bytes | os.PathLike[str], config: Config, name: 
 
 def lint_paths(paths: Iterable[str | os.PathLike[str]], config: Config) -> Report:
     """:func:`check_paths` with settings that are resolved already."""
-    from tclint.inputs import LeftOut, inputs
+    from tclint.driver.inputs import LeftOut, inputs
 
     left_out = LeftOut(config)
     names = [os.fspath(path) for path in paths]

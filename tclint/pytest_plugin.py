@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from tclint.api import Options, Report
-    from tclint.config import Config
-    from tclint.source import Source
+    from tclint.config.config import Config
+    from tclint.syntax.source import Source
 
 __all__ = ["AssertCleanPtx", "assert_clean_ptx"]
 
@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("tclint"):
         return
     config.addinivalue_line("markers", "tclint: the lint of a .ptx file, as --tclint collects them.")
-    from tclint.settings import SettingsError
+    from tclint.config.settings import SettingsError
 
     try:
         _settings(config)
@@ -85,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path.suffix != ".ptx" or not parent.config.getoption("tclint"):
         return None
-    from tclint.inputs import LeftOut
+    from tclint.driver.inputs import LeftOut
 
     left_out = LeftOut(_settings(parent.config))
     return None if left_out.matched(str(file_path)) else _File.from_parent(parent, path=file_path)
@@ -122,7 +122,7 @@ class _Unclean(Exception):
 def _settings(config: pytest.Config, **options: Unpack[Options]) -> Config:
     """The configuration file of the folder that pytest takes as the project's root, ``tclint_options``, *options*."""
     from tclint.api import configured
-    from tclint.settings import discover, inline
+    from tclint.config.settings import discover, inline
 
     found = discover(config.rootpath)
     lines = [inline(line, SETTINGS, config.rootpath) for line in config.getini(SETTINGS)]

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import tclint
-from tclint.finding import Confidence, FileReport, Finding, Severity, Span, Step
-from tclint.rules import Rule
-from tclint.source import Source
+from tclint.findings.finding import FileReport, Finding, Span, Step
+from tclint.findings.rules import Rule
+from tclint.findings.scales import Confidence, Severity
+from tclint.syntax.source import Source
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(tclint.__file__).resolve().parent

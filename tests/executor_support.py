@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from support import HEADER, built, kernel, module
 
-from tclint.executor.flight import Schedule
-from tclint.executor.machine import Geometry
 from tclint.executor.run import Execution, Memories, execute, layout, prepared
+from tclint.executor.schedule import Schedule
+from tclint.executor.state import Geometry
 
 Array = Any
 Three = tuple[int, int, int]

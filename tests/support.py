@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tclint.driver import analyse, check_source
-from tclint.finding import FileReport, Finding
+from tclint.analyses.model import KernelModel
+from tclint.findings.finding import FileReport, Finding
 from tclint.ir import Function, Module, build
-from tclint.model import KernelModel
-from tclint.source import Source
+from tclint.ir.frontend import analyse
+from tclint.linting.check import check_source
 from tclint.syntax import parse
+from tclint.syntax.source import Source
 
 REGISTERS = """\
     .reg .pred %p<64>;

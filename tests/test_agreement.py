@@ -16,7 +16,7 @@ from benchmarks import agreement
 from benchmarks.agreement import ADVISORIES, REFUSALS, UNEXPLAINED, Measurement, Text, measure, section
 from benchmarks.corpus.builder import Skipped
 from benchmarks.ptxas import Archive, Compilation, Ptxas
-from tclint.rules import all_rules
+from tclint.findings.rules import all_rules
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="ptxas is asked with Unix's account of its time")
 

@@ -11,8 +11,8 @@ import pytest
 
 import tclint
 from tclint.api import Options
-from tclint.config import settings
-from tclint.source import Source
+from tclint.config.config import settings
+from tclint.syntax.source import Source
 
 ROOT = Path(__file__).resolve().parents[1]
 WRONG = ROOT / "fixtures" / "wgmma_unwaited.ptx"

@@ -15,9 +15,9 @@ import pytest
 from conftest import PACKAGE, ROOT
 from support import HOPPER, kernel, module
 
-from tclint import barriers
-from tclint.barriers import read, render_json, render_text
-from tclint.source import Source
+from tclint.inspect import barriers
+from tclint.inspect.barriers import read, render_json, render_text
+from tclint.syntax.source import Source
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -16,14 +16,15 @@ from conftest import ROOT
 from support import HOPPER, WGMMA, kernel, module
 
 import tclint
-from tclint import baseline
-from tclint.baseline import Baseline
-from tclint.config import Config
-from tclint.finding import Confidence, FileReport
-from tclint.inputs import inputs
-from tclint.pool import reports
-from tclint.report import present
-from tclint.settings import SettingsError
+from tclint.config.config import Config
+from tclint.config.settings import SettingsError
+from tclint.driver.inputs import inputs
+from tclint.driver.pool import reports
+from tclint.findings.finding import FileReport
+from tclint.findings.scales import Confidence
+from tclint.report import baseline
+from tclint.report.baseline import Baseline
+from tclint.report.summary import present
 
 USE = "    st.global.f32 [%rd2], %f0;"
 CLEAN = "    mov.u32 %r1, 0;"

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from support import found, kernel, lint, module
 
-from tclint.causes import without_consequences
 from tclint.checks import Hit
-from tclint.config import Config
-from tclint.driver import check_source
-from tclint.finding import Confidence, Severity
-from tclint.rules import all_rules
-from tclint.source import Source
+from tclint.config.config import Config
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence, Severity
+from tclint.linting.check import check_source
+from tclint.linting.subsumption import without_consequences
+from tclint.syntax.source import Source
 
 BLACKWELL = """
     .shared .align 8 .b64 done; .shared .align 4 .b32 slot;

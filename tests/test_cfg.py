@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import built, function, kernel, label, model, module, register
 
-from tclint.cfg import CFG, call_graph
+from tclint.ir.cfg import CFG, call_graph
 
 
 def graph(body: str) -> CFG:
@@ -254,7 +254,7 @@ end: ret;
     """
     )
     reach = {
-        name: m.views.reach[m.cfg.block_of[label(m.function, name)]]
+        name: m.views.reachability.reach[m.cfg.block_of[label(m.function, name)]]
         for name in ("first", "second", "rest", "end")
     }
     warp = (1 << 32) - 1
@@ -284,8 +284,8 @@ one: bra next;
 two: ret;
     """
     )
-    assert m.views.dispatchers == {m.cfg.block_of[label(m.function, "next")]}
+    assert m.views.reachability.dispatchers == {m.cfg.block_of[label(m.function, "next")]}
     plain = model(
         "ld.param.u32 %r1, [number];\nts: .branchtargets one, two;\nbrx.idx %r1, ts;\none: ret;\ntwo: ret;"
     )
-    assert plain.views.dispatchers == frozenset()
+    assert plain.views.reachability.dispatchers == frozenset()

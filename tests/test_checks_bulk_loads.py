@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support import by_rule, kernel, lint, module
 
-from tclint.finding import Confidence, Finding, Severity
+from tclint.findings.finding import Finding
+from tclint.findings.scales import Confidence, Severity
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 START = """

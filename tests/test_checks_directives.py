@@ -9,7 +9,7 @@ import pytest
 from support import by_rule, lint
 from test_rules import find_ptxas
 
-from tclint.finding import Confidence, Severity
+from tclint.findings.scales import Confidence, Severity
 from tclint.isa.directives import directives
 from tclint.isa.target import Target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support import agrees, by_rule, kernel, lint, module
 
-from tclint.finding import Severity
+from tclint.findings.scales import Severity
 
 START = """
     .shared .align 16 .b8 tile[1024];

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support import agrees, by_rule, kernel, lint, module
 
-from tclint.analyses import meetings
-from tclint.finding import Confidence, Severity
-from tclint.rules import all_rules
+from tclint.analyses import overlaps
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence, Severity
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 START = """
@@ -302,13 +302,13 @@ def test_stores_in_a_loop_of_some_rounds(rounds: int) -> None:
     assert not by_rule(lint(text(f"{loop}\n{FENCE}\n{SYNC}\n{OUT}")), "PR001")
 
 
-@pytest.mark.parametrize(("vain", "count"), [(meetings._VAIN, 1), (0, 0)])
+@pytest.mark.parametrize(("vain", "count"), [(overlaps._VAIN, 1), (0, 0)])
 def test_a_flag_that_is_set_on_one_way(vain: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shortest way from the entry leaves the flag as it is, and nobody who comes so issues the copy.
 
     A longer way is looked for as long as that is not in vain.
     """
-    monkeypatch.setattr(meetings, "_VAIN", vain)
+    monkeypatch.setattr(overlaps, "_VAIN", vain)
     flag = (
         "mov.pred %p4, 0;\nsetp.ne.s32 %p5, %r9, 0;\n@%p5 bra on;\nld.global.u32 %r10, [%rd6];\n"
         "setp.eq.s32 %p4, %r10, 0;\non: mov.u32 %r7, %r0;"

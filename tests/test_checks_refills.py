@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tclint.driver import check_source
-from tclint.finding import Finding
-from tclint.source import Source
+from tclint.findings.finding import Finding
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
 
 RULES = Path(__file__).parent.parent / "rules"
 

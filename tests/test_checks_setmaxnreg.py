@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support import HEADER, by_rule, kernel, lint, module
 
-from tclint.finding import Confidence
+from tclint.findings.scales import Confidence
 
 HOPPER = HEADER.replace("sm_100a", "sm_90a")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support import by_rule, kernel, lint, module
 
-from tclint.finding import Confidence
+from tclint.findings.scales import Confidence
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 dynamic[];\n"
 START = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support import by_rule, lint
 
-from tclint.config import Config
-from tclint.driver import check_source
-from tclint.source import Source
+from tclint.config.config import Config
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
 
 
 def text(target: str, version: str, body: str = "") -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from support import by_rule, found, kernel, lint, model, module
 
-from tclint.analyses.descriptors import INSTRUCTION, SHARED, Form, instruction_fields, shape
-from tclint.analyses.tensor_memory import TensorMemory
-from tclint.finding import Finding, Severity
+from tclint.analyses.tcgen05 import TensorMemory
+from tclint.findings.finding import Finding
+from tclint.findings.scales import Severity
+from tclint.values.descriptors import INSTRUCTION, SHARED, Form, instruction_fields, shape
 
 BITS = (1 << 64) - 1
 F16 = 0x0820_0490  # bf16 * bf16 -> f32, M = 128, N = 128

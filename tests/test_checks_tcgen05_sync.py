@@ -9,11 +9,11 @@ import pytest
 from support import agrees, by_rule, kernel, lint, module
 from test_checks_tcgen05 import COMMIT, FAR, LD_DONE, LOAD, MMA, ST_DONE, STORE, USE, ZEROS, text, wait
 
+from tclint.analyses.model import KernelModel
 from tclint.checks.tcgen05_order import unordered_pair
 from tclint.dataflow import Path
-from tclint.driver import analyse
-from tclint.model import KernelModel
-from tclint.source import Source
+from tclint.ir.frontend import analyse
+from tclint.syntax.source import Source
 
 COPY = "@%p1 tcgen05.cp.cta_group::1.128x256b [%r9], %rd0;"
 SHIFT = "@%p1 tcgen05.shift.cta_group::1.down [%r9];"

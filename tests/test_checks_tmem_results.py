@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from test_checks_refills import block
 
-from tclint.driver import check_source
-from tclint.finding import Finding
-from tclint.source import Source
+from tclint.findings.finding import Finding
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
 
 
 def told(code: str) -> list[Finding]:

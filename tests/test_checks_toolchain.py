@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from support import by_rule, kernel, module
 
-from tclint.config import Config
-from tclint.driver import check_source
-from tclint.finding import Confidence, FileReport
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport
+from tclint.findings.scales import Confidence
 from tclint.isa.target import TOOLKITS, toolkit_for
-from tclint.source import Source
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 FENCE = "wgmma.fence.sync.aligned;\n"

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from conftest import ROOT, RULE, finding
 
-from tclint import cli, rules
-from tclint.config import Config
-from tclint.finding import Confidence, FileReport, Problem, Severity
-from tclint.inputs import inputs
-from tclint.source import Source, SourceError
+from tclint.commands import cli
+from tclint.config.config import Config
+from tclint.driver.inputs import inputs
+from tclint.findings import rules
+from tclint.findings.finding import FileReport
+from tclint.findings.scales import Confidence, Severity
+from tclint.syntax.source import Problem, Source, SourceError
 
 GOOD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n    ret;\n}\n"
 
@@ -58,9 +60,9 @@ def fake_check(source: Source, config: Config, clock: object = None, past: objec
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     """The command in this process, in an empty folder, with a driver that finds words."""
-    driver = ModuleType("tclint.driver")
+    driver = ModuleType("tclint.linting.check")
     driver.check_source = fake_check  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tclint.driver", driver)
+    monkeypatch.setitem(sys.modules, "tclint.linting.check", driver)
     for name in ("NO_COLOR", "FORCE_COLOR", "TCLINT_DEBUG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -361,7 +363,7 @@ def test_color(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_dump_calls_the_stage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    stages = ModuleType("tclint.dump")
+    stages = ModuleType("tclint.inspect.dump")
 
     def tree(source: Source, *, dot: bool, entry: str | None) -> str:
         if entry == "absent":
@@ -369,8 +371,8 @@ def test_dump_calls_the_stage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
         return f"{source.text} {dot} {entry}"
 
     stages.tree = tree  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tclint.dump", stages)
-    monkeypatch.setattr("tclint.dump", stages, raising=False)
+    monkeypatch.setitem(sys.modules, "tclint.inspect.dump", stages)
+    monkeypatch.setattr("tclint.inspect.dump", stages, raising=False)
     write(a="fine")
     assert run("dump", "tree", "a.ptx", "--dot", "--entry", "gemm") == (0, "fine True gemm\n", "")
     assert run("dump", "tree", "a.ptx", "--entry", "absent") == (
@@ -522,14 +524,14 @@ def test_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_starting_imports_nothing_heavy(run_tclint: Process) -> None:
     """--version stays below 0.15 s only while what costs time is imported where it is used."""
-    code = "import sys, tclint.cli; print(*sys.modules)"
+    code = "import sys, tclint.commands.cli; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {
         "tree_sitter",
         "networkx",
-        "tclint.finding",
-        "tclint.rules",
-        "tclint.driver",
+        "tclint.findings.finding",
+        "tclint.findings.rules",
+        "tclint.linting.check",
         "rich",
         "difflib",
         "sarif_om",
@@ -541,11 +543,11 @@ def test_a_clean_small_file_imports_nothing_that_it_does_not_need() -> None:
     """Linting one stays below 0.15 s only while this holds, and while instructions and rules are read as needed."""
     file = str(ROOT / "fixtures" / "wgmma_waited.ptx")
     code = (
-        "import sys; from tclint.cli import main\n"
+        "import sys; from tclint.commands.cli import main\n"
         f"try: main(['check', '--isolated', {file!r}])\n"
         "except SystemExit: print(*sys.modules)\n"
         "from tclint.isa.table import table; print(*(form.family for form in table()._forms.values()))\n"
-        "from tclint.rules import all_rules; print(len(all_rules()._read), len(table()._forms), len(table().forms))"
+        "from tclint.findings.rules import all_rules; print(len(all_rules()._read), len(table()._forms), len(table().forms))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     _, modules, families, numbers = done.stdout.splitlines()

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.corpus.builder import default_cache
 from benchmarks.findings import ALL, verdicts
-from tclint.driver import check_source
-from tclint.finding import Confidence, Severity
-from tclint.source import Source
+from tclint.findings.scales import Confidence, Severity
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
 
 
 def recorded() -> dict[str, set[tuple[str, str]]]:

@@ -15,30 +15,30 @@ from hypothesis import strategies as st
 from support import built, kernel, label, lint, model, module, register
 
 import tclint.analyses
-import tclint.model
-from tclint.analyses.accumulators import UnwrittenAccumulators
-from tclint.analyses.bulk_groups import TOLD, BulkReads, BulkWrites
+import tclint.analyses.model
+from tclint.analyses.bulk import TOLD, BulkReads, BulkWrites
 from tclint.analyses.cluster_barrier import ClusterBarrier
-from tclint.analyses.collector import ENTRY, Collector
-from tclint.analyses.copy_groups import TRACKED, CopyGroups, WaitedCopies
-from tclint.analyses.copy_groups import WAITED as DONE
-from tclint.analyses.fences import WgmmaFences
+from tclint.analyses.cp_async import TRACKED, CopyGroups, WaitedCopies
+from tclint.analyses.cp_async import WAITED as DONE
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
-from tclint.analyses.liveness import LoadLiveness, ResultLiveness
-from tclint.analyses.mbarrier_use import MbarrierUse
+from tclint.analyses.model import KernelModel
 from tclint.analyses.proxies import LANDED, WAITED, WIDE, Arrivals, Landed, Unfenced, UnfencedReads
-from tclint.analyses.registers import RegisterCounts
+from tclint.analyses.setmaxnreg import RegisterCounts
 from tclint.analyses.since_barrier import LOOSE, ReadsSince, SinceBarrier, WritesSince
-from tclint.analyses.tensor_allocation import TensorAllocation
+from tclint.analyses.tcgen05 import Outstanding, Tcgen05, TensorMemory
+from tclint.analyses.tcgen05_collector import ENTRY, Collector
+from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
+from tclint.analyses.tcgen05_sync import ThreadSync
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
-from tclint.analyses.tensor_memory import Outstanding, Tcgen05, TensorMemory
-from tclint.analyses.thread_sync import ThreadSync
-from tclint.cfg import CFG, Edge
+from tclint.analyses.tmem_allocation import TensorAllocation
+from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
+from tclint.analyses.wgmma_fences import WgmmaFences
 from tclint.dataflow import Analysis, solve
 from tclint.dataflow import find_paths as find_paths_of_the_engine
-from tclint.dataflow.engine import LimitExceeded
+from tclint.dataflow.solver import LimitExceeded
+from tclint.inspect.mbarrier_use import MbarrierUse
 from tclint.ir import Instruction
-from tclint.model import KernelModel
+from tclint.ir.cfg import CFG, Edge
 
 # ---------------------------------------------------------------- every analysis
 
@@ -578,7 +578,7 @@ def test_work_grows_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
     counted(Groups)
     counted(TensorMemory)
-    monkeypatch.setattr(tclint.model, "find_paths", find_paths)
+    monkeypatch.setattr(tclint.analyses.model, "find_paths", find_paths)
     lint(repeated(1))  # fills the caches
     work = []
     for times in (1, 2, 4, 8):

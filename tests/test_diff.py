@@ -16,13 +16,13 @@ from support import HOPPER, WGMMA, built, kernel, module
 from test_rules import comments_and_line_breaks, renamed_labels, renamed_registers
 
 from benchmarks.differences import WANTED, measure
-from tclint.config import Config
+from tclint.config.config import Config
 from tclint.diff.compare import Change, compare
 from tclint.diff.pairs import Difference, differences, sides
 from tclint.diff.show import render
 from tclint.diff.skeleton import CLASSES, skeleton
 from tclint.isa.table import EVENTS
-from tclint.source import Source, SourceError
+from tclint.syntax.source import Source, SourceError
 
 KERNELS = [
     ROOT / "fixtures" / "kernels" / name

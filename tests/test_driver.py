@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import HEADER, HOPPER, before_the_wait, by_rule, found, kernel, line_of, lint, module
 
-from tclint.cli import cli
-from tclint.config import Config
-from tclint.driver import check_source
-from tclint.finding import FileReport, SourceLocation
-from tclint.source import Source
+from tclint.commands.cli import cli
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport, SourceLocation
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
 
 
 def wrong(name: str = "wrong") -> str:

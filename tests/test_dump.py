@@ -10,13 +10,13 @@ from time import perf_counter
 import pytest
 from conftest import ROOT
 
-from tclint import dump
 from tclint.analyses.groups import Groups
+from tclint.analyses.model import KernelModel
 from tclint.dataflow import Analysis
-from tclint.driver import analyse
+from tclint.inspect import dump
+from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Instruction
-from tclint.model import KernelModel
-from tclint.source import Source, SourceError
+from tclint.syntax.source import Source, SourceError
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 STAGES = ("tree", "ir", "cfg", "states")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support import HOPPER, before_the_wait, lint, module
 
-from tclint.settings import FILE, PROJECT
+from tclint.config.settings import FILE, PROJECT
 
 if sys.version_info >= (3, 11):
     import tomllib

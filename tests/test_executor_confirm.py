@@ -10,18 +10,19 @@ import pytest
 from click.testing import CliRunner
 from support import HOPPER, before_the_wait, built, kernel, module
 
-from tclint.cli import cli
-from tclint.config import Config
-from tclint.driver import check_source
+from tclint.commands.cli import cli
+from tclint.config.config import Config
+from tclint.driver.confirm import confirm
 from tclint.executor.assume import Parameters
-from tclint.executor.confirm import confirm
 from tclint.executor.launch import read, triton_beside
-from tclint.executor.machine import Geometry
 from tclint.executor.run import layout, prepared
-from tclint.finding import Confidence, FileReport, Finding
-from tclint.output import formats, renderer
-from tclint.report import Context, present
-from tclint.source import Source
+from tclint.executor.state import Geometry
+from tclint.findings.finding import FileReport, Finding
+from tclint.findings.scales import Confidence
+from tclint.linting.check import check_source
+from tclint.report.formats import formats, renderer
+from tclint.report.summary import Context, present
+from tclint.syntax.source import Source
 
 READ = "    add.f32 %f8, %f0, %f1;"
 DESCRIPTORS = "    mov.b64 %rd0, 64;\n    mov.b64 %rd1, 64;\n"

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tclint.analyses.descriptors import Form
 from tclint.executor.errors import Unsupported
 from tclint.executor.tcgen05 import MMA, InstructionDescriptor, Multiplication, Operands
 from tclint.executor.tensor_memory import allowed, cells, copy, fragment, reduction, registers, tiles
 from tclint.isa.table import Match, table
+from tclint.values.descriptors import Form
 
 Array = NDArray[Any]
 

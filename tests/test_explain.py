@@ -8,9 +8,9 @@ import re
 import pytest
 from conftest import ROOT
 
-from tclint.explain import UnknownOpcode, isa, rule_list, rules_json, rules_markdown, rules_table
+from tclint.findings.rules import all_rules
+from tclint.inspect.explain import UnknownOpcode, isa, rule_list, rules_json, rules_markdown, rules_table
 from tclint.isa.table import table
-from tclint.rules import all_rules
 
 TABLE = table()
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 from conftest import finding, report
 
-from tclint.config import Config
-from tclint.finding import Confidence, FileReport, Fingerprints, Problem, Severity
-from tclint.report import present, tally
-from tclint.source import Source
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport, Fingerprints
+from tclint.findings.scales import Confidence, Severity
+from tclint.report.summary import present, tally
+from tclint.syntax.source import Problem, Source
 
 SOURCE = Source.from_bytes(b"first second third", "a.ptx")
 

@@ -14,14 +14,15 @@ from test_rules import find_ptxas
 from benchmarks.faults import OPERATORS
 from benchmarks.fixes import DELETIONS, faults, mended
 from benchmarks.ptxas import Ptxas
-from tclint.config import Config
-from tclint.finding import Confidence, FileReport, Finding, Fix
-from tclint.fixes import Repair, after, before, inverted, joined, opcode, operand, resolve, without
-from tclint.fixing import Mended, shown, tried
+from tclint.config.config import Config
+from tclint.driver.fixing import Mended, shown, tried
+from tclint.findings.edits import Repair, after, before, inverted, joined, opcode, operand, resolve, without
+from tclint.findings.finding import FileReport, Finding, Fix
+from tclint.findings.rules import CodeBlock, Rule, all_rules
+from tclint.findings.scales import Confidence
 from tclint.ir.build import build
-from tclint.rules import CodeBlock, Rule, all_rules
-from tclint.source import Source
 from tclint.syntax import parse
+from tclint.syntax.source import Source
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = all_rules()

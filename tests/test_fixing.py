@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 from support import HOPPER, WGMMA, before_the_wait, kernel, module
 
-from tclint import driver, fixing, pool
-from tclint.config import Config
-from tclint.finding import Edit, Fix, Severity, Span
-from tclint.fixing import Fixing, Mended, mend, proven, shown, tried
-from tclint.model import KernelModel
-from tclint.source import Source
+from tclint.analyses.model import KernelModel
+from tclint.config.config import Config
+from tclint.driver import fixing, pool
+from tclint.driver.fixing import Fixing, Mended, mend, proven, shown, tried
+from tclint.findings.finding import Edit, Fix, Span
+from tclint.findings.scales import Severity
+from tclint.linting import check
+from tclint.syntax.source import Source
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -67,13 +69,13 @@ def test_many_findings_are_mended_together() -> None:
 
 def test_only_what_a_fix_changes_is_analysed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    hits = driver._kernel_hits
+    hits = check._kernel_hits
 
     def count(model: KernelModel, *rest: object) -> object:
         asked.append(model.function.name)
         return hits(model, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(driver, "_kernel_hits", count)
+    monkeypatch.setattr(check, "_kernel_hits", count)
     text = module(before_the_wait(USE, "a"), *(kernel("    ret;", f"k{i}") for i in range(9)), header=HOPPER)
     checked = pool.check(("k.ptx", Source(text.encode(), "k.ptx")), Config())
     assert [finding.entry for finding in checked.report.findings if finding.fixes] == ["a"]
@@ -276,7 +278,7 @@ def test_bytes_that_are_not_fixed_stay(tmp_path: Path, changed: Callable[[str], 
 
 def _fixed(path: Path, **options: bool) -> Fixing:
     run = Fixing(Config(), **options)
-    from tclint.inputs import inputs
+    from tclint.driver.inputs import inputs
 
     list(run.through(inputs([str(path)], "<stdin>"), "<stdin>"))
     return run

@@ -10,9 +10,9 @@ import pytest
 from test_rules import find_ptxas
 
 from benchmarks.corpus import fixtures
-from tclint.driver import check_source
-from tclint.finding import Confidence
-from tclint.source import Source
+from tclint.findings.scales import Confidence
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
 
 KERNELS = sorted(fixtures.FOLDER.glob("*.ptx"))
 NOTES = {path.name: {"TC007"} for path in KERNELS if re.fullmatch(r"triton-.*\.sm_100\.ptx", path.name)}

@@ -20,10 +20,11 @@ import pytest
 from conftest import ROOT
 from test_rules import REWRITERS, find_ptxas, identities
 
-from tclint.driver import check_source
-from tclint.finding import Confidence, FileReport, Finding, SourceLocation, Span
-from tclint.rules import all_rules
-from tclint.source import Source
+from tclint.findings.finding import FileReport, Finding, SourceLocation, Span
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
 
 FIXTURES = sorted((ROOT / "fixtures").glob("*.ptx"))
 

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from conftest import finding, report, span, step
 
-from tclint.config import Config
-from tclint.finding import Confidence, FileReport, Finding, Severity, SourceLocation
-from tclint.fold import fold
-from tclint.report import Summary, present, tally
-from tclint.source import Source
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport, Finding, SourceLocation
+from tclint.findings.scales import Confidence, Severity
+from tclint.report.fold import fold
+from tclint.report.summary import Summary, present, tally
+from tclint.syntax.source import Source
 
 TEXT = b"start commit other use1 use2 use3"
 LINE = SourceLocation("mma.cuh", 10, 3, (SourceLocation("/src/gemm.cu", 50),))

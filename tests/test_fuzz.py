@@ -19,10 +19,10 @@ from benchmarks.fuzz.kernels import Kernel, draw
 from benchmarks.fuzz.oracle import Outcome, lint, message_class
 from benchmarks.fuzz.runs import STRATEGIES, Tally, in_process, made, run
 from benchmarks.fuzz.text import BYTES, TOKENS, Change
-from tclint.finding import FileReport, Problem
-from tclint.output import formats
-from tclint.source import Source, SourceError
+from tclint.findings.finding import FileReport
+from tclint.report.formats import formats
 from tclint.syntax import parse
+from tclint.syntax.source import Problem, Source, SourceError
 
 FIXTURES = ROOT / "fixtures"
 TEXT = (FIXTURES / "calls.ptx").read_bytes()

@@ -16,7 +16,7 @@ import pytest
 from benchmarks import hardware, launch, ptxas, results
 from benchmarks.faults import apply
 from benchmarks.hardware_page import convicted, section
-from tclint.finding import Edit, Span
+from tclint.findings.finding import Edit, Span
 
 PATH = results.RECORDS / "hardware.json"
 LAUNCHES = hardware.launches()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support import HOPPER, built, kernel, module
 
+from tclint.analyses.model import KernelModel
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Memory, Symbol
-from tclint.model import KernelModel
 
 HELPERS = """
 .version 8.0

@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 import tclint
-from tclint.config import Config
-from tclint.finding import Confidence, FileReport, Severity, Span
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport, Span
+from tclint.findings.scales import Confidence, Severity
 from tclint.inline import module as inline
 from tclint.inline.asm import ptx_of
 from tclint.inline.conditions import compiled
 from tclint.inline.text import Text
 from tclint.isa.target import Target
-from tclint.source import Source
+from tclint.syntax.source import Source
 
 pytest.importorskip("tree_sitter_cpp")
 pytest.importorskip("tree_sitter_python")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.ptxas import PtxasMissing, find
-from tclint import tools
-from tclint.inputs import inputs, origin
-from tclint.source import Source, SourceError
+from tclint.driver import cuda_tools
+from tclint.driver.inputs import inputs, origin
+from tclint.syntax.source import Source, SourceError
 
 PTX = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry %s() { ret; }\n"
 FATBIN = b"\x50\xed\x55\xba\x01\0"
@@ -61,7 +61,7 @@ def cuobjdump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 @pytest.fixture
 def no_cuobjdump(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "candidates", lambda name: iter(()))
+    monkeypatch.setattr(cuda_tools, "candidates", lambda name: iter(()))
 
 
 def test_a_folder_gives_what_is_ptx_in_it_in_order(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_the_metadata_beside_a_kernel_names_it(
 
 
 @pytest.mark.skipif(
-    next(tools.candidates("cuobjdump"), None) is None,
+    next(cuda_tools.candidates("cuobjdump"), None) is None,
     reason="no cuobjdump: pip install nvidia-cuda-cuobjdump",
 )
 def test_real_containers(tmp_path: Path) -> None:

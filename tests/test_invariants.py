@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import label, model, register
 
-from tclint.analyses.values import Values
+from tclint.values import Values
 
 _RELATIONS = {
     "lt": int.__lt__,

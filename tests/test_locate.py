@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from conftest import finding, report
 
-from tclint import locate
-from tclint.finding import FileReport, SourceLocation, Step
-from tclint.locate import Locator, Mode
-from tclint.source import Source
+from tclint.findings.finding import FileReport, SourceLocation, Step
+from tclint.report import locate
+from tclint.report.locate import Locator, Mode
+from tclint.syntax.source import Source
 
 INLINED = SourceLocation(
     "lib/mma.cuh", 10, 3, (SourceLocation("src/gemm.cu", 50), SourceLocation("lib/launch.h", 123))

@@ -22,16 +22,16 @@ from lsprotocol import types as t
 from pygls.exceptions import JsonRpcException
 from pytest_lsp import ClientServerConfig, LanguageClient
 
-from tclint.cli import cli
-from tclint.config import Config
-from tclint.finding import Edit, Fix, Span
+from tclint.commands.cli import cli
+from tclint.config.config import Config
+from tclint.findings.finding import Edit, Fix, Span
+from tclint.findings.rules import all_rules, page
 from tclint.lsp import document as documents
 from tclint.lsp.actions import actions
 from tclint.lsp.diagnostics import diagnostics
 from tclint.lsp.document import Document, Superseded
 from tclint.lsp.server import make_server
 from tclint.lsp.text import Text
-from tclint.rules import all_rules, page
 
 WRONG = module(before_the_wait("    add.f32 %f5, %f0, %f1; // early"), header=HOPPER)
 RIGHT = WRONG.replace("    add.f32 %f5, %f0, %f1; // early\n", "")

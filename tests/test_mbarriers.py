@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tclint.analyses.mbarriers import Mbarriers, Ring
-from tclint.driver import analyse
-from tclint.model import KernelModel
-from tclint.source import Source
+from tclint.analyses.model import KernelModel
+from tclint.ir.frontend import analyse
+from tclint.syntax.source import Source
 
 KERNEL = """
 .version 8.6

@@ -19,7 +19,7 @@ from benchmarks.machine_code import Assembler, loaded
 from benchmarks.misses import CAUSES, cause
 from benchmarks.mutation import kernels
 from benchmarks.ptxas import PtxasMissing, find
-from tclint.replay.fitting import TOO_LONG, Fitting
+from tclint.replay.launch_search import TOO_LONG, Fitting
 
 HEAD = """\
 .version 8.7
@@ -239,7 +239,7 @@ def test_a_kernel_without_what_the_rules_are_about(tmp_path: Path) -> None:
 
 
 def test_patience_is_given_and_taken_back() -> None:
-    from tclint import model
+    from tclint.analyses import model
 
     search = vars(model)["find_paths"]
     with misses.patient():

@@ -15,9 +15,10 @@ from conftest import ROOT, RULE, finding, report
 from benchmarks import mutation
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.mutation import kernels, table, verdict
-from tclint.finding import Confidence, Edit, Severity, Span
-from tclint.rules import all_rules
-from tclint.source import Source
+from tclint.findings.finding import Edit, Span
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence, Severity
+from tclint.syntax.source import Source
 
 ELSEWHERE = """\
 .version 8.6

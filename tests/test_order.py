@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support import model
 
+from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.mbarriers import Mbarriers
-from tclint.analyses.order import Order, Scope
-from tclint.model import KernelModel
+from tclint.analyses.model import KernelModel
 
 START = """
     .shared .align 128 .b8 tile[512];

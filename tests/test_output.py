@@ -12,12 +12,13 @@ from xml.etree import ElementTree
 import pytest
 from conftest import finding, report, span, step
 
-from tclint.config import Config
-from tclint.finding import Confidence, Edit, FileReport, Fix, Problem, Severity, SourceLocation, Variant
-from tclint.locate import Locator
-from tclint.output import formats, renderer
-from tclint.report import Context, present
-from tclint.source import Source
+from tclint.config.config import Config
+from tclint.findings.finding import Edit, FileReport, Fix, SourceLocation, Variant
+from tclint.findings.scales import Confidence, Severity
+from tclint.report.formats import formats, renderer
+from tclint.report.locate import Locator
+from tclint.report.summary import Context, present
+from tclint.syntax.source import Problem, Source
 
 KERNEL = Source.from_bytes(
     b""".version 8.0

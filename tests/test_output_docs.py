@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import PACKAGE, ROOT
 
-from tclint.output import formats
+from tclint.report.formats import formats
 
 PAGE = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("output.md", "ci.md"))
 BLOCKS = re.findall(r"^```(sh|yaml|groovy)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from tclint.output import _files
-from tclint.output._files import OutputError, parse, refuse_inputs, write
+from tclint.report.formats import _files
+from tclint.report.formats._files import OutputError, parse, refuse_inputs, write
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
 FIXTURE = str(ROOT / "fixtures" / "wgmma_unwaited.ptx")
@@ -216,6 +216,6 @@ def test_links_are_for_terminals(run_tclint: Process) -> None:
 
 @pytest.mark.parametrize("name", ["text", "concise", "json"])
 def test_sarif_om_is_imported_for_sarif_only(name: str) -> None:
-    code = f"import sys; from tclint.output import renderer; renderer({name!r}); print(*sys.modules)"
+    code = f"import sys; from tclint.report.formats import renderer; renderer({name!r}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "sarif_om" not in done.stdout.split()

@@ -11,12 +11,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support import REGISTERS, label, model, register, value
 
-from tclint.analyses import threads as T
-from tclint.cfg import CFG
-from tclint.dataflow.paths import EXIT, Path
+from tclint.analyses.model import KernelModel
+from tclint.dataflow.feasible_paths import EXIT, Path
+from tclint.dataflow.views import View
 from tclint.ir import Immediate, Instruction
-from tclint.model import KernelModel
-from tclint.views import View
+from tclint.ir.cfg import CFG
+from tclint.values import thread_masks as T
 
 START, STOP, STEP, USE = "mov.u32 %r50, 1;", "mov.u32 %r51, 1;", "mov.u32 %r52, 1;", "mov.u32 %r53, 1;"
 """The fact begins; it ends; it grows older; it is used."""
@@ -365,7 +365,7 @@ LANE_ZERO = "mov.u32 %r0, %tid.x;\nsetp.ne.u32 %p0, %r0, 0;"
 )
 def test_a_thread_that_aborts_the_kernel_whatever_the_launch_is(body: str, always: bool) -> None:
     """cuBLASMp's kernels are built for targets that lack their instructions, and stop at once."""
-    assert model(f"{body}\nret;").views.aborted is always
+    assert model(f"{body}\nret;").views.reachability.aborted is always
 
 
 @pytest.mark.parametrize(("least", "comes"), [(1, False), (0, True)])
@@ -519,9 +519,9 @@ def test_many_wait_loops_in_a_row_are_walked_once(monkeypatch: pytest.MonkeyPatc
     )
     m = model("\n".join(loops) + "\nret;")
     sites = m.sites("mbarrier-wait")
-    m.views.reach  # noqa: B018
+    m.views.reachability.reach  # noqa: B018
     monkeypatch.setattr(CFG, "dominates", counted)
-    assert {m.views.at(site).threads for site in sites} == {m.views.reach[0]}
+    assert {m.views.at(site).threads for site in sites} == {m.views.reachability.reach[0]}
     assert len(sites) == 200
     assert asked < 5 * len(m.cfg.blocks)
 

@@ -18,8 +18,8 @@ from benchmarks.peers.sample import Launch, drawn, launches, of_kernels, planted
 from benchmarks.peers.tools import Answer, PtxasTool, Pyptx, SentryWard, fresh
 from benchmarks.processes import Launcher, Run
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
-from tclint.driver import analyse
-from tclint.source import Source
+from tclint.ir.frontend import analyse
+from tclint.syntax.source import Source
 
 WIDTH = {
     "u8": 1,

@@ -15,12 +15,14 @@ from types import ModuleType
 import pytest
 from conftest import PACKAGE, finding
 
-from tclint import pool, progress
-from tclint.config import Config
-from tclint.finding import FileReport
-from tclint.pool import Checked, Input, reports
-from tclint.rules import all_rules
-from tclint.source import Source, SourceError
+from tclint.commands import _progress
+from tclint.config.config import Config
+from tclint.driver import pool
+from tclint.driver.one import Input
+from tclint.driver.pool import Checked, reports
+from tclint.findings.finding import FileReport
+from tclint.findings.rules import all_rules
+from tclint.syntax.source import Source, SourceError
 
 linux = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere processes do not inherit the fake driver"
@@ -41,10 +43,10 @@ def fake_check(source: Source, config: Config, clock: object = None, past: objec
 
 @pytest.fixture
 def _fake_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = ModuleType("tclint.driver")
+    driver = ModuleType("tclint.linting.check")
     driver.check_source = fake_check  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tclint.driver", driver)
-    monkeypatch.setattr("tclint.driver", driver, raising=False)
+    monkeypatch.setitem(sys.modules, "tclint.linting.check", driver)
+    monkeypatch.setattr("tclint.linting.check", driver, raising=False)
     monkeypatch.delenv("TCLINT_DEBUG", raising=False)
 
 
@@ -121,10 +123,10 @@ def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
     for n in range(4):
         (tmp_path / f"{n}.ptx").write_text("fine")
     program = (
-        "import os, sys, time, types; from tclint.cli import main\n"
+        "import os, sys, time, types; from tclint.commands.cli import main\n"
         "def check(*args): open(f'at-work-{os.getpid()}', 'x').close(); time.sleep(30)\n"
-        "driver = types.ModuleType('tclint.driver'); driver.check_source = check\n"
-        "import tclint; tclint.driver = driver; sys.modules['tclint.driver'] = driver\n"
+        "driver = types.ModuleType('tclint.linting.check'); driver.check_source = check\n"
+        "import tclint; tclint.linting.check = driver; sys.modules['tclint.linting.check'] = driver\n"
         "print('ready', flush=True); main(['check', '--jobs', '2', '.'])"
     )
     process = subprocess.Popen(
@@ -173,22 +175,22 @@ def test_progress_is_shown_on_a_terminal_in_a_long_run_and_goes(monkeypatch: pyt
     items = [Checked(FileReport(path=f"{n}\x1b" + "x" * 100), Counter()) for n in range(3)]
     monkeypatch.delenv("TERM", raising=False)
     for tty, patience in ((False, 0.0), (True, 60.0)):
-        monkeypatch.setattr(progress, "_PATIENCE", patience)
+        monkeypatch.setattr(_progress, "_PATIENCE", patience)
         stream = Terminal(tty)
-        assert list(progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+        assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
         assert stream.written == []
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(_progress, "_PATIENCE", 0.0)
     stream = Terminal(True)
-    assert list(progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+    assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
     first, *_, last = stream.written
     assert first.startswith("\r\x1b[2Ktclint: 1 checked, the last one 0\ufffdxxx")
     assert (len(first.splitlines()), len(first) < 90, last) == (1 + 1, True, "\r\x1b[2K")
     monkeypatch.setattr(Terminal, "fileno", lambda stream: 2)
     monkeypatch.setattr(os, "get_terminal_size", lambda file: os.terminal_size((30, 24)))
     stream = Terminal(True)
-    assert list(progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+    assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
     assert stream.written[0] == "\r\x1b[2Ktclint: 1 checked, the last …"
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal(True)
-    assert list(progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+    assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
     assert stream.written == []

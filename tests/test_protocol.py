@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from support import HOPPER, model, module, register
 
-from tclint.analyses.expressions import Expressions
-from tclint.analyses.protocol import MbarrierRing, Multicast, Protocol, protocol
-from tclint.driver import analyse
+from tclint.analyses.model import KernelModel
+from tclint.inspect.pretty import Expressions
+from tclint.inspect.protocol import MbarrierRing, Multicast, Protocol, protocol
+from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
-from tclint.model import KernelModel
-from tclint.source import Source
+from tclint.syntax.source import Source
 
 SHARED = """\
 .shared .align 8 .b64 full[4];

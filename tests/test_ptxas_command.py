@@ -23,8 +23,8 @@ from conftest import ROOT
 
 from benchmarks.ptxas import PtxasMissing as NoPtxas
 from benchmarks.ptxas import find as find_ptxas
-from tclint import tools
-from tclint.ptxas import TRIED, VALUED, Given, PtxasMissing, find, given, release
+from tclint.commands._ptxas import TRIED, VALUED, Given, PtxasMissing, find, given, release
+from tclint.driver import cuda_tools
 
 if os.name != "posix":
     pytest.skip("the stand-ins for ptxas are shell scripts", allow_module_level=True)
@@ -81,7 +81,7 @@ def scripts(folder: Path) -> Path:
     """``tclint-ptxas``, as pip makes it. Returns the folder."""
     for name in ("tclint-ptxas", "tclint-ptxas-blackwell"):
         text = f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
-        program(folder / name, text + "from tclint.ptxas import main\nmain()\n")
+        program(folder / name, text + "from tclint.commands._ptxas import main\nmain()\n")
     return folder
 
 
@@ -281,7 +281,7 @@ def test_a_broken_configuration_file_stops_no_compile(run_tclint: Run, ptxas: Pa
 
 def test_an_internal_error_stops_no_compile(ptxas: Path, tmp_path: Path) -> None:
     code = (
-        "import tclint.api, tclint.cli\n"
+        "import tclint.api, tclint.commands.cli\n"
         "def crash(*_): raise RuntimeError('out of cheese')\n"
         f"tclint.api.lint = crash\ntclint.cli.main(['ptxas', {str(RIGHT)!r}])"
     )
@@ -338,12 +338,12 @@ def test_the_program_needs_nothing_of_tclint_to_ask_for_the_version(ptxas: Path,
     done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("Cuda compilation tools, release 12.4, V12.4.1\n", "")
     code = (
-        "import os, sys, tclint.ptxas as p\nos.execve = lambda *_: (print(*sys.modules), sys.exit())\n"
+        "import os, sys, tclint.commands._ptxas as p\nos.execve = lambda *_: (print(*sys.modules), sys.exit())\n"
         "sys.argv = ['tclint-ptxas', '--version']\np.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if name.startswith(("tclint", "click"))}
-    assert loaded == {"tclint", "tclint.ptxas", "tclint.tools"}
+    assert loaded == {"tclint", "tclint.commands._ptxas", "tclint.driver.cuda_tools"}
 
 
 # ---------------------------------------------------------------- which ptxas
@@ -384,7 +384,9 @@ def test_triton_gets_the_program_that_it_would_have_run(
     bundled = tmp_path / "triton" / "backends" / "nvidia" / "bin"
     for name in ("ptxas", "ptxas-blackwell"):
         program(bundled / name, STAND_IN)
-    monkeypatch.setattr(tools, "packaged", lambda package, below: [bundled] if package == "triton" else [])
+    monkeypatch.setattr(
+        cuda_tools, "packaged", lambda package, below: [bundled] if package == "triton" else []
+    )
     on_path = program(tmp_path / "path" / "ptxas", STAND_IN)
     monkeypatch.setenv("PATH", str(on_path.parent))
     old, new = str(tmp_path / "tclint-ptxas"), str(tmp_path / "tclint-ptxas-blackwell")
@@ -399,7 +401,7 @@ def test_triton_gets_the_program_that_it_would_have_run(
 
 
 def test_no_ptxas_is_a_message(run_tclint: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "candidates", lambda name: iter(()))
+    monkeypatch.setattr(cuda_tools, "candidates", lambda name: iter(()))
     with pytest.raises(PtxasMissing, match="there is no ptxas to run: name one in TCLINT_PTXAS"):
         find("tclint-ptxas")
     done = run_tclint("ptxas", str(RIGHT), env={"TCLINT_PTXAS": str(tmp_path / "absent")})
@@ -465,7 +467,7 @@ def test_ptxas_makes_the_same_machine_code(
 @pytest.fixture
 def nvcc() -> Path:
     """An nvcc with all that it needs to compile, of a folder of NVIDIA's wheels or of a toolkit."""
-    found = os.environ.get("TCLINT_NVCC") or next(tools.candidates("nvcc"), None)
+    found = os.environ.get("TCLINT_NVCC") or next(cuda_tools.candidates("nvcc"), None)
     if not found or not Path(found).is_file():
         pytest.skip(
             "no nvcc: set TCLINT_NVCC to one, or pip install nvidia-cuda-{nvcc,runtime,cccl,crt} nvidia-nvvm"

@@ -143,13 +143,13 @@ TYPES = """\
 tclint.api.Report
 bool
 int
-tuple[tclint.finding.Problem, ...]
+tuple[tclint.findings.finding.Problem, ...]
 str
-tclint.finding.Finding
+tclint.findings.finding.Finding
 str
 bool
-tuple[str, tuple[int, int, fallback=tclint.source.Position]]
-tuple[tclint.finding.Edit, ...]
+tuple[str, tuple[int, int, fallback=tclint.syntax.source.Position]]
+tuple[tclint.findings.finding.Edit, ...]
 str
 str
 tclint.api.Report

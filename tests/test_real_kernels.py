@@ -17,15 +17,16 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from tclint.analyses.model import KernelModel
 from tclint.checks.tcgen05 import missing_commit
 from tclint.dataflow import Analysis, solve
-from tclint.driver import check_source
-from tclint.finding import Confidence, FileReport, Severity
+from tclint.driver.pool import cores
+from tclint.findings.finding import FileReport
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir import Function, Instruction, build
-from tclint.model import KernelModel
-from tclint.pool import cores
-from tclint.source import Source
+from tclint.linting.check import check_source
 from tclint.syntax import parse
+from tclint.syntax.source import Source
 
 KERNELS = ROOT.parent / "shared" / "kernels"
 ARCHIVES = [KERNELS / "real_kernels.tar.xz", KERNELS / "nvcc_kernels.tar.xz"]

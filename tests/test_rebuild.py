@@ -12,16 +12,16 @@ import pytest
 from support import WGMMA, before_the_wait, built, kernel, module
 
 from benchmarks.edits import KINDS, edits
-from tclint import driver
-from tclint.config import Config
-from tclint.driver import check_source
-from tclint.finding import FileReport
+from tclint.analyses.model import KernelModel
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport
 from tclint.ir import Function, Module, build
 from tclint.ir.rebuild import Builds, same_program
-from tclint.model import KernelModel
-from tclint.past import Past
-from tclint.source import Source
+from tclint.linting import check
+from tclint.linting.cache import Past
+from tclint.linting.check import check_source
 from tclint.syntax import Change, parse, reparse
+from tclint.syntax.source import Source
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 SECONDS = 12
@@ -144,13 +144,13 @@ def test_checks_run_where_the_program_changed(
     edit: tuple[str, str], runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    hits = driver._kernel_hits
+    hits = check._kernel_hits
 
     def count(model: object, *rest: object) -> object:
         asked.append("run")
         return hits(model, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(driver, "_kernel_hits", count)
+    monkeypatch.setattr(check, "_kernel_hits", count)
     text = module(before_the_wait("    add.f32 %f5, %f0, %f1; // early"), kernel("    ret;", "other"))
     text = text.replace("sm_100a", "sm_90a")
     past = Past()
@@ -180,13 +180,13 @@ def test_checks_run_where_a_function_that_is_called_changed(
 ) -> None:
     """cuDNN's modules have kernels that all call one function of the compiler: a change in one of them is not about the others."""
     asked: list[str] = []
-    hits = driver._kernel_hits
+    hits = check._kernel_hits
 
     def count(model: KernelModel, *rest: object) -> object:
         asked.append(model.function.name)
         return hits(model, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(driver, "_kernel_hits", count)
+    monkeypatch.setattr(check, "_kernel_hits", count)
     text = module(
         ".extern .func outside;",
         ".func leaf { .reg .b32 %r<2>; mov.u32 %r1, 1; // leaf\nret; }",

@@ -12,11 +12,22 @@ from hypothesis import strategies as st
 from support import analysed, kernel, model
 
 from tclint.checks.replay import _short, replayed
-from tclint.driver import check_source
-from tclint.finding import Confidence, Finding
+from tclint.findings.finding import Finding
+from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate
+from tclint.linting.check import check_source
 from tclint.replay import Replay, Run, Stuck
-from tclint.replay.clocks import (
+from tclint.replay.abstract_lanes import Results, apply, collapse, merge, pick, take
+from tclint.replay.groups import Group, Limits, ManyRounds, OutOfSteps, Registers
+from tclint.replay.launch import Launch, Numbers
+from tclint.replay.launch_search import Fitting
+from tclint.replay.launches import ODD, Launches, Try
+from tclint.replay.machine import Access, Machine, shuffled
+from tclint.replay.program import Program
+from tclint.replay.races import races
+from tclint.replay.shared_stores import Stored
+from tclint.replay.sync import Barrier, Flight, Mbarrier, Passed
+from tclint.replay.vector_clocks import (
     NOTHING,
     Actor,
     Clock,
@@ -34,17 +45,7 @@ from tclint.replay.clocks import (
     only,
     together,
 )
-from tclint.replay.fitting import Fitting
-from tclint.replay.groups import Group, Limits, ManyRounds, OutOfSteps, Registers
-from tclint.replay.lanes import Results, apply, collapse, merge, pick, take
-from tclint.replay.launch import Launch, Numbers
-from tclint.replay.machine import Access, Machine, shuffled
-from tclint.replay.program import Program
-from tclint.replay.races import races
-from tclint.replay.stored import Stored
-from tclint.replay.sync import Barrier, Flight, Mbarrier, Passed
-from tclint.replay.tries import ODD, Launches, Try
-from tclint.source import Source
+from tclint.syntax.source import Source
 
 RULES = Path(__file__).parent.parent / "rules"
 PAGE = (RULES / "MB016.md").read_text()
@@ -1077,7 +1078,7 @@ def test_a_kernel_of_many_steps_gets_more_of_them(monkeypatch: pytest.MonkeyPatc
         return run(self)
 
     monkeypatch.setattr(Machine, "run", counted)
-    monkeypatch.setattr("tclint.replay.fitting._PATIENCE", 100)
+    monkeypatch.setattr("tclint.replay.launch_search._PATIENCE", 100)
     assert replay(code).run is None
     assert launches == [100]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support import analysed
 
-from tclint.driver import check_source
+from tclint.linting.check import check_source
 from tclint.replay import Replay
-from tclint.source import Source
+from tclint.syntax.source import Source
 
 ROUNDS = """.version 8.0
 .target sm_90

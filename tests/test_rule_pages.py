@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tclint import rules
-from tclint.finding import Confidence, Severity
-from tclint.rules import HEADINGS, RuleError, UnknownRule, load_rules, parse_page
+from tclint.findings import rules
+from tclint.findings.rules import HEADINGS, RuleError, UnknownRule, load_rules, parse_page
+from tclint.findings.scales import Confidence, Severity
 
 FRONT = """\
 +++

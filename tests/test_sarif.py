@@ -18,23 +18,14 @@ import pytest
 from conftest import ROOT, RULE, finding, report, span, step
 from support import lint
 
-from tclint.config import Config
-from tclint.finding import (
-    Confidence,
-    Confirmation,
-    Edit,
-    FileReport,
-    Fix,
-    Problem,
-    Severity,
-    SourceLocation,
-    Variant,
-)
-from tclint.locate import Locator
-from tclint.output import renderer
-from tclint.report import Context, present
-from tclint.rules import all_rules
-from tclint.source import Source
+from tclint.config.config import Config
+from tclint.findings.finding import Confirmation, Edit, FileReport, Fix, SourceLocation, Variant
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence, Severity
+from tclint.report.formats import renderer
+from tclint.report.locate import Locator
+from tclint.report.summary import Context, present
+from tclint.syntax.source import Problem, Source
 
 LINE = SourceLocation("lib/mma.cuh", 10, 3, (SourceLocation("gemm cu/é.cu", 50, 7),))
 KERNEL = Source.from_bytes("// é𝄞\n start;\n é𝄞 use {0} [a](1);\n".encode(), "out/a b%.ptx")

@@ -12,8 +12,8 @@ from support import model
 
 from benchmarks import lost_waits, ptxas, sass, scoreboards
 from benchmarks.scoreboards import Listing, Pair, Said, Way, judged, outstanding, pairs, releases
-from tclint.rules import all_rules
-from tclint.source import Source
+from tclint.findings.rules import all_rules
+from tclint.syntax.source import Source
 
 PRINTED = """\
 	.section	.text.first,"ax",@progbits

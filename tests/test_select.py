@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 from conftest import finding, report
 
-from tclint.config import Config, Selection
-from tclint.finding import Confidence, Severity
-from tclint.report import present, tally
-from tclint.rules import UnknownRule, all_rules
-from tclint.select import enabled, meant, wants_entry
-from tclint.source import Source
+from tclint.config.config import Config, Selection
+from tclint.config.selection import enabled, meant, wants_entry
+from tclint.findings.rules import UnknownRule, all_rules
+from tclint.findings.scales import Confidence, Severity
+from tclint.report.summary import present, tally
+from tclint.syntax.source import Source
 
 ALL = frozenset(all_rules())
 WG = frozenset(id for id in ALL if id.startswith("WG"))

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from tclint.config import Config, settings
-from tclint.finding import Confidence, Severity
-from tclint.settings import (
+from tclint.config.config import Config, settings
+from tclint.config.settings import (
     COMMAND_LINE,
     Layer,
     Settings,
@@ -25,6 +24,7 @@ from tclint.settings import (
     schema,
     show,
 )
+from tclint.findings.scales import Confidence, Severity
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support import model, value
 
-from tclint.analyses.shared_memory import Access, Footprint
-from tclint.model import KernelModel
+from tclint.analyses.model import KernelModel
+from tclint.values.shared_memory import Access, Footprint
 
 START = """
     .shared .align 128 .b8 tile[65536];

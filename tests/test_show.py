@@ -11,16 +11,17 @@ import pytest
 from conftest import PACKAGE, ROOT
 from support import HOPPER, WGMMA, kernel, model, module
 
-from tclint.analyses.in_flight import CHANNELS
-from tclint.config import Config
-from tclint.driver import analyse, check_source
-from tclint.fold import fold
-from tclint.report import present
+from tclint.config.config import Config
+from tclint.inspect.in_flight import CHANNELS
+from tclint.ir.frontend import analyse
+from tclint.linting.check import check_source
+from tclint.report.fold import fold
+from tclint.report.summary import present
 from tclint.show.flight import flight
 from tclint.show.kernel import kernel as describe
 from tclint.show.layout import GAP_X, HEIGHT, WIDTH, layout
 from tclint.show.page import render
-from tclint.source import Source
+from tclint.syntax.source import Source
 
 FIXTURES = ROOT / "fixtures"
 NASTY = '</script><img src="x" onerror="document.title=1">'
@@ -96,7 +97,7 @@ def test_groups_age_along_a_pipelined_loop() -> None:
 def test_the_changes_say_what_the_analyses_say_at_every_instruction(name: str) -> None:
     source = Source.read(FIXTURES / name)
     found, _ = analyse(source)
-    from tclint.model import KernelModel
+    from tclint.analyses.model import KernelModel
 
     for function in (f for f in found.functions if f.instructions):
         of = KernelModel(function, found)
@@ -209,7 +210,7 @@ def test_findings_carry_their_steps_as_instructions() -> None:
 
 
 def test_what_execution_saw_is_there() -> None:
-    from tclint.finding import Confirmation, Span, Step
+    from tclint.findings.finding import Confirmation, Span, Step
 
     text = (FIXTURES / "tcgen05_gemm_uncommitted.ptx").read_text()
     source = Source.from_bytes(text.encode(), "kernel.ptx")

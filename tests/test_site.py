@@ -16,11 +16,11 @@ import pytest
 from conftest import PACKAGE, ROOT
 
 from tclint import commands as known
-from tclint.config import Config
+from tclint.config.config import Config
+from tclint.findings.rules import all_rules, url
 from tclint.isa.table import table
-from tclint.output import renderer
-from tclint.report import Context, present
-from tclint.rules import all_rules, url
+from tclint.report.formats import renderer
+from tclint.report.summary import Context, present
 
 SITE = ROOT / "docs" / "site"
 

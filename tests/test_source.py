@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tclint.source import Position, Source, SourceError
+from tclint.syntax.source import Position, Source, SourceError
 
 
 def make(text: str) -> Source:

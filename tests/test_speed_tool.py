@@ -67,7 +67,7 @@ def test_the_stages_of_a_file_add_up(tmp_path: Path) -> None:
 
 
 def test_what_is_timed_is_put_back() -> None:
-    from tclint import model
+    from tclint.analyses import model
     from tclint.ir import rebuild
 
     before = rebuild.parse, rebuild.build, model.solve

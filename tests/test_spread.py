@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import model, value
 
-from tclint.analyses import threads as T
-from tclint.analyses.spread import spread
-from tclint.analyses.values import Level
+from tclint.values import Level
+from tclint.values import thread_masks as T
+from tclint.values.divergence import spread
 
 EVERY = (1 << 32) - 1
 OPERATIONS = {

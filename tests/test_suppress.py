@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from support import HOPPER, kernel, module
 from support import before_the_wait as wrong
 
-from tclint.config import Config, Selection
-from tclint.driver import check_source
-from tclint.finding import Confidence, FileReport, Severity
-from tclint.output import renderer
-from tclint.report import Context, present
-from tclint.rules import all_rules
-from tclint.select import enabled
-from tclint.source import Source
+from tclint.config.config import Config, Selection
+from tclint.config.selection import enabled
+from tclint.findings.finding import FileReport
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence, Severity
+from tclint.linting.check import check_source
+from tclint.report.formats import renderer
+from tclint.report.summary import Context, present
+from tclint.syntax.source import Source
 
 ADD = "    add.f32 %f5, %f0, %f1;"
 
@@ -235,7 +236,7 @@ def test_fingerprints_of_two_comments_differ() -> None:
 
 
 def test_nothing_is_searched_without_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tclint.suppress.LEXICAL", re.compile("never"))  # would fail on bytes
+    monkeypatch.setattr("tclint.linting.suppress.LEXICAL", re.compile("never"))  # would fail on bytes
     assert told(run(wrong(ADD))) == ["WG001"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tclint.analyses import threads as T
+from tclint.values import thread_masks as T
 
 N = 96
 MASK = 0xFFFFFFFF

@@ -10,7 +10,7 @@ import re
 import pytest
 from support import found, kernel, lint, module
 
-from tclint.rules import all_rules
+from tclint.findings.rules import all_rules
 
 BLOCKS = {
     "guards that say the same are written twice": "TC005 same_test_again",

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support import label, model, value
 from support import register as number_of
 
-from tclint.analyses import threads as T
-from tclint.analyses.values import Facts, Level
-from tclint.analyses.values.integers import as_signed
-from tclint.model import KernelModel
+from tclint.analyses.model import KernelModel
+from tclint.values import Facts, Level
+from tclint.values import thread_masks as T
+from tclint.values.integers import as_signed
 
 END = "\nend: ret;"
 
@@ -733,7 +733,7 @@ mine:
     assert value(m, "%p2") == value(m, "%p1")
     assert m.values.negate(value(m, "%p4")) == value(m, "%p1")
     mine = m.cfg.block_of[label(m.function, "mine")]
-    assert m.views.reach[mine] == T.lane_zero(128)
+    assert m.views.reachability.reach[mine] == T.lane_zero(128)
 
 
 def test_an_elected_lane_is_one_of_the_mask() -> None:
@@ -1854,8 +1854,8 @@ def test_cases_of_a_table_of_global_smem() -> None:
         m.views.at(i).threads for i, ins in enumerate(m.function.instructions) if ins.opcode == "mov.u32"
     ][-3:]
     assert found == [warps(0, 3), warps(1, 4, 5, 6, 7), warps(2)]
-    assert m.views.dispatchers
-    assert not m.views.unread
+    assert m.views.reachability.dispatchers
+    assert not m.views.reachability.unread
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from test_grammar import captures
 from test_rules import find_ptxas
 
 import tclint
-from tclint import settings
+from tclint.config import settings
 from tclint.ir.nodes import Special
 from tclint.ir.operands import parse_operand
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from benchmarks.fuzz.kernels import Kernel
 from benchmarks.fuzz.runs import made
 from benchmarks.fuzz.text import BYTES
-from tclint.output import formats
-from tclint.source import GZIP, Source, SourceError
+from tclint.report.formats import formats
 from tclint.syntax import parse
+from tclint.syntax.source import GZIP, Source, SourceError
 
 __all__ = ["EXTREMES", "Case", "cases", "extreme", "failure"]
 

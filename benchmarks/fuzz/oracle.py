@@ -16,16 +16,17 @@ from time import process_time
 from xml.etree import ElementTree
 
 from benchmarks.ptxas import Ptxas
-from tclint import dump
-from tclint.config import Config
-from tclint.driver import check_source
-from tclint.finding import FileReport, Severity
-from tclint.fold import fold
-from tclint.locate import Locator
-from tclint.output import formats, renderer
-from tclint.report import Context, present
-from tclint.source import Source, SourceError
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport
+from tclint.findings.scales import Severity
+from tclint.inspect import dump
+from tclint.linting.check import check_source
+from tclint.report.fold import fold
+from tclint.report.formats import formats, renderer
+from tclint.report.locate import Locator
+from tclint.report.summary import Context, present
 from tclint.syntax import parse
+from tclint.syntax.source import Source, SourceError
 
 __all__ = ["ENDS", "SECONDS", "Hang", "Outcome", "ask", "lint", "message_class"]
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from tclint.driver import analyse, check_source
-from tclint.source import Source, SourceError
+from tclint.ir.frontend import analyse
+from tclint.linting.check import check_source
 from tclint.syntax import parse
+from tclint.syntax.source import Source, SourceError
 
 
 def read(path: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import click
 
-from tclint.cli import cli
+from tclint.commands.cli import cli
 
 
 class Paragraph(NamedTuple):

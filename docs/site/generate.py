@@ -1,7 +1,7 @@
 """The pages of the documentation, in Markdown: ``generate(folder)``.
 
 The site has the paths of the repository: ``rules/WG001.md`` is ``rules/WG001/``, so that the links among the pages are
-those of the files, and :func:`tclint.rules.url` knows where the page of a rule is. Pages about instructions and commands
+those of the files, and :func:`tclint.findings.rules.url` knows where the page of a rule is. Pages about instructions and commands
 are made from the ISA table and from click.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from commands import Command, commands
 
-from tclint.explain import facts
+from tclint.findings.rules import Rule, all_rules
+from tclint.inspect.explain import facts
 from tclint.isa.table import Form, read_toml, table
-from tclint.rules import Rule, all_rules
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"

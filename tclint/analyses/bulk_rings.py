@@ -9,8 +9,8 @@ from math import gcd
 
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.mbarriers import Mbarriers, Ring
-from tclint.analyses.shared_memory import Access
-from tclint.model import KernelModel
+from tclint.analyses.model import KernelModel
+from tclint.values.shared_memory import Access
 
 __all__ = ["WIDEST", "BulkRings", "Filled", "place_of", "room", "rows"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tclint.analyses.facts import FactSet
-from tclint.analyses.warps import SYSTEM_CALLS
+from tclint.analyses.fact_set import FactSet
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import SYSTEM_CALLS
 from tclint.ir.nodes import Instruction
-from tclint.model import KernelModel
 
 __all__ = ["START", "ClusterBarrier"]
 

@@ -12,10 +12,10 @@ from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
-from tclint.analyses import threads as T
-from tclint.analyses.shared_memory import Access
-from tclint.analyses.values import Level, Values
-from tclint.model import KernelModel
+from tclint.analyses.model import KernelModel
+from tclint.values import Level, Values
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
 
 __all__ = ["Extent", "Extents", "Terms", "steps"]
 

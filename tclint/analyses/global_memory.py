@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tclint.analyses.shared_memory import SharedMemory
 from tclint.isa.table import Match
+from tclint.values.shared_memory import SharedMemory
 
 __all__ = ["GlobalMemory"]
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tclint.cfg import Edge
-from tclint.dataflow.engine import Analysis
+from tclint.analyses.model import KernelModel
+from tclint.dataflow.solver import Analysis
+from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Immediate, Instruction, Vector, registers
-from tclint.model import KernelModel
 
 __all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups", "results_of"]
 
@@ -176,7 +176,7 @@ class Groups(Analysis[State]):
         if not facts:
             return state
         views = self.model.views
-        if edge.source in views.dispatchers:
+        if edge.source in views.reachability.dispatchers:
             return EMPTY
         if edge.predicate < 0:
             return state

@@ -18,18 +18,16 @@ from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
-from tclint.analyses import threads as T
 from tclint.analyses.extents import Terms, steps
-from tclint.analyses.origins import origin
-from tclint.analyses.stretches import Stretches
-from tclint.analyses.values import Level, Values
-from tclint.analyses.warps import deciding, whole_program
+from tclint.analyses.model import KernelModel
+from tclint.analyses.phases import Stretches
+from tclint.analyses.provenance import origin
+from tclint.analyses.role_paths import deciding, whole_program
 from tclint.isa.table import Match
-from tclint.model import KernelModel
+from tclint.values import Level, Values
+from tclint.values import thread_masks as T
 
-__all__ = [
-    "RESPONSE", "SIZE", "Address", "Array", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "array_of", "transferred",
-]  # fmt: skip
+__all__ = ["RESPONSE", "SIZE", "Address", "Array", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "array_of", "first_parity", "transferred"]  # fmt: skip
 
 SIZE = 8
 """Bytes of an mbarrier object (9.7.13.15.1)."""
@@ -792,3 +790,10 @@ def _classes(sites: dict[int, int]) -> Iterator[tuple[int, list[int]]]:
             made[threads] = [site]
         classes = made
     yield from classes.items()
+
+
+def first_parity(model: KernelModel, wait: int) -> int | None:
+    """The parity that a wait has when it is executed for the first time, where that is known."""
+    value, resolve = model.value(wait, "parity"), model.at_first(wait)
+    number = None if value is None or resolve is None else model.values.known(resolve(value))
+    return None if number is None else number & 1

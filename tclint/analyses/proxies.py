@@ -12,16 +12,16 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from tclint.analyses.bulk_rings import place_of, room
-from tclint.analyses.copy_groups import CopyGroups
+from tclint.analyses.cp_async import CopyGroups
 from tclint.analyses.extents import Extent, Extents
-from tclint.analyses.facts import FactSet
+from tclint.analyses.fact_set import FactSet
 from tclint.analyses.groups import State as GroupState
+from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.mbarriers import Mbarriers, Ring
-from tclint.analyses.order import Order, Scope
-from tclint.analyses.shared_memory import Access
-from tclint.analyses.warps import behind
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import behind
 from tclint.ir.nodes import Instruction
-from tclint.model import KernelModel
+from tclint.values.shared_memory import Access
 
 __all__ = [
     "LANDED",

@@ -11,19 +11,19 @@ from functools import cached_property, partial, reduce
 from math import prod
 from operator import or_
 
-from tclint.analyses import threads as T
-from tclint.analyses.facts import FactSet
-from tclint.analyses.order import Order, Scope, strong
-from tclint.analyses.shared_memory import Access, Footprint, SharedMemory
-from tclint.analyses.values import Level
-from tclint.analyses.values.shape import AXES
+from tclint.analyses.execution import Executed
+from tclint.analyses.fact_set import FactSet
+from tclint.analyses.happens_before import Order, Scope, strong
+from tclint.analyses.model import KernelModel
 from tclint.dataflow import Results
 from tclint.ir.nodes import Instruction
-from tclint.model import KernelModel
+from tclint.values import Level
+from tclint.values import thread_masks as T
+from tclint.values.cta_shape import AXES
+from tclint.values.shared_memory import Access, Footprint, SharedMemory
 
 __all__ = [
     "LOOSE",
-    "Executed",
     "ReadsSince",
     "SharedByBound",
     "SharedByWarps",
@@ -308,127 +308,3 @@ class WritesSince(SinceBarrier):
     """What was written."""
 
     writes = True
-
-
-_COMPUTED = frozenset("const special sum op parameter select compare logic not part pack".split())
-"""What is computed from where a thread stands, and from what comes with the launch, round no loop."""
-
-
-class Executed:
-    """Whether it is known which threads execute an instruction, or one decision for the whole CTA says.
-
-    A value that is loaded for each thread may single one out, and a bound that is not known may leave few of them. One of
-    where threads stand in the grid leaves all of them in all CTAs but the last. A wait is repeated until it succeeds, and
-    how often a loop is repeated does not matter.
-    """
-
-    def __init__(self, model: KernelModel) -> None:
-        self.model = model
-        self._blocks: dict[int, bool] = {}
-        self._decided: dict[tuple[int, int, bool], bool] = {}
-        self._takers: dict[int, int] = {}
-
-    def certainly(self, site: int) -> bool:
-        block = self.model.cfg.block_of[site]
-        if block not in self._blocks:
-            threads = self.model.views.reach.get(block, 0)
-            self._blocks[block] = all(self._certain(threads, *decision) for decision in self._entering(block))
-        threads = self.model.views.at(site).threads
-        return self._blocks[block] and all(
-            self._certain(threads, *decision) for decision in self._guards(site)
-        )
-
-    def takers(self, site: int) -> int:
-        """The threads of the warps in which what *site* reads gets to memory, to a branch or to an operation.
-
-        None where a loaded value singles out the threads of each: compilers read ahead of a guard, in all threads, what few
-        of them need. All, where nothing is read into registers.
-        """
-        if site not in self._takers:
-            model = self.model
-            threads, needed = 0, not model.instruction(site).writes
-            for taker, decided in model.takers(site):
-                threads |= model.views.at(taker).threads
-                needed = needed or not self._singled(taker, guarded=not decided)
-            every = T.full(model.values.threads)
-            taken = T.whole(threads, 32) if model.instruction(site).writes else every
-            self._takers[site] = taken if needed else 0
-        return self._takers[site]
-
-    def _singled(self, site: int, guarded: bool) -> bool:
-        """Whether it takes a number from memory, of which nothing is known, to say which threads come to *site*.
-
-        Or, where it counts that it is *guarded*, which ones execute it.
-        """
-        values = self.model.values
-        threads = self.model.views.at(site).threads
-        decisions = [*(self._guards(site) if guarded else ()), *self._entering(self.model.cfg.block_of[site])]
-        return any(
-            not self._certain(threads, p, truth)
-            and any(values.node(v)[0] in ("load", "unknown") for v in values.made_of(p))
-            for p, truth in decisions
-        )
-
-    def _guards(self, site: int) -> Iterator[tuple[int, bool]]:
-        """The predicate that *site* stands under, and what it is where that is executed."""
-        instruction = self.model.instruction(site)
-        if instruction.guard >= 0:
-            yield self.model.values.before(instruction.guard, site), not instruction.negated
-
-    def _entering(self, block: int) -> Iterator[tuple[int, bool]]:
-        """The predicates that decide whether *block* is entered at all, and what they are then."""
-        cfg = self.model.cfg
-        for edge in cfg.controllers(block):
-            if not (cfg.dominates(edge.target, edge.source) and cfg.dominates(edge.target, block)):
-                yield self.model.values.before(edge.predicate, cfg.blocks[edge.source].end - 1), edge.value
-
-    def _certain(self, threads: int, p: int, truth: bool) -> bool:
-        """Whether *p* is *truth* for all of *threads*, or one decision for all says whether it is."""
-        key = threads, p, truth
-        if key not in self._decided:
-            values = self.model.values
-            self._decided[key] = (
-                not threads & values.may(p, not truth)
-                or values.level(p) is Level.CTA
-                or self._waited(p)
-                or self._bounded(threads, p, truth)
-            )
-        return self._decided[key]
-
-    def _bounded(self, threads: int, p: int, truth: bool) -> bool:
-        """Whether *p* is *truth* for those of *threads* that stand in the grid before a bound that comes with the launch."""
-        values = self.model.values
-        kind, *rest = node = values.node(p)
-        if kind == "not":
-            return self._bounded(threads, rest[0], not truth)
-        if kind == "logic":
-            return (rest[0] == "and") is truth and all(
-                self._certain(threads, q, truth) for q in values.parts(node)
-            )
-        if kind != "compare" or rest[0] != "lt":
-            return False
-        place, bound = rest[1:3] if truth else (rest[2], rest[1])
-        made = [values.node(v) for v in values.made_of(place)]
-        return (
-            values.level(bound) is Level.CTA
-            and any(values.node(v)[0] == "parameter" for v in values.made_of(bound))
-            and any(n[0] == "special" and n[1].startswith("%ctaid") for n in made)
-            and all(n[0] in _COMPUTED for n in made)
-        )
-
-    def _waited(self, value: int) -> bool:
-        """Whether *value* is made from what waits for an mbarrier say, and from nothing else."""
-        values = self.model.values
-        seen, work = {value}, [value]
-        while work:
-            node = values.node(work.pop())
-            parts = values.parts(node)
-            if node[0] == "unknown":
-                if self.model.instruction(node[1]).event != "mbarrier-wait":
-                    return False
-            elif not parts and node[0] != "const":
-                return False
-            fresh = set(parts) - seen
-            seen |= fresh
-            work += fresh
-        return True

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from tclint.analyses.facts import FactSet
+from tclint.analyses.fact_set import FactSet
+from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction, Memory
-from tclint.model import KernelModel
 
 __all__ = ["RELEASED", "WRITTEN", "TensorMaps"]
 

@@ -1,9 +1,11 @@
-"""The checks: functions registered under a rule id, a file for each question that a family asks.
+"""The checks: functions registered under a rule id, one file for each question of a rule family.
 
-A check takes a :class:`~tclint.model.KernelModel` (or a module and the
-configuration) and yields :class:`Hit` objects; the driver makes findings of
-them. Files of this package are found by discovery; those that begin with an
-underscore are shared by the others.
+A check takes a :class:`~tclint.analyses.model.KernelModel` (or a module and the configuration) and yields
+:class:`Hit` objects; ``linting`` turns them into findings. Files are found by discovery; those whose names begin with
+an underscore are shared by the others, and no check imports another one. Imports ``analyses``, ``replay`` and what
+they import.
+
+Change this package to add a rule: a function here and its page in ``rules/`` (CONTRIBUTING.md, "Add a rule").
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from functools import cache
 from importlib import import_module
 
 from tclint._data import modules
-from tclint.config import Config
-from tclint.finding import Confidence, Severity
-from tclint.fixes import Repair
+from tclint.analyses.model import KernelModel
+from tclint.config.config import Config
+from tclint.findings.edits import Repair
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Function, Module
-from tclint.model import KernelModel
 
 __all__ = ["Hit", "Mark", "check", "module_check", "registered"]
 
@@ -56,7 +58,7 @@ class Hit:
     confidence: Confidence | None = None
     about: frozenset[int] = frozenset()
     """The instructions that lack something, or are wrong. A hit of another rule that is about them may follow from
-    this one (:mod:`tclint.causes`)."""
+    this one (:mod:`tclint.linting.subsumption`)."""
     doubt: str = ""
     """Why the confidence is low, where the rule alone does not say."""
     replayed: bool = False
@@ -122,13 +124,10 @@ def module_checks() -> Iterator[tuple[tuple[str, ...], ModuleCheck]]:
 
 
 def registered() -> Mapping[str, Callable[..., object]]:
-    """Every rule id that has a check, and that check."""
-    from tclint import suppress  # works on findings, not on hits, after all others
+    """Every rule id that a check of this package decides, and that check.
 
+    The rules about comments that hide findings are not among them: :mod:`tclint.linting.suppress` decides those.
+    """
     _discover()
-    by_names: dict[tuple[str, ...], Callable[..., object]] = {
-        **_kernel,
-        **_module,
-        suppress.RULES: suppress.apply,
-    }
+    by_names: dict[tuple[str, ...], Callable[..., object]] = {**_kernel, **_module}
     return {rule: function for rules, function in by_names.items() for rule in rules}

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from tclint.analyses import threads as T
+from tclint.analyses.execution import branches
 from tclint.analyses.groups import OPEN, OVERDUE, Groups
-from tclint.analyses.values import Level
-from tclint.checks.convergence import branches
+from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
-from tclint.fixes import Repair, after, before, opcode, operand
+from tclint.findings.edits import Repair, after, before, opcode, operand
 from tclint.ir.nodes import Immediate, Instruction, registers
-from tclint.model import KernelModel
+from tclint.values import Level
+from tclint.values import thread_masks as T
 
 __all__ = [
     "barrier_between",

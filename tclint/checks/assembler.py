@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import cast
 
 from tclint.checks import Hit, module_check
-from tclint.config import Config
-from tclint.finding import Confidence
-from tclint.fixes import Repair, retarget, reversion
-from tclint.fixes import opcode as opcode_at
+from tclint.checks._wording import in_words
+from tclint.config.config import Config
+from tclint.findings.edits import Repair, retarget, reversion
+from tclint.findings.edits import opcode as opcode_at
+from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Pair, Use, Vector, registers
+from tclint.isa.newer import later
 from tclint.isa.table import Match, Table, split_opcode, table
-from tclint.isa.target import INTRODUCED, TOOLKITS, Target, dotted, parse_version
+from tclint.isa.target import INTRODUCED, NEWEST, Target, dotted, parse_version
 from tclint.isa.widths import needed, width_of
-
-NEWEST = max(TOOLKITS.values())
-"""The newest .version that the ISA table was checked against (ptxas 13.5)."""
-
-_LATER = (
-    r"fabric\b|\.override::|\.mbarrier::report::|\.multicast::cluster::32b\b|\.sync_restrict::|\.phase_type::"
-    r"|\.layout::v|\.check_layout\b|\.alias\b|\.valid_addr\b|\.exclusive\b|\.spcompress\b"
-    r"|^applypriority\.async\b|\.prefetch\b.*\.L2::evict_last\b"
-)
-
-
-def later(text: str) -> bool:
-    """Whether it has what CCCL and ptxas 13.5 have of PTX ISA 9.4 and the table has not: it may well be right."""
-    return re.search(_LATER, text) is not None
-
 
 _TROUBLES = {
     "undefined-register": "PX005",
@@ -163,18 +149,6 @@ def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
         if spec is not None and spec.immediates is not None:
             found.append((at, spec.immediates, name))
     return tuple(found)
-
-
-def in_words(ranges: tuple[range, ...]) -> str:
-    """Ranges of allowed values, as a message says them."""
-    words = []
-    for r in ranges:
-        last = r[-1]
-        if len(r) == 1:
-            words.append(str(r[0]))
-        else:
-            words.append(f"{r[0]} to {last}" + (f" in steps of {r.step}" if r.step > 1 else ""))
-    return ", ".join(words[:-1]) + (" or " if len(words) > 1 else "") + words[-1]
 
 
 def _unknown(isa: Table, opcode: str) -> tuple[str, str, str]:

@@ -7,22 +7,22 @@ from functools import cached_property, reduce
 from operator import and_
 from typing import Any, NamedTuple
 
-from tclint.analyses import threads as T
-from tclint.analyses.copy_groups import WAITED, WaitedCopies
+from tclint.analyses.cp_async import WAITED, WaitedCopies
 from tclint.analyses.groups import OPEN
-from tclint.analyses.meetings import Meeting, Meetings, Route
-from tclint.analyses.order import Order
+from tclint.analyses.happens_before import Order
+from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Meeting, Meetings, Route
 from tclint.analyses.proxies import fences, through_async
-from tclint.analyses.shared_memory import Access
 from tclint.analyses.since_barrier import LOOSE, WritesSince
-from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
+from tclint.checks._doubts import PART_OF_A_WARP, in_warps, left_out
 from tclint.checks._repairs import barrier_between
-from tclint.checks._ways import PART_OF_A_WARP, in_warps, left_out
-from tclint.checks.proxies import called
+from tclint.checks._wording import called
 from tclint.dataflow import Path, Results
-from tclint.finding import Confidence, Severity
-from tclint.model import KernelModel
+from tclint.findings.scales import Confidence, Severity
+from tclint.ir.cfg import Edge
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
 
 
 @check("PR005")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses import threads as T
-from tclint.analyses.warps import whole_program
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, check
-from tclint.checks.assembler import in_words
+from tclint.checks._wording import in_words
 from tclint.ir.nodes import Immediate
 from tclint.isa.table import Match
-from tclint.model import KernelModel
+from tclint.values import thread_masks as T
 
 
 @check("CV010")

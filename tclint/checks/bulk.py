@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from tclint.analyses import threads as T
-from tclint.analyses.bulk_groups import KNOWN, TOLD, BulkReads, BulkWrites
+from tclint.analyses.bulk import KNOWN, TOLD, BulkReads, BulkWrites
 from tclint.analyses.global_memory import GlobalMemory
 from tclint.analyses.groups import OPEN, OVERDUE, Groups
-from tclint.analyses.meetings import Meeting, Meetings, Route
-from tclint.analyses.order import Order, Scope
-from tclint.analyses.shared_memory import Access
+from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.issuers import once_for_a_warp
+from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Meeting, Meetings, Route
 from tclint.checks import Hit, Mark, check
-from tclint.checks._flight import Flight
+from tclint.checks._pending import Flight
 from tclint.checks._repairs import BULK_RESULTS, barrier_between, drained, respelled, waits_before
-from tclint.checks.bulk_operands import copy_name, once_for_a_warp
+from tclint.checks._wording import copy_name
 from tclint.dataflow import EXIT, Path
-from tclint.finding import Confidence, Severity
-from tclint.fixes import Repair, after
-from tclint.model import KernelModel
+from tclint.findings.edits import Repair, after
+from tclint.findings.scales import Confidence, Severity
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
 
 _ONCE = "its warp starts it once, as far as ptxas is known, and another lane waits for that"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.bulk_rings import BulkRings, Filled
-from tclint.analyses.order import Order
-from tclint.analyses.shared_memory import Access
-from tclint.analyses.warps import whole_program
+from tclint.analyses.happens_before import Order
+from tclint.analyses.mbarriers import first_parity
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, check
-from tclint.checks._ways import spared
-from tclint.checks.mbarrier_phases import first_parity
-from tclint.dataflow.paths import Path
-from tclint.model import KernelModel
+from tclint.checks._doubts import spared
+from tclint.dataflow.feasible_paths import Path
+from tclint.values.shared_memory import Access
 
 _NOTHING = "a number of the launch decides over the wait, and may decide over the copy"
 """What there is to say where :func:`spared` holds."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from tclint.analyses.values import Level
+from tclint.analyses.issuers import (
+    by_several_threads,
+    copies_in_bulk,
+    issued_by_each_lane,
+    reachable,
+    same_in_all_lanes,
+)
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks.tcgen05_issue import by_several_threads, reachable
-from tclint.finding import Confidence
-from tclint.fixes import retarget
-from tclint.ir.nodes import registers
-from tclint.isa.table import Form, Match
+from tclint.checks._wording import copy_name
+from tclint.findings.edits import retarget
+from tclint.findings.scales import Confidence
+from tclint.isa.table import Match
 from tclint.isa.target import Target
-from tclint.model import KernelModel
 
 _MOST_CTAS = 16
 """Bits of a mask of CTAs (9.7.9.25.4.1)."""
@@ -21,28 +26,11 @@ _WINDOW = 1 << 24
 """What the shared memory of one CTA takes of the window of the cluster: no offset within it leads out."""
 
 
-def copy_name(model: KernelModel, site: int) -> str:
-    """The opcode of a bulk copy as far as it tells one from another: ``cp.reduce.async.bulk.tensor``."""
-    words = model.instruction(site).opcode.split(".")
-    end = words.index("bulk") + 1 if "bulk" in words else 2
-    return ".".join(words[: end + (words[end : end + 1] == ["tensor"])])
-
-
-def _copies(form: Form) -> bool:
-    """Whether a form copies in bulk: it has a number of bytes, or a tensor map that says it."""
-    return form.event == "issue" and not form.roles.keys().isdisjoint(("bytes", "tensormap"))
-
-
-def _done_by_each(match: Match) -> bool:
-    """Whether each thread starts a copy of its own: ptxas 13 lets a warp store once, and loops for all else."""
-    return _copies(match.form) and (match.form.group == "mbarrier" or "redOp" in match.binding)
-
-
 @check("BK006", needs="cp")
 def copied_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """The same copy, that several threads of a warp are proven to start."""
-    for threads, every in by_several_threads(model, reachable(model, _done_by_each)).items():
-        sites = [i for i in every if _alike(model, i)]
+    for threads, every in by_several_threads(model, reachable(model, issued_by_each_lane)).items():
+        sites = [i for i in every if same_in_all_lanes(model, i)]
         if not sites:
             continue
         site, who = sites[0], model.who(threads)
@@ -58,23 +46,6 @@ def copied_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 confidence=None if model.function.most_threads is not None else Confidence.LOW,
             ),
         )
-
-
-def _alike(model: KernelModel, site: int) -> bool:
-    """Whether all lanes of a warp copy to the same place, and, into global memory, from the same one."""
-    instruction = model.instruction(site)
-    roles = ("destination",) if instruction.group == "mbarrier" else ("destination", "coords", "source")
-    operands = [o for role in roles if (o := instruction.role(role)) is not None]
-    values = model.values
-    return bool(operands) and all(
-        values.level(values.before(r, site)) <= Level.WARP for o in operands for r in registers(o)
-    )
-
-
-def once_for_a_warp(model: KernelModel, site: int) -> bool:
-    """Whether ptxas 13 lets a warp start an operation once: a plain store, the same one in all lanes."""
-    match = model.instruction(site).match
-    return match is not None and _copies(match.form) and not _done_by_each(match) and _alike(model, site)
 
 
 def _cluster(model: KernelModel) -> tuple[int, str] | None:
@@ -131,7 +102,7 @@ def copies_to_itself(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             value = model.value(site, role)
             symbol = None if value is None else _own(model, value)
             # Whose mbarrier a copy completes is not said to matter; that of red.async must be beside its destination.
-            if symbol is None or (role == "mbarrier" and _copies(model.instruction(site).match.form)):  # type: ignore[union-attr]
+            if symbol is None or (role == "mbarrier" and copies_in_bulk(model.instruction(site).match.form)):  # type: ignore[union-attr]
                 continue
             yield (
                 "BK008",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses import threads as T
-from tclint.analyses.order import Order
-from tclint.analyses.values import Facts
-from tclint.analyses.warps import calls, way
+from tclint.analyses.happens_before import Order
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import calls, way
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import Path
 from tclint.ir.nodes import registers
-from tclint.model import KernelModel
+from tclint.values import Facts
+from tclint.values import thread_masks as T
 
 
 @check("CL004", needs="clusterlaunchcontrol")
@@ -127,7 +127,7 @@ def _taken_when_failed(model: KernelModel, path: Path, said: int, facts: Facts) 
     values = model.values
     along, told = values.along(path.edges, frozenset()), False
     for k, edge in enumerate(path.edges):
-        decided = model.views.edge_value(edge)
+        decided = model.reachability.edge_value(edge)
         if decided is None:
             continue
         p = along.walk(decided, k)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses import threads as T
 from tclint.analyses.cluster_barrier import START, ClusterBarrier
-from tclint.analyses.clusters import Remote, alone, peers, remote
-from tclint.analyses.order import Order, Scope
-from tclint.analyses.shared_memory import Access
-from tclint.analyses.values import Facts
-from tclint.analyses.warps import behind, calls, last, way, whole_program
+from tclint.analyses.cluster_memory import Remote, alone, peers, remote
+from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import behind, calls, last, way, whole_program
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path
-from tclint.finding import Severity
-from tclint.fixes import Repair, without_word
+from tclint.findings.edits import Repair, without_word
+from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction
-from tclint.model import KernelModel
+from tclint.values import Facts
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
 
 _PLACES = ("%cluster", "%ctaid", "%tid", "%laneid", "%warpid")
 """Where a thread stands in its CTA, and the CTA among others."""
@@ -207,7 +207,7 @@ def _awaited(model: KernelModel, site: int, path: Path) -> bool:
 
 def _taken(model: KernelModel, site: int, path: Path) -> list[tuple[int, int | None, bool]]:
     """The blocks of a path from *site*, with the predicate by which each is left, and its value then."""
-    taken = [(e.source, model.views.edge_value(e), e.value) for e in path.edges]
+    taken = [(e.source, model.reachability.edge_value(e), e.value) for e in path.edges]
     end = path.last(model.cfg, site)
     leaves = model.instruction(end) if path.end == EXIT else None
     p = model.values.before(leaves.guard, end) if leaves and leaves.guard >= 0 else None

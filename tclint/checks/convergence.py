@@ -7,15 +7,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 
-from tclint.analyses import threads as T
-from tclint.analyses.values import Facts, Level
-from tclint.cfg import CFG, Edge
+from tclint.analyses.execution import Condition, branches, guards, others_leave
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path, find_paths
-from tclint.finding import Confidence
+from tclint.dataflow.views import View
+from tclint.findings.scales import Confidence
+from tclint.ir.cfg import Edge
 from tclint.isa.table import Match
-from tclint.model import KernelModel
-from tclint.views import View
+from tclint.values import Facts, Level
+from tclint.values import thread_masks as T
 
 _WAYS = 8
 """Ways past an instruction that are looked at."""
@@ -30,82 +31,6 @@ def _group_size(match: Match | None) -> int | None:
     if match.form.event == "setmaxnreg":
         return 32
     return _SIZES.get(match.scope)
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A predicate that decides whether an instruction executes: read at ``at``, it must be ``value``."""
-
-    at: int
-    register: int
-    value: bool
-    edge: Edge | None
-    """The branch; None for the instruction's own guard."""
-
-
-def conditions(model: KernelModel, site: int) -> list[Condition]:
-    """What decides whether *site* executes: its guard first, then the branches before it."""
-    return [*guards(model, site), *branches(model, model.cfg.block_of[site])]
-
-
-def guards(model: KernelModel, site: int) -> list[Condition]:
-    """The guard of *site*, if it has one."""
-    instruction = model.instruction(site)
-    return (
-        [] if instruction.guard < 0 else [Condition(site, instruction.guard, not instruction.negated, None)]
-    )
-
-
-def branches(model: KernelModel, block: int) -> list[Condition]:
-    """The branches that decide whether *block* runs."""
-    return [
-        Condition(model.cfg.blocks[e.source].end - 1, e.predicate, e.value, e)
-        for e in model.cfg.controllers(block)
-        if e.predicate >= 0
-    ]
-
-
-def executing(model: KernelModel, site: int) -> tuple[int, bool] | None:
-    """The threads that execute *site*, as far as the thread index decides; None when something unknown splits warps.
-
-    The flag says that nothing else decides: otherwise each warp of them comes whole or not at all.
-    """
-    values, cfg = model.values, model.cfg
-    block, sure, threads = cfg.block_of[site], True, model.cta
-    if block not in cfg.rank:
-        return None  # never reached
-    for table in cfg.controllers(block):
-        if table.predicate < 0:
-            last = cfg.blocks[table.source].end - 1
-            if values.level(values.operand(model.instruction(last).operands[0], last)) > Level.WARP:
-                return None
-            sure = False
-    for condition in conditions(model, site):
-        edge = condition.edge
-        if edge is not None and (
-            cfg.dominates(block, edge.source) or cfg.dominates(edge.target, edge.source)
-        ):
-            continue  # decides only whether it executes again
-        p = values.before(condition.register, condition.at)
-        mask = values.mask(p)
-        if mask is not None:
-            threads &= mask if condition.value else ~mask
-        elif values.level(p) <= Level.WARP:
-            sure = False
-        else:
-            return None
-    return threads, sure
-
-
-def others_leave(cfg: CFG, edge: Edge) -> bool:
-    """Whether the threads that do not take *edge* leave the function at once."""
-    others = [e for e in cfg.successors[edge.source] if e != edge]
-    return all(
-        e.target in cfg.exits
-        and not cfg.successors[e.target]
-        and cfg.blocks[e.target].end - cfg.blocks[e.target].start == 1
-        for e in others
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +107,7 @@ class _Judge:
         found: _Verdict | None = None
         if self.splits(condition, size):
             # Only groups count of which some thread arrives at the instruction.
-            arriving = T.whole(self.model.views.reach.get(block, 0), size)
+            arriving = T.whole(self.model.reachability.reach.get(block, 0), size)
             key = (condition, arriving, size)
             if key not in self._known:
                 self._known[key] = self._judge(condition, arriving, size)
@@ -233,7 +158,7 @@ class _Judge:
         cfg, values, views = self.model.cfg, self.model.values, self.model.views
         facts = view.facts
         for edge in path.edges:
-            p = views.edge_value(edge)
+            p = views.reachability.edge_value(edge)
             if edge.target in cfg.loops and branch.source in cfg.loops[edge.target]:
                 break  # the next round decides anew
             if p is None or edge.source == branch.source or values.mask(p) is not None:
@@ -258,7 +183,7 @@ class _Judge:
             relevant,
             lambda state, i, _: None if i in ends else state,
             lambda _, i: i == goal,
-            cfg.exits | self.model.views.dispatchers if goal == EXIT else (cfg.block_of[goal],),
+            cfg.exits | self.model.reachability.dispatchers if goal == EXIT else (cfg.block_of[goal],),
             closed=closed,
         )
 
@@ -296,7 +221,7 @@ class _Judge:
         p = values.before(condition.register, condition.at)
         mask = values.mask(p)
         if mask is not None:
-            active = views.reach.get(self.model.cfg.block_of[condition.at], 0) & arriving
+            active = views.reachability.reach.get(self.model.cfg.block_of[condition.at], 0) & arriving
             taken = (mask if condition.value else ~mask) & active
             if not T.partial_groups(taken, active, size):
                 return None
@@ -373,7 +298,7 @@ class _Judge:
         mask = values.mask(values.before(condition.register, condition.at))
         if mask is None or edge is None or model.function.threads is None:
             return None
-        active = model.views.reach.get(edge.source, 0)
+        active = model.reachability.reach.get(edge.source, 0)
         taken = (mask if condition.value else ~mask) & active
         if not taken or taken == active:
             return None

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from tclint.analyses.copy_groups import WAITED, CopyGroups, WaitedCopies
+from tclint.analyses.cp_async import WAITED, CopyGroups, WaitedCopies
 from tclint.analyses.groups import OPEN, OVERDUE
-from tclint.analyses.meetings import Meeting, Meetings, Route
-from tclint.analyses.shared_memory import Access
+from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Meeting, Meetings, Route
 from tclint.analyses.since_barrier import WritesSince
 from tclint.checks import Hit, Mark, check
-from tclint.checks._flight import Flight
+from tclint.checks._doubts import OUT_OF_ARRAY, leaves_its_round, left_out, none_yet, runs_on
+from tclint.checks._pending import Flight
 from tclint.checks._repairs import barrier_between
-from tclint.checks._ways import OUT_OF_ARRAY, leaves_its_round, left_out, none_yet, runs_on
-from tclint.finding import Confidence
+from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate, Memory
-from tclint.model import KernelModel
+from tclint.values.shared_memory import Access
 
 _MBARRIER = 8
 """An mbarrier object is aligned to this many bytes (9.7.13.15.1)."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tclint.checks import Hit, Mark, module_check
-from tclint.config import Config
-from tclint.finding import Confidence, Severity
-from tclint.fixes import Repair, opcode
+from tclint.config.config import Config
+from tclint.findings.edits import Repair, opcode
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.inline import callees
 from tclint.ir.nodes import Function, Module
 

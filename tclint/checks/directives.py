@@ -7,13 +7,13 @@ from math import prod
 from typing import NamedTuple
 
 from tclint.checks import Hit, module_check
-from tclint.checks.assembler import NEWEST
-from tclint.config import Config
-from tclint.finding import Confidence, Edit, Severity, Span
-from tclint.fixes import Repair, removed, reversion
+from tclint.config.config import Config
+from tclint.findings.edits import Repair, removed, reversion
+from tclint.findings.finding import Edit, Span
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Directive, Function, Module
 from tclint.isa.directives import DirectiveSpec, directives
-from tclint.isa.target import Target, dotted
+from tclint.isa.target import NEWEST, Target, dotted
 
 _KINDS = {"entry": ".entry", "func": ".func"}
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tclint.analyses import threads as T
-from tclint.analyses.order import Order, Scope
-from tclint.analyses.values import Values
-from tclint.analyses.warps import known_functions, way
+from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import known_functions, way
 from tclint.checks import Hit, Mark, check, module_check
 from tclint.checks._repairs import fence_before, first_of_blocks
-from tclint.config import Config
-from tclint.finding import Confidence, Severity
-from tclint.fixes import Repair, before
+from tclint.config.config import Config
+from tclint.findings.edits import Repair, before
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Function, Module
 from tclint.isa.table import Match
-from tclint.model import KernelModel
+from tclint.values import Values
+from tclint.values import thread_masks as T
 
 _DEPTH = 4
 _POINTER = 8

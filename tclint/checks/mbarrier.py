@@ -7,15 +7,15 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from tclint.analyses.values import Facts
-from tclint.cfg import Edge
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks._mbarriers import Place, alike, at_home, differ, places
+from tclint.checks._same_mbarrier import Place, alike, at_home, differ, places
 from tclint.dataflow import EXIT, Path, find_paths
-from tclint.fixes import Repair, inverted
+from tclint.dataflow.views import View
+from tclint.findings.edits import Repair, inverted
+from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
-from tclint.model import KernelModel
-from tclint.views import View
+from tclint.values import Facts
 
 _TRIES = 12
 """Paths behind one wait that are looked at."""
@@ -116,7 +116,11 @@ class _Waits:
         loop = cfg.innermost(cfg.block_of[site])
         joins = {cfg.ipdom.get(cfg.block_of[branch]) for branch in taken}
         for edge in path.edges:
-            p = self.model.views.edge_value(edge) if edge.source in loop and edge.target not in loop else None
+            p = (
+                self.model.reachability.edge_value(edge)
+                if edge.source in loop and edge.target not in loop
+                else None
+            )
             if p is not None:
                 made = map(values.node, values.made_of(p))
                 return any(node[0] == "phi" and node[1] in joins for node in made)
@@ -156,7 +160,7 @@ class _Waits:
             onward = [
                 edge
                 for edge in cfg.successors[block]
-                if (p := model.views.edge_value(edge)) is None
+                if (p := model.reachability.edge_value(edge)) is None
                 or model.values.decide(p, facts) is not (not edge.value)
             ]
             if len(onward) != 1:
@@ -233,7 +237,7 @@ class _Waits:
         closed: set[Edge] = set()
         goals = {cfg.block_of[i] for i in needing}
         if branches:
-            goals = {cfg.block_of[site], *cfg.exits, *model.views.dispatchers}
+            goals = {cfg.block_of[site], *cfg.exits, *model.reachability.dispatchers}
         for _ in range(_TRIES):
             state = _OPEN if branches else _ASKED
             found = find_paths(model.survey, site, view, state, relevant, step, goal, goals, closed=closed)
@@ -246,7 +250,7 @@ class _Waits:
             for k, edge in enumerate(path.edges):
                 if cfg.blocks[edge.source].end - 1 not in branches:
                     continue
-                p = model.views.edge_value(edge)
+                p = model.reachability.edge_value(edge)
                 decided = None if p is None else values.decide(along.walk(p, k), view.facts)
                 if decided is None:
                     return None  # by the result, but nobody knows how
@@ -303,7 +307,7 @@ class _Waits:
         def goal(state: Hashable, i: int) -> bool:
             return i == to
 
-        goals = {cfg.block_of[to]} if to != EXIT else cfg.exits | model.views.dispatchers
+        goals = {cfg.block_of[to]} if to != EXIT else cfg.exits | model.reachability.dispatchers
         view = self._view(site, answer, True)
         found = find_paths(model.survey, site, view, True, self.relevant, step, goal, goals)
         return next(found, None) is not None

@@ -9,21 +9,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
-from tclint.analyses import threads as T
-from tclint.analyses import warps
-from tclint.analyses.mbarriers import SIZE, Address, Mbarriers
-from tclint.analyses.order import Order, Scope
-from tclint.analyses.shared_memory import Access, Footprint
-from tclint.analyses.values import Facts
+from tclint.analyses import role_paths
+from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.mbarriers import SIZE, Address, Mbarriers, first_parity
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks._mbarriers import Place, at_home, differ, place_at_first, places
 from tclint.checks._repairs import barrier_between
-from tclint.checks.mbarrier_phases import first_parity
-from tclint.finding import Severity
-from tclint.fixes import Repair, after
-from tclint.model import KernelModel
+from tclint.checks._same_mbarrier import Place, at_home, differ, place_at_first, places
+from tclint.dataflow.views import View
+from tclint.findings.edits import Repair, after
+from tclint.findings.scales import Severity
 from tclint.replay import Replay, Unmade
-from tclint.views import View
+from tclint.values import Facts
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access, Footprint
 
 
 @dataclass
@@ -113,7 +112,11 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
     """Uses of an mbarrier that nothing in the whole program initialises."""
     model = known.model
     made = list(known.inits.values())
-    if not warps.whole_program(model) or not _self_contained(model) or any(named is None for named in made):
+    if (
+        not role_paths.whole_program(model)
+        or not _self_contained(model)
+        or any(named is None for named in made)
+    ):
         return
     every = frozenset().union(*(named for named in made if named is not None))
     lacking: dict[Place | None, list[int]] = defaultdict(list)
@@ -263,7 +266,7 @@ def _within(known: _Objects, site: int, address: Address, offset: int) -> bool:
 def _self_contained(model: KernelModel) -> bool:
     """Whether no function that is called could initialise an mbarrier."""
     bodies = {f.name: f for f in model.module.functions if f.instructions}
-    called = (bodies.get(model.instruction(i).callee) for i in warps.calls(model))
+    called = (bodies.get(model.instruction(i).callee) for i in role_paths.calls(model))
     return not any(
         use.match is not None and (use.match.form.event == "mbarrier-init" or use.match.form.flow == "call")
         for function in called
@@ -281,7 +284,7 @@ def _twice(known: _Objects) -> Iterator[tuple[str, Hit]]:
             continue
         ends = known.about(known.invals, place)
         for first in sites:
-            path = warps.follow(model, first, model.views.at(first), sites, ends)
+            path = role_paths.follow(model, first, model.views.at(first), sites, ends)
             if path is not None:
                 told[block_of[first], block_of[path.end]].append((place, first, path.end))
                 break
@@ -320,7 +323,7 @@ def _ended(known: _Objects) -> Iterator[tuple[str, Hit]]:
                 # Gone for good, and for all threads: whoever comes to a use behind it finds none.
                 to = [i for i in to if not model.reaches(i, ended)]
                 view = View(T.full(model.values.threads))
-            path = warps.follow(model, ended, view, to, made) if to else None
+            path = role_paths.follow(model, ended, view, to, made) if to else None
             if path is None:
                 continue
             yield (
@@ -374,7 +377,7 @@ def _meets(known: _Objects, made: int, access: Access) -> Hit | None:
     if named is None or len(named) > 1:
         return None
     place = min(named)
-    path = warps.follow(model, made, model.views.at(made), (site,), known.about(known.invals, place))
+    path = role_paths.follow(model, made, model.views.at(made), (site,), known.about(known.invals, place))
     if path is None:
         return None
     verb = "writes" if access.writes else "reads"
@@ -475,7 +478,7 @@ def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
             ]
             ways += [(everyone, far, heard - news.passed, "")] if far else []
         for view, to, heard, doubt in ways:
-            path = warps.follow(model, -1, view, to, heard) if to else None
+            path = role_paths.follow(model, -1, view, to, heard) if to else None
             if path is None:
                 continue
             again = Counter(path.sites(model.cfg, -1))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from tclint.analyses import warps
-from tclint.analyses.order import Order
-from tclint.analyses.shared_memory import Access
+from tclint.analyses import role_paths
+from tclint.analyses.happens_before import Order
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks._mbarriers import at_home
-from tclint.fixes import Repair, without_word
+from tclint.checks._same_mbarrier import at_home
+from tclint.findings.edits import Repair, without_word
 from tclint.ir.nodes import Memory
-from tclint.model import KernelModel
+from tclint.values.shared_memory import Access
 
 _WIDER = (".cluster", ".gpu", ".sys", ".gl")
 
@@ -33,7 +33,7 @@ def narrow_scope(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     stores = _remote_stores(model)
     wide = [i for i in (*model.sites("memory-fence"), *model.sites("barrier-arrive")) if _is_wide(model, i)]
     for store in stores:
-        path = warps.follow(model, store, model.views.at(store), narrow, wide)
+        path = role_paths.follow(model, store, model.views.at(store), narrow, wide)
         if path is not None:
             yield "MB012", _too_narrow(path.end, len(narrow), store)
             return
@@ -121,7 +121,7 @@ def _orders(model: KernelModel) -> list[int]:
     """What orders memory by itself."""
     barriers = [*model.sites("barrier-sync"), *model.sites("barrier-arrive"), *model.sites("barrier-wait")]
     kept = [i for i in barriers if ".relaxed" not in _modifiers(model, i)]
-    return [*model.sites("memory-fence"), *kept, *warps.calls(model)]
+    return [*model.sites("memory-fence"), *kept, *role_paths.calls(model)]
 
 
 def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator[Access]:
@@ -155,7 +155,7 @@ def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[i
     loads = list(_accesses(model, False))
     for store in _accesses(model, True):
         view = model.views.at(store.site)
-        if warps.follow(model, store.site, view, (arrival,), ends if arrival in weak else ()) is None:
+        if role_paths.follow(model, store.site, view, (arrival,), ends if arrival in weak else ()) is None:
             continue
         # A barrier behind the arrival tells of the store as well.
         told = order.heard((store.site,)).difference(model.sites("mbarrier-wait"))
@@ -168,7 +168,9 @@ def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[i
         ]
         others = [i for i in model.sites("mbarrier-wait") if i not in weak]
         path = (
-            warps.follow(model, wait, model.views.at(wait), met, [*ends, *others] if wait in weak else ())
+            role_paths.follow(
+                model, wait, model.views.at(wait), met, [*ends, *others] if wait in weak else ()
+            )
             if met
             else None
         )
@@ -188,7 +190,7 @@ def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
     if not met:
         return None
     others = [i for i in model.sites("mbarrier-wait") if i != wait]
-    path = warps.follow(model, wait, model.views.at(wait), met, [*_orders(model), *others])
+    path = role_paths.follow(model, wait, model.views.at(wait), met, [*_orders(model), *others])
     return None if path is None else _unordered(model, wait, copy, None, wait, path.end)
 
 

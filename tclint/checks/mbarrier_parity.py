@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.mbarriers import Mbarriers, Ring
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.model import KernelModel
 
 _ARRIVALS = ("mbarrier-arrive", "commit")
 
@@ -15,7 +15,7 @@ _ARRIVALS = ("mbarrier-arrive", "commit")
 def invariant_parity(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A wait that a loop repeats for one mbarrier with the same parity, while phases of it go by."""
     mbarriers = model.made(Mbarriers)
-    for ring in mbarriers.rings if model.function.entry and not model.views.unread else ():
+    for ring in mbarriers.rings if model.function.entry and not model.reachability.unread else ():
         if any(model.cfg.block_of[i] in model.cfg.in_cycle for i in ring.inits):
             continue  # each round has a fresh one
         waits = ring.uses.get("mbarrier-wait", ())

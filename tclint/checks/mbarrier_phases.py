@@ -7,25 +7,18 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from tclint.analyses import threads as T
 from tclint.analyses.bulk_rings import WIDEST, room, rows
-from tclint.analyses.mbarriers import RESPONSE, Arrivals, Delivery, Mbarrier, Mbarriers, Ring
-from tclint.analyses.values import Facts
+from tclint.analyses.mbarriers import RESPONSE, Arrivals, Delivery, Mbarrier, Mbarriers, Ring, first_parity
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks._mbarriers import times
-from tclint.finding import Confidence, Severity
-from tclint.fixes import Repair, operand
+from tclint.checks._same_mbarrier import times
+from tclint.findings.edits import Repair, operand
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate
-from tclint.model import KernelModel
+from tclint.values import Facts
+from tclint.values import thread_masks as T
 
-__all__ = ["first_parity"]
-
-
-def first_parity(model: KernelModel, wait: int) -> int | None:
-    """The parity that a wait has when it is executed for the first time, where that is known."""
-    value, resolve = model.value(wait, "parity"), model.at_first(wait)
-    number = None if value is None or resolve is None else model.values.known(resolve(value))
-    return None if number is None else number & 1
+__all__ = []
 
 
 Condition = frozenset[tuple[int, bool]]
@@ -45,7 +38,9 @@ class _Conditions:
 
     def _find(self, site: int) -> Condition:
         cfg, values, views = self.model.cfg, self.model.values, self.model.views
-        decided = [(views.edge_value(edge), edge.value) for edge in cfg.controllers(cfg.block_of[site])]
+        decided = [
+            (views.reachability.edge_value(edge), edge.value) for edge in cfg.controllers(cfg.block_of[site])
+        ]
         instruction = self.model.instruction(site)
         if instruction.guard >= 0:
             decided.append((values.before(instruction.guard, site), not instruction.negated))

@@ -8,17 +8,17 @@ from functools import reduce
 from itertools import islice
 from operator import or_
 
-from tclint.analyses import threads as T
+from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.mbarriers import array_of
-from tclint.analyses.order import Order, Scope
-from tclint.analyses.shared_memory import Access
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import calls, last, way
 from tclint.analyses.since_barrier import SharedByWarps, plain
-from tclint.analyses.warps import calls, last, way
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between, place
-from tclint.finding import Confidence
-from tclint.fixes import Repair, before
-from tclint.model import KernelModel
+from tclint.findings.edits import Repair, before
+from tclint.findings.scales import Confidence
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
 
 _MOST = 16
 """Arrivals, and waits, at one mbarrier that are looked at: the others are those of an unrolled loop."""
@@ -29,7 +29,7 @@ def arrives_for_others(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """One lane arrives on an mbarrier for threads whose accesses nothing has ordered before its arrival."""
     arrivals = [i for i in model.sites("mbarrier-arrive") if _alone(model, i)]
     waits = model.sites("mbarrier-wait")
-    if not arrivals or not waits or not model.function.entry or model.views.unread:
+    if not arrivals or not waits or not model.function.entry or model.reachability.unread:
         return
     release = _Release(model)
     if not release.plain:

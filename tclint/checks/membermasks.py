@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 
-from tclint.analyses import threads as T
+from tclint.analyses.execution import Condition, branches, conditions, executing, guards, others_leave
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import together
-from tclint.checks.convergence import Condition, branches, conditions, executing, guards, others_leave
-from tclint.finding import Confidence
-from tclint.fixes import Repair, operand
+from tclint.findings.edits import Repair, operand
+from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate
-from tclint.model import KernelModel
+from tclint.values import thread_masks as T
 
 _EVERY_LANE = 0xFFFFFFFF
 
@@ -81,7 +81,7 @@ class _Lanes:
     def arriving(self, site: int) -> int:
         """The threads that can execute *site*."""
         model = self.model
-        threads = model.views.reach.get(model.cfg.block_of[site], 0) & self.model.cta
+        threads = model.reachability.reach.get(model.cfg.block_of[site], 0) & self.model.cta
         instruction = model.instruction(site)
         if instruction.guard >= 0 and threads:
             p = model.values.before(instruction.guard, site)

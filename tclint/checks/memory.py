@@ -6,12 +6,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.finding import Severity
-from tclint.fixes import Repair, opcode
+from tclint.findings.edits import Repair, opcode
+from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory, Operand, Symbol
 from tclint.isa.table import Match
-from tclint.model import KernelModel
 
 _OFFSET, _GENERIC = "offset", "generic"
 _DEEP = 40

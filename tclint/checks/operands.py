@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.descriptors import Field
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, check
-from tclint.checks._fold import Faults
+from tclint.checks._operand_faults import Faults
 from tclint.isa.table import Match
-from tclint.model import KernelModel
+from tclint.values.descriptors import Field
 
 _ORDERED = frozenset((0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110))
 _DIFFERENT = frozenset(range(16)) - {0b0000, 0b0101, 0b1010, 0b1111}

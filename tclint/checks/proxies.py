@@ -7,9 +7,10 @@ from functools import partial
 from typing import NamedTuple
 
 from tclint.analyses.groups import OPEN
-from tclint.analyses.mbarriers import Mbarriers
-from tclint.analyses.meetings import Meeting, Meetings, Route
-from tclint.analyses.order import Handover, Order
+from tclint.analyses.happens_before import Handover, Order
+from tclint.analyses.mbarriers import Mbarriers, first_parity
+from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Meeting, Meetings, Route
 from tclint.analyses.proxies import (
     LANDED,
     WAITED,
@@ -24,17 +25,16 @@ from tclint.analyses.proxies import (
     is_wide,
     through_async,
 )
-from tclint.analyses.shared_memory import Access, Footprint
+from tclint.analyses.role_paths import behind
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
-from tclint.analyses.warps import behind
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import fenced_between
-from tclint.checks.mbarrier_phases import first_parity
+from tclint.checks._wording import called
 from tclint.dataflow import Path, Results
-from tclint.finding import Confidence, Severity
-from tclint.fixes import Repair, before
+from tclint.findings.edits import Repair, before
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Memory
-from tclint.model import KernelModel
+from tclint.values.shared_memory import Access, Footprint
 
 _FENCE = "fence.proxy.async.shared::cta"
 
@@ -531,14 +531,3 @@ def _decided(model: KernelModel, clash: _Clash) -> bool:
     return any(
         i in clash.passed and model.instruction(i).flow == "branch" for i, _ in model.takers(clash.first.site)
     )
-
-
-def called(model: KernelModel, site: int) -> str:
-    """The instruction at *site* in words: without the modifiers that say how it does it."""
-    instruction = model.instruction(site)
-    words = instruction.opcode.split(".")
-    if instruction.group in ("bulk", "mbarrier"):
-        return ".".join(words[: 4 if "tensor" in words else 3 + (words[1] == "reduce")])
-    if instruction.match is not None and instruction.match.scope == "warp":
-        return words[0]
-    return ".".join(words[:2])

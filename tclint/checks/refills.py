@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.bulk_rings import BulkRings, Filled
+from tclint.analyses.happens_before import Order
 from tclint.analyses.mbarriers import Mbarriers
-from tclint.analyses.order import Order
-from tclint.analyses.shared_memory import Access
-from tclint.analyses.warps import whole_program
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, check
-from tclint.model import KernelModel
+from tclint.values.shared_memory import Access
 
 _RULES = {"wgmma": "WG011", "tcgen05": "TC012", "": "BK011"}
 _WHO = {"wgmma": "wgmma.mma_async", "tcgen05": "tcgen05.mma", "": "another thread"}

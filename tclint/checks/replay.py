@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks._mbarriers import times
-from tclint.checks.bulk_operands import copy_name
-from tclint.finding import Severity
-from tclint.model import KernelModel
+from tclint.checks._same_mbarrier import times
+from tclint.checks._wording import copy_name
+from tclint.findings.scales import Severity
 from tclint.replay import Access, Race, Replay, Run, Stuck
 from tclint.replay.program import relaxes
 from tclint.replay.sync import Barrier, Mbarrier, Passed

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses import threads as T
-from tclint.analyses.order import Order, Scope
-from tclint.analyses.registers import START, UNKNOWN, RegisterCounts, State, bound, pool, raises, requested
-from tclint.analyses.warps import calls, way
+from tclint.analyses.execution import executing
+from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import calls, way
+from tclint.analyses.setmaxnreg import START, UNKNOWN, RegisterCounts, State, bound, pool, raises, requested
 from tclint.checks import Hit, Mark, check
-from tclint.checks.convergence import executing
-from tclint.finding import Confidence, Edit, Severity, Span
-from tclint.fixes import Repair, without_word
+from tclint.findings.edits import Repair, without_word
+from tclint.findings.finding import Edit, Span
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Instruction
-from tclint.model import KernelModel
+from tclint.values import thread_masks as T
 
 _UNHEARD = (
     "ptxas ignores setmaxnreg here unless the kernel needs all registers that its threads leave to each"

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from tclint.analyses import threads as T
 from tclint.analyses.groups import OPEN, WgmmaGroups
-from tclint.analyses.meetings import Meeting, Meetings, Route
-from tclint.analyses.shared_memory import Access
-from tclint.analyses.tensor_memory import ISSUED, Outstanding
+from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Meeting, Meetings, Route
+from tclint.analyses.tcgen05 import ISSUED, Outstanding
 from tclint.checks import Hit, Mark, check
-from tclint.checks._flight import Flight
-from tclint.model import KernelModel
+from tclint.checks._pending import Flight
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
 
 
 def _operations(model: KernelModel, group: str) -> frozenset[int]:
@@ -21,7 +21,7 @@ def _operations(model: KernelModel, group: str) -> frozenset[int]:
     operations = model.sites("issue", group)
     if not operations:
         return frozenset()
-    reach, block_of = model.views.reach, model.cfg.block_of
+    reach, block_of = model.reachability.reach, model.cfg.block_of
     writing = 0
     for block in {block_of[i] for i in model.shared.writers}:
         writing |= reach.get(block, 0)

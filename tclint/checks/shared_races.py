@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, product
 
-from tclint.analyses import threads as T
-from tclint.analyses.meetings import Meeting, Meetings, Route
-from tclint.analyses.shared_memory import Access
+from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Meeting, Meetings, Route
 from tclint.analyses.since_barrier import (
     ReadsSince,
     SharedByBound,
@@ -16,11 +15,8 @@ from tclint.analyses.since_barrier import (
     State,
     WritesSince,
 )
-from tclint.analyses.values import Level
-from tclint.cfg import Edge
 from tclint.checks import Hit, Mark, check
-from tclint.checks._repairs import barrier_between
-from tclint.checks._ways import (
+from tclint.checks._doubts import (
     OUT_OF_ARRAY,
     PART_OF_A_WARP,
     in_warps,
@@ -30,10 +26,14 @@ from tclint.checks._ways import (
     spared,
     unused,
 )
+from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
-from tclint.finding import Confidence
+from tclint.findings.scales import Confidence
+from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Memory, Operand, Special, Vector
-from tclint.model import KernelModel
+from tclint.values import Level
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
 
 
 @check("SM001")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.checks import Hit, module_check
-from tclint.config import Config
-from tclint.fixes import retarget
+from tclint.config.config import Config
+from tclint.findings.edits import retarget
 from tclint.ir.nodes import Module
 from tclint.isa.target import INTRODUCED, RENAMED, Target
 

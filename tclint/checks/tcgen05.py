@@ -6,16 +6,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tclint.analyses import threads as T
-from tclint.analyses.liveness import LoadLiveness, ResultLiveness
-from tclint.analyses.order import Order
-from tclint.analyses.tensor_memory import COPIED, ISSUED, USED, State, TensorMemory, computes
+from tclint.analyses.happens_before import Order
+from tclint.analyses.model import KernelModel
+from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, State, TensorMemory, computes
+from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import waited_in_block
 from tclint.dataflow import EXIT, Path, Results
-from tclint.finding import Confidence
+from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction
-from tclint.model import KernelModel
+from tclint.values import thread_masks as T
 
 
 def _follow(
@@ -309,7 +309,7 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     tmem, results = model.solved(TensorMemory)
     open_at_end: set[int] = set()
     for b in model.cfg.order:
-        if b in model.cfg.exits or b in model.views.dispatchers:
+        if b in model.cfg.exits or b in model.reachability.dispatchers:
             open_at_end |= {s for s, status in results.leave(b) if s in tmem.operations and status == ISSUED}
     elsewhere = _commits_of_others(model, tmem)
     for commit, sites in elsewhere.items():

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 from heapq import nsmallest
 
-from tclint.analyses.thread_sync import ThreadSync, waits_for_commits
+from tclint.analyses.model import KernelModel
+from tclint.analyses.tcgen05_sync import ThreadSync, waits_for_commits
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import fence_before, first_of_blocks
-from tclint.finding import Severity
-from tclint.model import KernelModel
+from tclint.findings.scales import Severity
 
 _TRIES = 8
 

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
-from tclint.analyses import threads as T
-from tclint.analyses.values import Level, Values
+from tclint.analyses.issuers import _deciding, by_several_threads, reachable
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks.convergence import conditions
 from tclint.ir.nodes import Instruction
 from tclint.isa.table import Match
-from tclint.model import KernelModel
+from tclint.values import Values
+from tclint.values import thread_masks as T
 
 
 def _name(instruction: Instruction) -> str:
     words = instruction.opcode.split(".")
     return ".".join(words[:2] if words[0] == "tcgen05" else words[:3])
-
-
-def reachable(model: KernelModel, wanted: Callable[[Match], bool]) -> list[int]:
-    """The reachable instructions that are *wanted*."""
-    rank, block_of = model.cfg.rank, model.cfg.block_of
-    return [
-        i
-        for use in model.function.uses
-        if use.match is not None and wanted(use.match)
-        for i in use.sites
-        if block_of[i] in rank
-    ]
 
 
 def _for_one_thread(match: Match) -> bool:
@@ -41,39 +29,6 @@ def _once_for_a_warp(match: Match) -> bool:
     return form.issued_by == "thread" or (
         form.event == "issue" and form.group == "mbarrier" and any(r[0] == "*" for r in form.async_reads)
     )
-
-
-def _deciding(model: KernelModel, site: int) -> Iterator[int]:
-    """The predicate values that hold when the instruction executes, each alone."""
-    values = model.values
-    for condition in conditions(model, site):
-        p = values.before(condition.register, condition.at)
-        yield p if condition.value else values.negate(p)
-
-
-def by_several_threads(model: KernelModel, sites: Iterable[int]) -> dict[int, list[int]]:
-    """Those of *sites* that several threads of a warp are proven to execute, by these."""
-    found: dict[int, list[int]] = {}
-    for site in sites:
-        threads = _several(model, site)
-        if threads:
-            found.setdefault(threads, []).append(site)
-    return found
-
-
-def _several(model: KernelModel, site: int) -> int:
-    """The threads that are proven to execute *site*, several of a warp; 0 when that is not so.
-
-    Every condition on the way must depend on the thread index alone or be the
-    same in the whole warp: then no lane that is left drops out.
-    """
-    if not model.function.entry:
-        return 0  # the callers may leave one thread
-    threads, values = model.present(site), model.values
-    if T.at_most_one_lane(threads):
-        return 0
-    sure = all(values.mask(p) is not None or values.level(p) <= Level.WARP for p in _deciding(model, site))
-    return threads if sure else 0
 
 
 @check("TC010", needs="tcgen05")

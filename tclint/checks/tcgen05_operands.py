@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tclint.analyses import threads as T
-from tclint.analyses.descriptors import (
+from tclint.analyses.model import KernelModel
+from tclint.analyses.tcgen05 import LANES, Place, TensorMemory
+from tclint.analyses.tmem_allocation import TensorAllocation
+from tclint.checks import Hit, Mark, check
+from tclint.checks._operand_faults import Faults
+from tclint.findings.scales import Confidence, Severity
+from tclint.ir.nodes import Instruction, Memory
+from tclint.values import Bits, Level
+from tclint.values import thread_masks as T
+from tclint.values.descriptors import (
     INSTRUCTION,
     SHARED,
     SWIZZLE_128,
@@ -14,14 +22,6 @@ from tclint.analyses.descriptors import (
     Form,
     instruction_fields,
 )
-from tclint.analyses.tensor_allocation import TensorAllocation
-from tclint.analyses.tensor_memory import LANES, Place, TensorMemory
-from tclint.analyses.values import Bits, Level
-from tclint.checks import Hit, Mark, check
-from tclint.checks._fold import Faults
-from tclint.finding import Confidence, Severity
-from tclint.ir.nodes import Instruction, Memory
-from tclint.model import KernelModel
 
 _NAMES = {"a": "A", "b": "B", "source": "the source"}
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from tclint.analyses import collector
-from tclint.analyses.collector import ENTRY, Collector
-from tclint.analyses.tensor_memory import ISSUED, State, TensorMemory
+from tclint.analyses import tcgen05_collector
+from tclint.analyses.model import KernelModel
+from tclint.analyses.tcgen05 import ISSUED, State, TensorMemory
+from tclint.analyses.tcgen05_collector import ENTRY, Collector
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import waited_in_block
 from tclint.dataflow import Path, Results
-from tclint.finding import Confidence
+from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Memory, registers
-from tclint.model import KernelModel
 
 _ANTI = "overwrites an operand in tensor memory of"
 """Not ordered either, but block-scaled loops do it and work."""
@@ -208,10 +208,10 @@ def _unfilled(tmem: TensorMemory, load: int, state: State, at: int, instruction:
 def empty_collector(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A collector buffer that is used although nothing filled it since it was emptied (9.7.16.10.9)."""
     uses = {
-        i: collector.usage(model.instruction(i))[0]
+        i: tcgen05_collector.usage(model.instruction(i))[0]
         for i in model.sites("issue", "tcgen05")
         if "use" in model.instruction(i).opcode
-        and collector.usage(model.instruction(i))[1] in ("use", "lastuse")
+        and tcgen05_collector.usage(model.instruction(i))[1] in ("use", "lastuse")
     }
     if not uses or not model.function.entry:
         return
@@ -237,7 +237,7 @@ def empty_collector(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 
 
 def _fills(model: KernelModel, site: int) -> bool:
-    return collector.usage(model.instruction(site))[1] == "fill"
+    return tcgen05_collector.usage(model.instruction(site))[1] == "fill"
 
 
 def _empty(

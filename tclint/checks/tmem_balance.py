@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tclint.analyses import threads as T
-from tclint.analyses.order import Order
-from tclint.analyses.tensor_allocation import COLUMNS, HELD, Ledger, TensorAllocation
-from tclint.analyses.values import Facts, Level
-from tclint.analyses.warps import way, whole_program
+from tclint.analyses.happens_before import Order
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import way, whole_program
+from tclint.analyses.tmem_allocation import COLUMNS, HELD, Ledger, TensorAllocation
 from tclint.checks import Hit, Mark, check
 from tclint.dataflow import EXIT, Path
-from tclint.finding import Confidence, Severity
-from tclint.fixes import Repair, operand
+from tclint.findings.edits import Repair, operand
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Instruction
-from tclint.model import KernelModel
+from tclint.values import Facts, Level
+from tclint.values import thread_masks as T
 
 
 @check("TM001", "TM003", needs="tcgen05")
@@ -179,7 +179,7 @@ def _held_at_the_end(model: KernelModel, memory: TensorAllocation, site: int) ->
         return memory.entered(ledger, i, instruction) or None
 
     path = model.path(site, (site,), results, step, lambda ledger, i: i == EXIT, ())
-    if path is None or path.block(model.cfg, site) in model.views.dispatchers:
+    if path is None or path.block(model.cfg, site) in model.reachability.dispatchers:
         return None
     return _leaked(model, memory, path.state[0], path, site)
 
@@ -195,7 +195,7 @@ def _skipped_by_another(model: KernelModel, memory: TensorAllocation, site: int,
     for barrier in model.made(Order).all_meet:
         if model.reaches(site, barrier) and not model.reaches(barrier, site):
             path = way(model, barrier, freeing, (), memory.deallocations, facts)
-            if path is None or path.block(model.cfg, barrier) in model.views.dispatchers:
+            if path is None or path.block(model.cfg, barrier) in model.reachability.dispatchers:
                 return None
             return _leaked(model, memory, site, path, barrier)
     return None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.order import Order
-from tclint.analyses.tensor_allocation import COLUMNS, TensorAllocation
-from tclint.analyses.values import Level
-from tclint.analyses.warps import behind
+from tclint.analyses.happens_before import Order
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import behind
+from tclint.analyses.tmem_allocation import COLUMNS, TensorAllocation
 from tclint.checks import Hit, Mark, check
-from tclint.finding import Confidence
-from tclint.model import KernelModel
+from tclint.findings.scales import Confidence
+from tclint.values import Level
 
 
 @check("TM002", needs="tcgen05")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tclint.analyses import threads as T
-from tclint.analyses.order import Order, Scope
-from tclint.analyses.warps import behind, deciding, last, way
+from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import behind, deciding, last, way
+from tclint.analyses.tmem_allocation import paired
 from tclint.checks import Hit, Mark, check
-from tclint.checks.tmem_pairs import paired
-from tclint.finding import Confidence
-from tclint.model import KernelModel
+from tclint.findings.scales import Confidence
+from tclint.values import thread_masks as T
 
 
 @check("TM006", needs="tcgen05")
@@ -71,7 +71,7 @@ def _others(model: KernelModel, frees: Iterable[int], site: int) -> int:
 
 def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
     """A warp that accesses tensor memory and ends without a word, while another warp frees it."""
-    if model.views.unread:
+    if model.reachability.unread:
         return None
     told = model.made(Order).tells.union(frees)
     # What is stored and then told to nobody is no use to anyone: such a path is not taken.
@@ -134,7 +134,7 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
         threads = views.at(free).threads
         met = [b for b in model.made(Order).all_meet if behind(model, b, free)]
         met = [b for b in met if all(b is c or behind(model, c, b) for c in met)]
-        if not threads or not met or views.unread:
+        if not threads or not met or views.reachability.unread:
             continue
         (start,) = met
         between = (w for w in heard if w != start and views.at(w).threads & threads)
@@ -168,7 +168,7 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
 def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
     """A deallocation by a warp that copies for the MMA of others and has not waited since: that MMA is yet to come."""
     ends = model.made(Order).hears(Scope.WARPS)
-    for free in frees if not model.views.unread else ():
+    for free in frees if not model.reachability.unread else ():
         warp = T.whole(model.views.at(free).threads, 32)
         for copy in last(model, model.sites("issue", "mbarrier"), ends, (free,)):
             use = None if _waits_elsewhere(model, warp, copy, free) else _fed(model, frees, copy)

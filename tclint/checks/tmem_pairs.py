@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import prod
 
-from tclint.analyses import threads as T
+from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.mbarriers import Mbarriers
-from tclint.analyses.order import Order, Scope
-from tclint.analyses.warps import calls, way
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import calls, way
+from tclint.analyses.tmem_allocation import paired
 from tclint.checks import Hit, Mark, check
-from tclint.finding import Confidence, Severity
-from tclint.model import KernelModel
-
-
-def paired(model: KernelModel, sites: Iterable[int]) -> list[int]:
-    """Those of *sites* that are about a pair of CTAs."""
-    return [
-        i
-        for i in sites
-        if (match := model.instruction(i).match) is not None
-        and match.binding.get("cta_group") == ".cta_group::2"
-    ]
+from tclint.findings.scales import Confidence, Severity
+from tclint.values import thread_masks as T
 
 
 @check("TM010", needs="tcgen05")

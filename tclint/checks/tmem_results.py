@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.extents import Extent, Extents
-from tclint.analyses.order import Order
-from tclint.analyses.tensor_memory import TensorMemory
-from tclint.analyses.warps import whole_program
+from tclint.analyses.happens_before import Order
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import whole_program
+from tclint.analyses.tcgen05 import TensorMemory
 from tclint.checks import Hit, Mark, check
-from tclint.model import KernelModel
 
 
 @check("TC001", needs="tcgen05")
 def read_by_another_role(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A role that loads what the MMA of another role adds up, on a way that hears nothing of a commit behind it."""
     loads, mmas = model.sites("issue", "tcgen05.ld"), model.sites("issue", "tcgen05")
-    if not loads or not mmas or not whole_program(model) or model.views.unread:
+    if not loads or not mmas or not whole_program(model) or model.reachability.unread:
         return
     tmem, order = model.solved(TensorMemory)[0], model.made(Order)
     stores = frozenset(model.sites("issue", "tcgen05.st"))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses import threads as T
-from tclint.analyses.order import Order
-from tclint.analyses.tensor_allocation import TensorAllocation
-from tclint.analyses.values import Level
-from tclint.analyses.warps import deciding, way
+from tclint.analyses.happens_before import Order
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import deciding, way
+from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
-from tclint.finding import Confidence
+from tclint.findings.scales import Confidence
 from tclint.ir.nodes import registers
-from tclint.model import KernelModel
+from tclint.values import Level
+from tclint.values import thread_masks as T
 
 _MANAGEMENT = ("tmem-alloc", "tmem-dealloc", "tmem-relinquish")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from tclint.analyses.groups import State, WgmmaGroups, is_move
+from tclint.analyses.model import KernelModel
+from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.checks import Hit, Mark, check, module_check
 from tclint.checks._repairs import drained, together
-from tclint.checks.wgmma import ignores_accumulator
-from tclint.config import Config
-from tclint.finding import Confidence
-from tclint.fixes import Repair, before, reversion
+from tclint.config.config import Config
+from tclint.findings.edits import Repair, before, reversion
+from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Module, Vector, registers
 from tclint.isa.target import TOOLKITS, Target, Version, dotted, toolkit_for
-from tclint.model import KernelModel
 
 MERGES: tuple[Version, Version] = (12, 0), (13, 5)
 """The toolkits, first and last, whose ptxas merges repeated wgmma: all that were ever tested."""

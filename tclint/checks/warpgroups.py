@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses import threads as T
+from tclint.analyses.execution import conditions, executing
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks.convergence import conditions, executing
-from tclint.finding import Confidence, Severity
-from tclint.model import KernelModel
+from tclint.findings.scales import Confidence, Severity
+from tclint.values import thread_masks as T
 
 _WARPGROUP = 128
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tclint.analyses.fences import State as FenceState
-from tclint.analyses.fences import WgmmaFences
 from tclint.analyses.groups import OVERDUE, Depth, State, Waited, WgmmaGroups, is_move
+from tclint.analyses.model import KernelModel
+from tclint.analyses.wgmma_accumulators import ignores_accumulator
+from tclint.analyses.wgmma_fences import State as FenceState
+from tclint.analyses.wgmma_fences import WgmmaFences
 from tclint.checks import Hit, Mark, check
-from tclint.checks._flight import Flight
+from tclint.checks._pending import Flight
 from tclint.checks._repairs import fence_before, together
 from tclint.dataflow import Path, Results
-from tclint.finding import Confidence, Severity
-from tclint.fixes import Repair, before, operand, without
+from tclint.findings.edits import Repair, before, operand, without
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate, Instruction
-from tclint.model import KernelModel
 
 _TRIES = 6
 
@@ -413,12 +414,6 @@ def _fenced(model: KernelModel, site: int) -> tuple[Repair, ...]:
     if not together(model, site, "warpgroup", (site,)):
         return ()
     return fence_before((site,), "wgmma.fence.sync.aligned;")
-
-
-def ignores_accumulator(model: KernelModel, site: int) -> bool:
-    """Whether scale-d is known to be false: the accumulator is only written."""
-    value = model.value(site, "scale")
-    return value is not None and model.values.known(value) == 0
 
 
 def _dirtied(

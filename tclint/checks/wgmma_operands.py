@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tclint.analyses.accumulators import UnwrittenAccumulators
-from tclint.analyses.spread import spread
-from tclint.analyses.values import Level, Values
+from tclint.analyses.model import KernelModel
+from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.checks import Hit, Mark, check
-from tclint.finding import Confidence
-from tclint.fixes import Change, Repair, opcode
+from tclint.findings.edits import Change, Repair, opcode
+from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Vector, registers
-from tclint.model import KernelModel
+from tclint.values import Level, Values
+from tclint.values.divergence import spread
 
 
 @check("WG006", needs="wgmma")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tclint.analyses.groups import State, WgmmaGroups
+from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import drained, fence_before, together
 from tclint.dataflow import Path, Results
-from tclint.fixes import Repair, before
+from tclint.findings.edits import Repair, before
 from tclint.ir.nodes import Instruction, Vector, registers
-from tclint.model import KernelModel
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import click
 from tclint.commands import FAILURE
 
 if TYPE_CHECKING:
-    from tclint.source import SourceError
+    from tclint.syntax.source import SourceError
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
@@ -36,7 +36,7 @@ class Choice(click.Choice[str]):
 
 
 def complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from tclint.rules import all_rules
+    from tclint.findings.rules import all_rules
 
     words = [*all_rules(), *(rule.name for rule in all_rules().values())]
     return [word for word in words if word.lower().startswith(incomplete.lower())]
@@ -60,7 +60,7 @@ def refuse_unused(stdin_filename: str | None, paths: Sequence[str]) -> None:
 
 
 def usage(message: object) -> click.UsageError:
-    from tclint.output._style import printable
+    from tclint.report.formats._style import printable
 
     text = printable(str(message))  # it may quote the configuration of a project that nobody trusts
     return click.UsageError(text if text.endswith("?") else f"{text}.")
@@ -68,7 +68,7 @@ def usage(message: object) -> click.UsageError:
 
 def no_function(patterns: Sequence[str], names: Iterable[str]) -> click.UsageError:
     """That none of the functions *names* is called as ``--entry`` says."""
-    from tclint.rules import nearest
+    from tclint.findings.rules import nearest
 
     return usage(f"no function is called {', '.join(patterns)}{nearest(patterns[0], names)}")
 

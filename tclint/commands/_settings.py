@@ -11,7 +11,7 @@ import click
 from tclint.commands._common import Choice, complete_rules, usage
 
 if TYPE_CHECKING:
-    from tclint.settings import Layer, Settings
+    from tclint.config.settings import Layer, Settings
 
 
 class SettingsCommand(click.Command):
@@ -35,7 +35,7 @@ _isolated = click.Option(["--isolated"], is_flag=True, help="Use no configuratio
 
 
 def _setting_options() -> Iterator[click.Option]:
-    from tclint.config import settings
+    from tclint.config.config import settings
 
     for setting in settings():
         kind, flag = setting.kind, f"--{setting.key}"
@@ -54,7 +54,7 @@ def _setting_options() -> Iterator[click.Option]:
 
 def resolve(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> Settings:
     """The settings of this run. Raises click.UsageError."""
-    from tclint import settings
+    from tclint.config import settings
 
     try:
         return settings.resolve(_layers(configs, isolated, options))
@@ -66,7 +66,7 @@ def _layers(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> 
     """Every place that says something about the settings, the weakest first."""
     from pathlib import Path
 
-    from tclint import settings
+    from tclint.config import settings
 
     inline = [text for text in configs if "=" in text and not os.path.exists(text)]
     files = [text for text in configs if text not in inline]

@@ -45,8 +45,8 @@ def command(
 
     Exit code: 0 shown, 2 usage error, or an input that could not be analysed.
     """
-    from tclint.barriers import render_json, render_text, show
-    from tclint.inputs import inputs
+    from tclint.driver.inputs import inputs
+    from tclint.inspect.barriers import render_json, render_text, show
 
     refuse_unused(stdin_filename, paths)
     shown = [show(item, entry) for item in inputs(paths, stdin_filename or STDIN_NAME)]

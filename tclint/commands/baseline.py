@@ -39,15 +39,16 @@ def command(
 
     Exit code: 0 written, 2 usage error, or an input that could not be analysed; what was found in the others is written.
     """
-    from tclint.baseline import DEFAULT, Baseline, read
-    from tclint.inputs import LeftOut, inputs
-    from tclint.output._files import OutputError, refuse_inputs
-    from tclint.output._files import write as write_files
-    from tclint.output._style import printable
-    from tclint.pool import reports
-    from tclint.progress import shown_on
-    from tclint.report import count, place
-    from tclint.settings import SettingsError
+    from tclint.commands._progress import shown_on
+    from tclint.config.settings import SettingsError
+    from tclint.driver.inputs import LeftOut, inputs
+    from tclint.driver.pool import reports
+    from tclint.findings.places import place
+    from tclint.report.baseline import DEFAULT, Baseline, read
+    from tclint.report.formats._files import OutputError, refuse_inputs
+    from tclint.report.formats._files import write as write_files
+    from tclint.report.formats._style import printable
+    from tclint.report.summary import count
 
     config = resolve(configs, isolated, options).config
     refuse_unused(stdin_filename, paths)

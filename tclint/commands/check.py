@@ -25,15 +25,15 @@ from tclint.commands._common import (
     write,
 )
 from tclint.commands._settings import SettingsCommand, resolve
-from tclint.output import formats
+from tclint.report.formats import formats
 
 if TYPE_CHECKING:
-    from tclint.baseline import Baseline
-    from tclint.config import Config
-    from tclint.finding import FileReport
-    from tclint.fixing import Fixing
-    from tclint.locate import Mode
-    from tclint.pool import Input
+    from tclint.config.config import Config
+    from tclint.driver.fixing import Fixing
+    from tclint.driver.one import Input
+    from tclint.findings.finding import FileReport
+    from tclint.report.baseline import Baseline
+    from tclint.report.locate import Mode
 
 
 @click.command(cls=SettingsCommand)
@@ -111,16 +111,16 @@ def command(
     """
     from dataclasses import replace
 
-    from tclint import settings
-    from tclint.fold import told
-    from tclint.inputs import LeftOut, inputs
-    from tclint.locate import Locator
-    from tclint.output import renderer
-    from tclint.output._files import OutputError, parse, refuse_inputs
-    from tclint.output._files import write as write_files
-    from tclint.pool import reports
-    from tclint.progress import shown_on
-    from tclint.report import Context, exit_code, statistics_of, timings_of
+    from tclint.commands._progress import shown_on
+    from tclint.config import settings
+    from tclint.driver.inputs import LeftOut, inputs
+    from tclint.driver.pool import reports
+    from tclint.report.fold import told
+    from tclint.report.formats import renderer
+    from tclint.report.formats._files import OutputError, parse, refuse_inputs
+    from tclint.report.formats._files import write as write_files
+    from tclint.report.locate import Locator
+    from tclint.report.summary import Context, exit_code, statistics_of, timings_of
 
     if statistics and output_format not in ("text", "concise"):
         raise click.UsageError(f"--statistics is text; {output_format} has these numbers in its summary.")
@@ -142,7 +142,7 @@ def command(
     known = _baseline(config)
     fixing = None
     if fix or diff:
-        from tclint.fixing import Fixing
+        from tclint.driver.fixing import Fixing
 
         _refuse_unfixable(paths, diff)
         fixing = Fixing(config, unsafe_fixes, diff, known)
@@ -186,7 +186,7 @@ def _refuse_unfixable(paths: tuple[str, ...], diff: bool) -> None:
 
 def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
     """The diffs on standard output, and all else on standard error."""
-    from tclint.report import count
+    from tclint.report.summary import count
 
     for _ in sources:
         pass
@@ -201,14 +201,14 @@ def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
 
 
 def _note(fixing: Fixing) -> None:
-    from tclint.output._style import printable
+    from tclint.report.formats._style import printable
 
     write("".join(f"{printable(note)}\n" for note in fixing.notes), sys.stderr)
 
 
 def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
     """That nothing is called as ``--entry`` says must not look clean."""
-    from tclint.select import wants_entry
+    from tclint.config.selection import wants_entry
 
     names = {name: None for report in reports for name in report.entries}
     if names and not any(wants_entry(config, name) for name in names):
@@ -218,8 +218,8 @@ def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
 def _baseline(config: Config) -> Baseline | None:
     if config.baseline is None:
         return None
-    from tclint import baseline
-    from tclint.settings import SettingsError
+    from tclint.config.settings import SettingsError
+    from tclint.report import baseline
 
     try:
         return baseline.of(config)
@@ -229,7 +229,7 @@ def _baseline(config: Config) -> Baseline | None:
 
 def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
     """That the grammars of other languages are not installed is said once, not for every file."""
-    from tclint.inline import MISSING
+    from tclint.inline.hosts import MISSING
 
     if any(problem.message == MISSING for report in reports for problem in report.problems):
         raise click.ClickException(MISSING)

@@ -45,7 +45,7 @@ def command(
     """
     from tclint.diff.pairs import differences, sides
     from tclint.diff.show import render
-    from tclint.source import SourceError
+    from tclint.syntax.source import SourceError
 
     config = resolve(configs, isolated, options).config
     try:

@@ -18,9 +18,9 @@ def command(stage: str, file: str, dot: bool, entry: str | None) -> int:
 
     FILE may be - for standard input.
     """
-    from tclint import dump as stages
-    from tclint.inputs import read_sources
-    from tclint.source import SourceError
+    from tclint.driver.inputs import read_sources
+    from tclint.inspect import dump as stages
+    from tclint.syntax.source import SourceError
 
     name = STDIN_NAME if file == STDIN else file
     try:

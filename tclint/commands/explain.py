@@ -20,8 +20,8 @@ from tclint.commands._common import Choice, complete_rules, usage, write
 )
 def command(rules: tuple[str, ...], every: bool, output_format: str) -> int:
     """Show the page of RULE, an id such as WG001 or a name."""
-    from tclint import explain as texts
-    from tclint.rules import UnknownRule, all_rules, find
+    from tclint.findings.rules import UnknownRule, all_rules, find
+    from tclint.inspect import explain as texts
 
     if every == bool(rules):
         raise click.UsageError(

@@ -21,7 +21,7 @@ def command(opcode: str) -> int:
 
     OPCODE is a whole one, its first words, or the name of a form.
     """
-    from tclint import explain as texts
+    from tclint.inspect import explain as texts
     from tclint.isa.table import table
 
     try:

@@ -16,8 +16,8 @@ from tclint.commands._settings import SettingsCommand, resolve
 
 if TYPE_CHECKING:
     from tclint.api import Report
-    from tclint.config import Config
-    from tclint.ptxas import Given
+    from tclint.commands._ptxas import Given
+    from tclint.config.config import Config
 
 _HELP = ("--help", "-h")
 _END = "--"
@@ -93,7 +93,7 @@ def command(
     Exit code: that of ptxas; with --strict 1 or 2 without running it, as from tclint check. 2 also when there is no
     ptxas.
     """
-    from tclint.ptxas import TRIED, PtxasMissing, execute, find, given
+    from tclint.commands._ptxas import TRIED, PtxasMissing, execute, find, given
 
     try:
         ptxas = find()
@@ -135,9 +135,9 @@ def _lint(
     from dataclasses import replace
 
     from tclint.api import lint
-    from tclint.output import formats
-    from tclint.ptxas import release
-    from tclint.rules import nearest
+    from tclint.commands._ptxas import release
+    from tclint.findings.rules import nearest
+    from tclint.report.formats import formats
 
     if output_format not in formats():
         raise usage(f"there is no output format {output_format}{nearest(output_format, formats())}")
@@ -164,7 +164,7 @@ def _lint(
 
 def _modules(asked: Given, config: Config) -> Iterator[tuple[str, bytes | str]]:
     """Name and text of every module that ptxas will compile, or why it cannot be linted."""
-    from tclint.inputs import LeftOut
+    from tclint.driver.inputs import LeftOut
 
     for text in asked.texts:
         yield "<argument>", text.encode(errors="surrogateescape")
@@ -206,15 +206,15 @@ def _collect(report: Report, data: bytes, folder: str) -> None:
     """A report under a name that is that of the module's text: compiled twice, it is there once."""
     from hashlib import sha256
 
-    from tclint.output._files import write
+    from tclint.report.formats._files import write
 
     os.makedirs(folder, exist_ok=True)
     write({os.path.join(folder, f"{sha256(data).hexdigest()[:16]}.sarif"): report.render("sarif")})
 
 
 def _reason(error: Exception) -> str:
-    from tclint.output._files import OutputError
-    from tclint.pool import internal_error
+    from tclint.driver.one import internal_error
+    from tclint.report.formats._files import OutputError
 
     if isinstance(error, click.ClickException):
         return error.format_message()
@@ -224,7 +224,7 @@ def _reason(error: Exception) -> str:
 
 
 def _say(text: str) -> None:
-    from tclint.output._style import printable
+    from tclint.report.formats._style import printable
 
     with suppress(OSError, ValueError):
         print(f"tclint: {printable(text)}", file=sys.stderr)

@@ -19,9 +19,9 @@ from tclint.commands._common import Choice, complete_rules, usage, write
 )
 def command(selectors: tuple[str, ...], output_format: str) -> int:
     """List all rules, or those of a family or a prefix."""
-    from tclint.explain import rule_list, rules_table
-    from tclint.rules import UnknownRule, all_rules
-    from tclint.select import meant
+    from tclint.config.selection import meant
+    from tclint.findings.rules import UnknownRule, all_rules
+    from tclint.inspect.explain import rule_list, rules_table
 
     try:
         wanted = frozenset().union(*(meant(selector)[0] for selector in selectors or ("ALL",)))

@@ -62,10 +62,10 @@ def command(
     """
     from pathlib import Path
 
-    from tclint.source import Source, SourceError
+    from tclint.syntax.source import Source, SourceError
 
     need_numpy()
-    from tclint.executor.command import Options, RunError, render_json, render_text, run
+    from tclint.commands._run import Options, RunError, render_json, render_text, run
 
     try:
         source = Source.read(path)

@@ -11,7 +11,7 @@ from tclint.commands._common import write
 @click.command()
 def command() -> int:
     """Print the JSON schema of the configuration."""
-    from tclint.settings import schema
+    from tclint.config.settings import schema
 
     write(schema())
     return CLEAN

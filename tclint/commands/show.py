@@ -25,8 +25,8 @@ from tclint.commands._settings import SettingsCommand, resolve
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tclint.config import Config
-    from tclint.finding import FileReport
+    from tclint.config.config import Config
+    from tclint.findings.finding import FileReport
     from tclint.ir.nodes import Function
 
 
@@ -62,17 +62,17 @@ def command(
 
     Exit code: 0 written, 2 usage error, or a kernel that could not be analysed, or not all of it.
     """
-    from tclint.barriers import short_name
-    from tclint.driver import analyse
-    from tclint.fold import told
-    from tclint.inputs import inputs
-    from tclint.output._files import OutputError, refuse_inputs, refuse_unwritable
-    from tclint.output._files import write as write_files
-    from tclint.output._style import printable
-    from tclint.pool import check
+    from tclint.driver.inputs import inputs
+    from tclint.driver.pool import check
+    from tclint.inspect.barriers import short_name
+    from tclint.ir.frontend import analyse
+    from tclint.report.fold import told
+    from tclint.report.formats._files import OutputError, refuse_inputs, refuse_unwritable
+    from tclint.report.formats._files import write as write_files
+    from tclint.report.formats._style import printable
     from tclint.show.kernel import kernel
     from tclint.show.page import render
-    from tclint.source import SourceError
+    from tclint.syntax.source import SourceError
 
     refuse_unused(stdin_filename, (path,))
     config = resolve(configs, isolated, options).config
@@ -121,9 +121,9 @@ def _default(path: str) -> str:
 
 def _chosen(functions: Sequence[Function], report: FileReport, config: Config) -> Function:
     """The only function that ``entry`` means; without it the only kernel, or the only one with findings."""
-    from tclint.output._style import printable
-    from tclint.report import count
-    from tclint.select import wants_entry
+    from tclint.config.selection import wants_entry
+    from tclint.report.formats._style import printable
+    from tclint.report.summary import count
 
     bodies = [f for f in functions if f.instructions and not f.declared_only]
     if not bodies:

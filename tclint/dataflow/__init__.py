@@ -1,6 +1,13 @@
-"""The one solver, and the search for a path that shows a fact."""
+"""The one dataflow solver, and the search for a feasible path that witnesses a fact.
 
-from tclint.dataflow.engine import Analysis, LimitExceeded, Results, solve
-from tclint.dataflow.paths import EXIT, Path, Survey, find_paths
+Owns :class:`Analysis` and :func:`solve` (may-analyses over the CFG), the threads that reach each block
+(``reachability``), what holds for the threads that execute an instruction (``views``), loop invariants, and
+:func:`find_paths`. Imports ``values``, ``ir`` and ``isa``.
+
+Change this package when a path is reported that no thread can take, or a feasible one is not found.
+"""
+
+from tclint.dataflow.feasible_paths import EXIT, Path, Survey, find_paths
+from tclint.dataflow.solver import Analysis, LimitExceeded, Results, solve
 
 __all__ = ["EXIT", "Analysis", "LimitExceeded", "Path", "Results", "Survey", "find_paths", "solve"]

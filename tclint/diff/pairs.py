@@ -9,19 +9,20 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from tclint.config import Config
+from tclint.config.config import Config
+from tclint.config.selection import wants_entry
 from tclint.dataflow import LimitExceeded
 from tclint.diff.compare import Comparison, compare
 from tclint.diff.skeleton import Skeleton, skeleton
-from tclint.driver import analyse
-from tclint.finding import FileReport, Finding, Problem
-from tclint.inputs import inputs
+from tclint.driver.inputs import inputs
+from tclint.driver.one import Input
+from tclint.driver.pool import reports
+from tclint.findings.finding import FileReport, Finding
+from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.pool import Input, reports
-from tclint.report import present
-from tclint.select import wants_entry
-from tclint.source import Source, SourceError
+from tclint.report.summary import present
+from tclint.syntax.source import Problem, Source, SourceError
 
 __all__ = ["Difference", "Found", "Kernel", "Sides", "differences", "sides", "total"]
 

@@ -11,14 +11,16 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tclint.config import Config
+from tclint.config.config import Config
 from tclint.diff.compare import STATUSES, Change, Place, Status
 from tclint.diff.pairs import Difference, Found, How, Kernel, total
 from tclint.diff.skeleton import Op
-from tclint.finding import Confidence, FileReport, Finding, Fingerprints, Severity, SourceLocation, Span
-from tclint.output._style import BOLD, CYAN, RED, YELLOW, Style, printable, shortened
-from tclint.report import count, place, region
-from tclint.rules import Rule
+from tclint.findings.finding import FileReport, Finding, Fingerprints, SourceLocation, Span
+from tclint.findings.places import place, region
+from tclint.findings.rules import Rule
+from tclint.findings.scales import Confidence, Severity
+from tclint.report.formats._style import BOLD, CYAN, RED, YELLOW, Style, printable, shortened
+from tclint.report.summary import count
 
 __all__ = ["FORMATS", "render"]
 
@@ -281,9 +283,9 @@ def _finding_object(found: Found) -> dict[str, Any]:
 
 def _sarif(found: Sequence[Difference], config: Config) -> str:
     """The findings that came, and each change as a note; what went is no result, as GitHub would open an alert for it."""
-    from tclint.locate import Locator
-    from tclint.output import renderer
-    from tclint.report import Context, present
+    from tclint.report.formats import renderer
+    from tclint.report.locate import Locator
+    from tclint.report.summary import Context, present
 
     reports = [report for difference in found if (report := _report(difference)) is not None]
     shown, summary = present(reports, Config(pedantic=True))

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tclint.analyses.groups import results_of
-from tclint.analyses.in_flight import operations
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers
-from tclint.analyses.tensor_memory import computes
+from tclint.analyses.model import KernelModel
+from tclint.analyses.tcgen05 import computes
 from tclint.dataflow import LimitExceeded
-from tclint.driver import source_location
-from tclint.finding import SourceLocation, Span
+from tclint.findings.finding import SourceLocation, Span
+from tclint.findings.places import source_location
+from tclint.inspect.in_flight import operations
 from tclint.ir.nodes import Function, Instruction, Module
 from tclint.isa.table import Match
-from tclint.model import KernelModel
-from tclint.source import Source
+from tclint.syntax.source import Source
 
 __all__ = ["Op", "Skeleton", "skeleton"]
 

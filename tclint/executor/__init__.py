@@ -1,5 +1,9 @@
-"""Executes PTX on a CPU, with asynchronous operations as late as the ISA allows; see docs/executor.md.
+"""Executes PTX on a CPU, with asynchronous operations completing as late as the ISA allows; see docs/executor.md.
 
-:func:`tclint.executor.run.execute_file` executes the launches of a launch file, :func:`tclint.executor.confirm.confirm`
-judges findings. Needs numpy; nothing else of tclint imports this package before it is asked for.
+Owns the state of a launch (``state``), the machine that schedules it, the decoded kernel (``code``, ``decode``), launch
+files, and what each instruction computes (``instructions``). :func:`tclint.executor.run.execute_file` executes the
+launches of a launch file. The only package that imports numpy, which linting does without; imports ``ir``, ``isa``,
+``values`` and ``syntax``.
+
+Change this package to execute an instruction that ``tclint run`` cannot: a function in ``instructions``.
 """

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from tclint.executor.launch import Metadata
-from tclint.executor.machine import Geometry, three
 from tclint.executor.memory import Array
+from tclint.executor.state import Geometry, three
 from tclint.executor.tensor_maps import UNKNOWN
 from tclint.ir.nodes import (
     Function,

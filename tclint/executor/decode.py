@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from tclint.cfg import CFG
+from tclint.executor.code import Code, Op
 from tclint.executor.errors import Unsupported
-from tclint.executor.machine import AGAIN, ENDED, MOVED
 from tclint.executor.memory import LOCAL, PARAM, RESERVED, SHARED, UNSIGNED, Array, Global
 from tclint.executor.special import TIMERS, special
-from tclint.executor.warp import LANES, Warp
+from tclint.executor.state import LANES, Warp
+from tclint.ir.cfg import CFG
 from tclint.ir.nodes import (
     SINK,
     Function,
@@ -35,11 +35,8 @@ from tclint.ir.nodes import (
     registers,
 )
 
-__all__ = ["AGAIN", "ENDED", "FORMS", "MOVED", "Code", "Decoder", "Op", "executes"]
+__all__ = ["FORMS", "Decoder", "executes"]
 
-Op = Callable[[Warp], "int | None"]
-"""Executes an instruction for the lanes ``warp.mask``: None to go on with the next one, the number of another
-instruction, or one of the signals of :mod:`tclint.executor.machine`."""
 
 Factory = Callable[["Decoder", Instruction], Op]
 FORMS: dict[str, Factory] = {}
@@ -62,34 +59,6 @@ def executes(*names: str) -> Callable[[Factory], Factory]:
         return factory
 
     return register
-
-
-class Code:
-    """A kernel, decoded for one launch."""
-
-    def __init__(self, function: Function) -> None:
-        self.function = function
-        self.ops: list[Op] = []
-        self.touches: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        """Registers that an instruction reads and writes now; not those of an asynchronous operation."""
-        self.unfenced: dict[int, dict[int, int]] = {}
-        """Instructions that write operands of ``wgmma``: these registers, with the instruction."""
-        self.template: list[Array] = []
-        self.specials: list[tuple[int, str]] = []
-        self.shared_size = 0
-        self.local_size = 0
-        self.parameters: Array = np.zeros(0, np.uint8)
-        self.place: Callable[[int], str] = str
-        self.symbols: dict[str, int] = {}
-        self.reached: set[int] = set()
-        """Of the instructions that are watched, those that some lane executed."""
-
-    def registers(self, warp: Warp) -> list[Array]:
-        """The registers of a new warp: zeros, constants and special registers."""
-        found = list(self.template)
-        for at, name in self.specials:
-            found[at] = special(warp, name)
-        return found
 
 
 class Decoder:

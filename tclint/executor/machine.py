@@ -15,34 +15,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tclint.executor.flight import Flight, Range, Schedule
-from tclint.executor.memory import RANK, Array, Fault, Global, Shared, Tensor
-from tclint.executor.sync import Barrier, Clocks, Mbarrier
-from tclint.executor.warp import LANES, Join, Split, Warp
+from tclint.executor.memory import RANK, Array, Fault, Global
+from tclint.executor.schedule import Schedule
+from tclint.executor.signals import AGAIN, ENDED, MOVED
+from tclint.executor.state import LANES, Barrier, Cluster, Cta, Flight, Geometry, Join, Range, Split, Warp
+from tclint.executor.sync import Clocks, Mbarrier
 
 if TYPE_CHECKING:
-    from tclint.executor.decode import Code
+    from tclint.executor.code import Code
 
 __all__ = [
-    "AGAIN",
-    "ENDED",
-    "MOVED",
-    "Cluster",
-    "Cta",
     "Deadlock",
-    "Geometry",
     "Machine",
     "Observation",
     "OutOfBudget",
-    "three",
 ]
 
-AGAIN = -1
-"""The instruction has to wait and is executed again."""
-MOVED = -2
-"""The group of lanes goes on behind the instruction, once it is woken."""
-ENDED = -3
-"""The group of lanes is no more: it left, or went several ways."""
 
 _QUANTUM = 512
 """Instructions in a row of one warp, unless the schedule is random."""
@@ -101,105 +89,6 @@ class Observation:
     def cause(self) -> str:
         """What stands at the *other* instruction."""
         return _OTHERS.get(self.kind, "the operation begins")
-
-
-def three(sizes: Sequence[int]) -> tuple[int, int, int]:
-    """Sizes in three dimensions; those that are not said are 1."""
-    x, y, z = (*sizes, 1, 1)[:3]
-    return x, y, z
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """How many CTAs and threads, in three dimensions, and bytes of dynamic shared memory."""
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int] = (1, 1, 1)
-    dynamic: int = 0
-    explicit: bool = False
-    """Whether the kernel was launched with a cluster size."""
-
-    @property
-    def threads(self) -> int:
-        return self.block[0] * self.block[1] * self.block[2]
-
-    @property
-    def warps(self) -> int:
-        return -(-self.threads // LANES)
-
-    @property
-    def ranks(self) -> int:
-        return self.cluster[0] * self.cluster[1] * self.cluster[2]
-
-
-class Cta:
-    """A CTA: its shared and tensor memory, barriers, mbarriers and warps."""
-
-    def __init__(self, cluster: Cluster, rank: int, ctaid: tuple[int, int, int], number: int) -> None:
-        self.cluster = cluster
-        self.machine = machine = cluster.machine
-        self.rank = rank
-        self.ctaid = ctaid
-        self.number = number
-        self.shared = Shared(machine.code.shared_size + machine.geometry.dynamic, rank)
-        self.mbarriers: dict[int, Mbarrier] = {}
-        self.barriers: dict[int, Barrier] = {}
-        self.tensor: Tensor | None = None
-        self.engine: list[Flight] = []
-        """What its tensor core was given by ``tcgen05`` and has not done, in order."""
-        self.columns: dict[int, int] = {}
-        """Allocations of tensor memory: first column -> number of them."""
-        self.came: dict[int, set[int]] = {}
-        """The warps that executed an instruction of a warpgroup."""
-        self.warpgroups: dict[int, list[Flight]] = {}
-        """The ``wgmma`` of each warpgroup, in order."""
-        self.warps: list[Warp] = []
-        threads = machine.geometry.threads
-        for index in range(machine.geometry.warps):
-            number = rank * machine.geometry.warps + index
-            self.warps.append(Warp(self, index, min(LANES, threads - index * LANES), number))
-        self.running = len(self.warps)
-
-    @property
-    def full(self) -> int:
-        """Threads of all its warps, if they were full."""
-        return len(self.warps) * LANES
-
-    @property
-    def threads(self) -> int:
-        """Threads that have not left."""
-        return sum(int(np.count_nonzero(w.alive)) for w in self.warps)
-
-
-class Cluster:
-    """CTAs that see each other's shared memory (2.2.2)."""
-
-    def __init__(self, machine: Machine, place: tuple[int, int, int]) -> None:
-        self.machine = machine
-        geometry = machine.geometry
-        self.warps = geometry.ranks * geometry.warps
-        self.copies = 0
-        """How many asynchronous copies into its shared memory are complete: the clock of whoever makes them, which has
-        the place behind those of the warps."""
-        self.barrier = Barrier(Clocks.new(self.warps))
-        self.place = place
-        self.ctas: list[Cta] = []
-        width, height, depth = geometry.cluster
-        for rank in range(geometry.ranks):
-            x, y, z = rank % width, rank // width % height, rank // (width * height)
-            ctaid = (place[0] * width + x, place[1] * height + y, place[2] * depth + z)
-            number = ctaid[0] + geometry.grid[0] * (ctaid[1] + geometry.grid[1] * ctaid[2])
-            self.ctas.append(Cta(self, rank, ctaid, number))
-
-    def forget(self, w: Warp, mask: Array) -> None:
-        """Lanes that leave are not waited for, so that they do not count among those that have come, either."""
-        keys = [w.number * LANES + lane for lane in np.flatnonzero(mask).tolist()]
-        self.barrier.threads -= sum(self.barrier.results.pop(key, None) is not None for key in keys)
-
-    @property
-    def running(self) -> int:
-        return sum(cta.running for cta in self.ctas)
 
 
 class Machine:
@@ -647,7 +536,7 @@ class Machine:
         self.check_drain(w, flight.reads, flight)
         if self.tracer is not None:
             self.tracer("issue", w, flight.site, f"{flight.number} {flight.what}")
-        if self.schedule.at_once(flight) and self._able(flight):
+        if self.schedule.at_once(flight.site) and self._able(flight):
             self.land(flight)
             return
         self.flights.append(flight)

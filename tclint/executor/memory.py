@@ -8,17 +8,14 @@ the system, as on sm_90: so the address of a variable tells in whose shared memo
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from tclint.executor.flight import Flight
-
 __all__ = [
     "GLOBAL", "LOCAL", "PARAM", "RANK", "RESERVED", "SHARED", "UNSIGNED", "WINDOW", "Array", "Fault", "Global",
-    "Memory", "Shared", "Tensor",
+    "Memory",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -31,8 +28,6 @@ UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 """The register type of so many bytes."""
 _GUARD = 512
 """Bytes between two allocations that belong to none."""
-_POISON = 0xFBFBFBFB
-"""Fills what an asynchronous operation is still to write: as a floating-point number, large and negative."""
 
 
 class Fault(Exception):
@@ -123,87 +118,3 @@ class Global(Memory):
     def address(self, name: str) -> int:
         """The generic address of an allocation."""
         return GLOBAL + self.places[name]
-
-
-class Shared(Memory):
-    """Shared memory of a CTA, and what is known about each of its words of four bytes.
-
-    ``written`` and ``read_by`` are stamps of the last plain write and read (``epoch << 10 | warp``), ``writer`` and
-    ``reader`` the instructions; ``filling`` and ``draining`` count the asynchronous operations that are still to write
-    or read a word.
-    """
-
-    what = "shared memory"
-
-    def __init__(self, size: int, rank: int) -> None:
-        super().__init__(RESERVED + size)
-        self.rank = rank
-        self.exited = False
-        words = (self.size + 15 & ~15) // 4
-        self.written: Array = np.zeros(words, np.int64)
-        self.read_by: Array = np.zeros(words, np.int64)
-        self.writer: Array = np.zeros(words, np.int32)
-        self.reader: Array = np.zeros(words, np.int32)
-        self.filling: Array = np.zeros(words, np.int16)
-        self.draining: Array = np.zeros(words, np.int16)
-        self.flights: list[Flight] = []
-
-    def check(self, offsets: Array, size: int) -> None:
-        low, high = int(offsets.min()), int(offsets.max()) + size
-        if low < RESERVED or high > self.size:
-            bad = low if low < RESERVED else high - size
-            raise Fault(
-                f"shared memory: offset {bad - RESERVED} is out of {self.size - RESERVED} bytes"
-                + (" (dynamic shared memory comes with the launch)" if high > self.size else "")
-            )
-
-    def poison(self, words: slice | Array) -> None:
-        """Fill what an asynchronous operation is still to write."""
-        self.views[4][words] = _POISON
-
-    def late(self, words: slice | Array, writes: bool, known: Array) -> tuple[int, int] | None:
-        """One of the last plain writes of these words, or reads, that is not *known*: its stamp and instruction."""
-        stamps, sites = (self.written, self.writer) if writes else (self.read_by, self.reader)
-        found = stamps[words]
-        if not found.any():
-            return None
-        missed = (found >> 10) > known[found & 1023]
-        if not missed.any():
-            return None
-        at = int(missed.argmax())
-        return int(found.flat[at]), int(sites[words].flat[at])
-
-    def user(self, words: slice | Array, writes: bool, adds: bool = True) -> Flight | None:
-        """The oldest asynchronous operation that is still to write, or to read, one of these words.
-
-        Those that add to what is there count only with *adds*.
-        """
-        counts = self.filling if writes else self.draining
-        numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words.ravel()
-        busy = numbers[counts[numbers] != 0]
-        if not len(busy):
-            return None
-        word = int(busy[0])
-        for flight in [f for f in self.flights if adds or not f.adds]:
-            for memory, mine in flight.writes if writes else flight.reads:
-                if memory is self and (
-                    mine.start <= word < mine.stop if isinstance(mine, slice) else bool((mine == word).any())
-                ):
-                    return flight
-        return None
-
-
-class Tensor:
-    """Tensor memory of a CTA: 128 lanes of 512 columns of 32 bits (9.7.16.1), and what is still to use each cell."""
-
-    LANES, COLUMNS = 128, 512
-
-    def __init__(self) -> None:
-        shape = (self.LANES, self.COLUMNS)
-        self.data: Array = np.zeros(shape, np.uint32)
-        self.filling: Array = np.zeros(shape, np.int16)
-        self.draining: Array = np.zeros(shape, np.int16)
-        self.allocated: Array = np.zeros(self.COLUMNS, bool)
-        self.flights: list[Flight] = []
-        self.permitted = True
-        """Whether the CTA may still allocate."""

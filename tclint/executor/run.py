@@ -14,15 +14,16 @@ import tclint.executor.instructions  # noqa: F401  registers the factories
 from tclint.executor.assume import Assumed
 from tclint.executor.decode import Decoder
 from tclint.executor.errors import Unsupported
-from tclint.executor.flight import Schedule, schedule
 from tclint.executor.launch import Launch, LaunchError, LaunchFile, fits, geometry
-from tclint.executor.machine import Deadlock, Geometry, Machine, Observation, OutOfBudget, three
+from tclint.executor.machine import Deadlock, Machine, Observation, OutOfBudget
 from tclint.executor.memory import Array, Fault, Global
+from tclint.executor.schedule import Schedule, schedule
+from tclint.executor.state import Geometry, three
 from tclint.executor.tensor_maps import TensorMap
 from tclint.executor.variables import initial
 from tclint.ir.inline import inline
 from tclint.ir.nodes import Function, Module
-from tclint.source import Source
+from tclint.syntax.source import Source
 
 __all__ = [
     "Argument",
@@ -276,7 +277,7 @@ def call(
     Raises :class:`LaunchError` when the launch does not fit the kernel, :class:`Unsupported` without such an entry, and
     :class:`SourceError` for a file that cannot be read.
     """
-    from tclint.driver import analyse
+    from tclint.ir.frontend import analyse
 
     text = source if isinstance(source, Source) else Source.read(source)
     module, _ = analyse(text)

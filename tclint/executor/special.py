@@ -11,7 +11,7 @@ from tclint.executor.errors import Unsupported
 from tclint.executor.memory import RANK, Array
 
 if TYPE_CHECKING:
-    from tclint.executor.warp import Warp
+    from tclint.executor.state import Warp
 
 __all__ = ["TIMERS", "special"]
 

@@ -6,18 +6,13 @@ is known to have happened before. Releasing operations leave a clock behind, acq
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tclint.executor.memory import Array
 
-if TYPE_CHECKING:
-    from tclint.executor.warp import Split, Warp
-
-__all__ = ["Barrier", "Clocks", "Mbarrier"]
+__all__ = ["Clocks", "Mbarrier"]
 
 
 @dataclass
@@ -42,44 +37,6 @@ class Clocks:
 
     def copy(self) -> Clocks:
         return Clocks(self.seen.copy(), self.fenced.copy())
-
-
-@dataclass
-class Barrier:
-    """A named barrier of a CTA, or the barrier of a cluster: who arrived in this round."""
-
-    clocks: Clocks
-    threads: int = 0
-    """That have arrived."""
-    waiting: list[Split] = field(default_factory=list)
-    votes: list[Array] = field(default_factory=list)
-    """Predicates that ``bar.red`` brought."""
-    results: dict[int, Callable[[list[Array]], None]] = field(default_factory=dict)
-    needed: int = 0
-    """Threads of this round; 0 for all of the CTA."""
-    parts: dict[Warp, Array] = field(default_factory=dict)
-    """Lanes that have come of warps that are not counted yet."""
-    round: int = 0
-
-    @property
-    def busy(self) -> bool:
-        """Whether some thread has come in this round."""
-        return bool(self.threads or self.parts)
-
-    def come(self, w: Warp) -> None:
-        """Count the lanes that execute; a barrier of so many threads counts whole warps once all their lanes came."""
-        if not self.needed:
-            self.threads += int(np.count_nonzero(w.mask))
-            return
-        self.parts[w] = self.parts.get(w, w.mask) | w.mask
-        self.count(w)
-
-    def count(self, w: Warp) -> None:
-        """Count a warp, if all its lanes that have not left have come."""
-        part = self.parts.get(w)
-        if part is not None and not (w.alive & ~part).any():
-            del self.parts[w]
-            self.threads += len(part)
 
 
 @dataclass

@@ -17,12 +17,12 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from tclint.analyses.descriptors import INSTRUCTION, Form, instruction_fields
 from tclint.executor.descriptors import Array, Major, Read, intervals, load, unpack
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import decode
 from tclint.executor.tensor_memory import Tile, tiles
 from tclint.isa.table import Match
+from tclint.values.descriptors import INSTRUCTION, Form, instruction_fields
 
 __all__ = ["MMA", "Context", "InstructionDescriptor", "Multiplication", "Operands", "Ranges", "Rectangle"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tclint.executor.machine import Machine
-from tclint.executor.warp import Warp
+from tclint.executor.state import Warp
 
 __all__ = ["Trace"]
 

@@ -1,10 +1,11 @@
 """PTX where people write it: the strings of inline assembly in CUDA C++ and Python.
 
-:func:`check` makes a module of all the strings of a file, each one the body of a function, and has the same parser, IR
-and checks look at it as at any other; the findings come back with spans in the file. Only what an instruction says by
-itself is checked (``RULES``): the code around a string, and with it control flow, is not known.
+:func:`check` makes one module of all strings of a file, each the body of a function, and passes it through the same
+parser, IR and checks as any other module; spans of the findings are those of the file. Only what an instruction says
+by itself is checked (``RULES``), because the code around a string, and so control flow, is unknown. The grammars of
+the host languages come with ``tclint-ptx[inline]``. Imports ``linting`` and what is below.
 
-The grammars of the hosts come with ``tclint-ptx[inline]``.
+Change this package to find strings in another host language, or to understand more of a statement around them.
 """
 
 from __future__ import annotations
@@ -12,23 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tclint.config import Config
-    from tclint.finding import FileReport
-    from tclint.source import Source
+    from tclint.config.config import Config
+    from tclint.findings.finding import FileReport
+    from tclint.syntax.source import Source
 
-__all__ = ["CPP", "MISSING", "PYTHON", "SUFFIXES", "check", "is_host"]
-
-CPP = (".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".cc", ".cpp", ".cxx", ".c++", ".h++", ".inl")
-PYTHON = (".py", ".pyi")
-SUFFIXES = (*CPP, *PYTHON)
-"""The names of files that are looked into for inline assembly."""
-
-MISSING = "looking into CUDA C++ and Python for inline assembly needs tree-sitter grammars: pip install 'tclint-ptx[inline]'"
-
-
-def is_host(path: str) -> bool:
-    """Whether a file of this name is looked into for inline assembly."""
-    return path.lower().endswith(SUFFIXES)
+__all__ = ["check"]
 
 
 def check(source: Source, config: Config | None = None) -> FileReport:

@@ -8,7 +8,7 @@ from functools import cache
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
-from tclint.finding import Span
+from tclint.findings.finding import Span
 from tclint.inline.asm import Asm, Operand
 from tclint.inline.text import Text
 

@@ -9,29 +9,19 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from tclint.config import Config
-from tclint.finding import (
-    AsmCount,
-    Confidence,
-    FileReport,
-    Finding,
-    Fingerprints,
-    Fix,
-    Problem,
-    Severity,
-    Span,
-    Step,
-)
-from tclint.inline import MISSING, PYTHON
+from tclint.config.config import Config
+from tclint.config.selection import wants_entry
+from tclint.findings.finding import AsmCount, FileReport, Finding, Fingerprints, Fix, Span, Step
+from tclint.findings.scales import Confidence, Severity
+from tclint.inline.hosts import MISSING, PYTHON
 from tclint.ir.operands import HEAD
-from tclint.select import wants_entry
-from tclint.source import Source, SourceError
+from tclint.syntax.source import Problem, Source, SourceError
 
 if TYPE_CHECKING:
     from tclint.checks import Hit
+    from tclint.findings.rules import Rule
     from tclint.inline.asm import Asm, Ptx
     from tclint.ir.nodes import Function, Module
-    from tclint.rules import Rule
 
 __all__ = ["RULES", "check", "is_ptx", "modules", "strings", "told_of"]
 
@@ -187,10 +177,10 @@ class _Fragments:
     """Checks the strings of inline assembly of one source."""
 
     def __init__(self, source: Source, config: Config, found: Sequence[Asm]) -> None:
+        from tclint.findings.rules import all_rules
         from tclint.inline.asm import ptx_of
         from tclint.inline.conditions import compiled
         from tclint.isa.target import TOOLKITS, Target
-        from tclint.rules import all_rules
 
         self.source = source
         self.config = config
@@ -228,8 +218,8 @@ class _Fragments:
 
     def check(self, made: Sequence[tuple[Asm, Ptx]]) -> None:
         """Check these strings in one module; one that is no PTX would spoil its neighbours, so then each in its own."""
-        from tclint.checks.assembler import later
         from tclint.ir.build import build
+        from tclint.isa.newer import later
         from tclint.syntax import parse, problems
 
         if not made:
@@ -254,7 +244,7 @@ class _Fragments:
     def take(self, module: Module, data: bytes, placed: Sequence[_Placed]) -> None:
         """Have the checks look at a module, and take what they say of the strings."""
         from tclint.checks import module_checks
-        from tclint.driver import as_findings
+        from tclint.linting.check import as_findings
 
         by_function = {id(f): one for f, one in zip(module.functions, placed, strict=False)}
         hits: list[tuple[Rule, Function | None, Hit]] = []
@@ -383,8 +373,8 @@ _ANY = "sm_90a"
 
 def _whole(source: Source, config: Config, asm: Asm) -> FileReport | None:
     """The report of a string that is a whole module; None where some of it is not known."""
-    from tclint.driver import check_source
     from tclint.inline.text import UNKNOWN
+    from tclint.linting.check import check_source
 
     text = asm.template
     if UNKNOWN in text.data:

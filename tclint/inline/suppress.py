@@ -1,17 +1,17 @@
-"""Comments of the host that hide findings: as :mod:`tclint.suppress`, in C++ and Python."""
+"""Comments of the host that hide findings: as :mod:`tclint.linting.suppress`, in C++ and Python."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from tclint.config import Config
-from tclint.finding import Finding, Span
+from tclint.config.config import Config
+from tclint.findings.finding import Finding, Span
 from tclint.inline.asm import Asm
 from tclint.inline.python import MARKER
 from tclint.ir.nodes import Function, Module
-from tclint.source import Source
-from tclint.suppress import LEXICAL, MARK, Audit
+from tclint.linting.suppress import LEXICAL, MARK, Audit
+from tclint.syntax.source import Source
 
 __all__ = ["apply"]
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 __all__ = [
     "FAMILIES",
     "INTRODUCED",
+    "NEWEST",
     "RENAMED",
     "TOOLKITS",
     "Availability",
@@ -184,3 +185,7 @@ class Availability:
             else:
                 words.append((f"{name} or higher" if p.upwards else name) + before)
         return ", ".join(dict.fromkeys(words)) or "any target"
+
+
+NEWEST = max(TOOLKITS.values())
+"""The newest .version that the ISA table was checked against (ptxas 13.5)."""

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lsprotocol import types
 
-from tclint.finding import Edit, Finding, Span
-from tclint.fixing import compatible
+from tclint.driver.fixing import compatible
+from tclint.findings.finding import Edit, Finding, Span
 from tclint.ir.nodes import Module
+from tclint.linting.suppress import RULES as OF_COMMENTS
 from tclint.lsp.diagnostics import of_finding
 from tclint.lsp.document import Document, Lint
-from tclint.suppress import RULES as OF_COMMENTS
 
 __all__ = ["FIX_ALL", "actions", "safe_edits"]
 

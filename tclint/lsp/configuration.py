@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tclint.config import Config
-from tclint.select import excluded
-from tclint.settings import Layer, Settings, SettingsError, discover, resolve
+from tclint.config.config import Config
+from tclint.config.selection import excluded
+from tclint.config.settings import Layer, Settings, SettingsError, discover, resolve
 
 __all__ = ["SECTION", "Configuration"]
 

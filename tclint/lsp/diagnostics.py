@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from lsprotocol import types
 
-from tclint.finding import Finding, Problem, Severity, Span
+from tclint.findings.finding import Finding, Span
+from tclint.findings.rules import page, url
+from tclint.findings.scales import Severity
 from tclint.lsp.document import Document, Lint
 from tclint.lsp.text import Text
-from tclint.rules import page, url
+from tclint.syntax.source import Problem
 
 __all__ = ["SOURCE", "diagnostics", "of_error", "of_finding"]
 

@@ -6,19 +6,20 @@ from dataclasses import dataclass, field
 from math import inf
 from time import perf_counter
 
-from tclint import baseline
 from tclint import inline as asm
-from tclint.config import Config
-from tclint.driver import check_source
-from tclint.finding import FileReport
+from tclint.analyses.model import KernelModel
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport
+from tclint.inline.hosts import is_host
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
+from tclint.linting.cache import Past
+from tclint.linting.check import check_source
 from tclint.lsp.text import Text
-from tclint.model import KernelModel
-from tclint.past import Past
-from tclint.report import present
-from tclint.source import Source, SourceError
+from tclint.report import baseline
+from tclint.report.summary import present
 from tclint.syntax import Tree
+from tclint.syntax.source import Source, SourceError
 
 __all__ = ["Document", "Lint", "Superseded"]
 
@@ -90,7 +91,7 @@ class Document:
     @property
     def host(self) -> bool:
         """Whether it is CUDA C++ or Python, in the strings of which PTX may stand."""
-        return asm.is_host(self.path)
+        return is_host(self.path)
 
     def _go_on(self, version: int) -> None:
         if self.version != version:

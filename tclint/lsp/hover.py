@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tclint.analyses.in_flight import operations
-from tclint.explain import UnknownOpcode, isa, rules_markdown
-from tclint.finding import Span
+from tclint.findings.finding import Span
+from tclint.findings.rules import UnknownRule, find
+from tclint.inspect.explain import UnknownOpcode, isa, rules_markdown
+from tclint.inspect.in_flight import operations
 from tclint.ir.nodes import Instruction, registers
 from tclint.isa.table import table
 from tclint.lsp.names import Place
 from tclint.lsp.text import Text
-from tclint.report import count
-from tclint.rules import UnknownRule, find
+from tclint.report.summary import count
 
 __all__ = ["hover"]
 

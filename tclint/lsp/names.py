@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers
-from tclint.finding import Span
+from tclint.analyses.model import KernelModel
+from tclint.findings.finding import Span
 from tclint.ir.nodes import Function, Memory, Module, registers
-from tclint.model import KernelModel
 from tclint.syntax import Node, Tree
 
 __all__ = ["Place"]

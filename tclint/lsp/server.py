@@ -22,9 +22,10 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, lsp_method
 from pygls.uris import to_fs_path
 
-from tclint import __version__
-from tclint.config import Config
-from tclint.finding import Span
+from tclint._version import __version__
+from tclint.config.config import Config
+from tclint.config.settings import FILE, PROJECT, SettingsError
+from tclint.findings.finding import Span
 from tclint.ir.nodes import Module
 from tclint.lsp.actions import FIX_ALL, actions
 from tclint.lsp.configuration import SECTION, Configuration
@@ -34,7 +35,6 @@ from tclint.lsp.hover import hover
 from tclint.lsp.names import Place
 from tclint.lsp.outline import folds, symbols
 from tclint.lsp.text import Text
-from tclint.settings import FILE, PROJECT, SettingsError
 from tclint.syntax import Tree
 
 __all__ = ["Server", "make_server"]

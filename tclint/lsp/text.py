@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from lsprotocol import types
 
-from tclint.finding import Span
+from tclint.findings.finding import Span
 
 __all__ = ["Text"]
 

@@ -1,17 +1,15 @@
-"""Replays of a kernel: its synchronisation executed with numbers for what the launch decides.
+"""Replays: abstract execution of a kernel's synchronisation for launches that are made up.
 
-Who waits for whom depends on counters that loops carry, stages that take turns
-and parities that flip. Here they are executed, and nothing else is: neither
-arithmetic nor data. Threads that go the same way go together. Copies complete
-and commits arrive only when nobody can go on without them, and vector clocks
-tell what each thread has heard of, so a read that no wait orders with the copy
-before it is seen although it comes later in this run (PTX ISA 8, 9.7.13.15).
+Who waits for whom depends on loop counters, ring stages and parities. A replay executes these, and neither arithmetic
+nor data. Threads that take the same path move together. Copies complete and commits arrive only when no thread can
+continue without them, and vector clocks record what each thread has observed, so a read that no wait orders after a
+copy is detected although it comes later in this run (PTX ISA 8, 9.7.13.15).
 
-Numbers stand for parameters and for what is in global memory: the same one for
-all of a kind. What the threads do then is what they do for *some* launch, if
-the kernel takes any. A kernel that ends or gets stuck for one set of numbers
-only proves nothing, so a verdict needs all of them that come to the same
-place: what is left over of a loop is executed for some numbers only.
+Numbers stand for parameters and for the contents of global memory, one for each kind. The threads then do what they do
+for *some* launch, if the kernel accepts any. A kernel that ends or deadlocks for one set of numbers only proves
+nothing, so a verdict needs all launches that reach the same code. Imports ``analyses`` and what is below.
+
+Change this package when a replay stops early, or when it reports a race or a deadlock that no launch can have.
 """
 
 from __future__ import annotations
@@ -22,17 +20,17 @@ from functools import cached_property
 from math import prod
 
 from tclint.analyses.mbarriers import Mbarriers
-from tclint.analyses.warps import whole_program
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import whole_program
 from tclint.ir.nodes import MOST_THREADS
-from tclint.model import KernelModel
-from tclint.replay.fitting import BUDGET, TOO_LONG, Fitting, Shape
 from tclint.replay.groups import Stuck, Unmade
 from tclint.replay.launch import Word
+from tclint.replay.launch_search import BUDGET, TOO_LONG, Fitting, Shape
+from tclint.replay.launches import ODD, SIZES, Launches, Run, Try, first
 from tclint.replay.machine import Access
 from tclint.replay.program import Program
 from tclint.replay.races import Race
 from tclint.replay.sync import Mbarrier
-from tclint.replay.tries import ODD, SIZES, Launches, Run, Try, first
 
 __all__ = ["Access", "Race", "Replay", "Run", "Stuck", "Unmade"]
 

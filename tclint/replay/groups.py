@@ -10,7 +10,11 @@ from operator import attrgetter
 from typing import NamedTuple, NoReturn
 
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
-from tclint.replay.clocks import (
+from tclint.replay.abstract_lanes import EVERY, Lanes, apply, immediate, merge, pick, spread, take
+from tclint.replay.launch import CANCELLED, Launch, Word
+from tclint.replay.program import Program, Step
+from tclint.replay.sync import Barrier, Mbarrier
+from tclint.replay.vector_clocks import (
     NOTHING,
     Actor,
     Clock,
@@ -24,10 +28,6 @@ from tclint.replay.clocks import (
     only,
     together,
 )
-from tclint.replay.lanes import EVERY, Lanes, apply, immediate, merge, pick, spread, take
-from tclint.replay.launch import CANCELLED, Launch, Word
-from tclint.replay.program import Program, Step
-from tclint.replay.sync import Barrier, Mbarrier
 
 __all__ = [
     "Group",

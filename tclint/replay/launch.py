@@ -6,9 +6,9 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
+from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Symbol
-from tclint.model import KernelModel
-from tclint.replay.lanes import Lanes, collapse
+from tclint.replay.abstract_lanes import Lanes, collapse
 
 __all__ = ["CANCELLED", "GRID", "MEMORY", "Launch", "Numbers", "Word"]
 

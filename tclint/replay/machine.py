@@ -10,7 +10,22 @@ from typing import Any, NamedTuple
 from tclint.analyses.mbarriers import RESPONSE, transferred
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
-from tclint.replay.clocks import (
+from tclint.replay.abstract_lanes import Lanes, apply, collapse, spread
+from tclint.replay.groups import (
+    Group,
+    Groups,
+    Limits,
+    ManyRounds,
+    Stuck,
+    Unmade,
+    Unresolved,
+    places_of,
+    warps_of,
+)
+from tclint.replay.launch import Launch
+from tclint.replay.program import FILLING, LEAVING, Program, Step
+from tclint.replay.sync import Arrival, Barrier, Flight, Mbarrier, Passed
+from tclint.replay.vector_clocks import (
     NOTHING,
     Actor,
     Clock,
@@ -27,21 +42,6 @@ from tclint.replay.clocks import (
     only,
     together,
 )
-from tclint.replay.groups import (
-    Group,
-    Groups,
-    Limits,
-    ManyRounds,
-    Stuck,
-    Unmade,
-    Unresolved,
-    places_of,
-    warps_of,
-)
-from tclint.replay.lanes import Lanes, apply, collapse, spread
-from tclint.replay.launch import Launch
-from tclint.replay.program import FILLING, LEAVING, Program, Step
-from tclint.replay.sync import Arrival, Barrier, Flight, Mbarrier, Passed
 
 __all__ = ["Access", "Machine", "Overrun", "Touch", "shuffled"]
 

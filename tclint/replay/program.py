@@ -10,8 +10,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tclint.analyses.mbarriers import RESPONSE
-from tclint.analyses.tensor_memory import TensorMemory
-from tclint.analyses.values.thread_sets import Level
+from tclint.analyses.model import KernelModel
+from tclint.analyses.tcgen05 import TensorMemory
 from tclint.ir.nodes import (
     Immediate,
     Instruction,
@@ -24,11 +24,11 @@ from tclint.ir.nodes import (
 from tclint.isa.semantics import COMPUTE, bind
 from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
-from tclint.model import KernelModel
-from tclint.replay.lanes import Lanes, Results
+from tclint.replay.abstract_lanes import Lanes, Results
+from tclint.replay.call_parameters import Parameters
 from tclint.replay.launch import GRID, MEMORY, Word
-from tclint.replay.parameters import Parameters
-from tclint.replay.stored import Stored
+from tclint.replay.shared_stores import Stored
+from tclint.values.thread_predicates import Level
 
 __all__ = ["FILLING", "LEAVING", "Program", "Step", "relaxes"]
 

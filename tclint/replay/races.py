@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from tclint.replay.clocks import Actor, Clock, heard_of
 from tclint.replay.machine import Access, Touch
 from tclint.replay.program import Program
-from tclint.replay.touching import Touching
+from tclint.replay.vector_clocks import Actor, Clock, heard_of
+from tclint.replay.warp_overlaps import Touching
 
 __all__ = ["Race", "races"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from tclint.replay.clocks import NOTHING, Actor, Clock, heard_of, joined, known_by
+from tclint.replay.vector_clocks import NOTHING, Actor, Clock, heard_of, joined, known_by
 
 __all__ = ["Arrival", "Barrier", "Flight", "Mbarrier", "Passed"]
 

@@ -1,5 +1,8 @@
 """``tclint show``: one kernel as one page of HTML.
 
-``kernel.py`` says what there is to show, as data that JSON can hold; ``flight.py`` what is in flight at each
-instruction; ``layout.py`` where the blocks of the graph stand; ``page.py`` puts the data into ``page.html``.
+``kernel`` collects what there is to show as data that JSON can hold, ``flight`` what is in flight at each instruction,
+``layout`` places the blocks of the graph, and ``page`` puts the data into ``page.html``. Imports ``inspect``,
+``linting`` and what is below.
+
+Change this package to show more on the page; the tests look at the data, not at the HTML.
 """

@@ -6,9 +6,9 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tclint.analyses.in_flight import CHANNELS, Told
+from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded, Results
-from tclint.model import KernelModel
+from tclint.inspect.in_flight import CHANNELS, Told
 
 __all__ = ["Fact", "Flight", "flight"]
 
@@ -18,7 +18,7 @@ class Fact:
     """Something that may hold before an instruction, on some way to it and for the threads that take that way."""
 
     channel: int
-    """Which of :data:`~tclint.analyses.in_flight.CHANNELS`."""
+    """Which of :data:`~tclint.inspect.in_flight.CHANNELS`."""
     site: int
     """The instruction that made it so."""
     words: str

@@ -12,24 +12,23 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tclint import __version__
-from tclint.analyses import threads as T
-from tclint.analyses.in_flight import CHANNELS
-from tclint.analyses.protocol import Protocol, partitions, protocol
-from tclint.analyses.tensor_memory import Outstanding
-from tclint.barriers import region_words, sections
-from tclint.config import Config
+from tclint._version import __version__
+from tclint.analyses.model import KernelModel
+from tclint.analyses.tcgen05 import Outstanding
+from tclint.config.config import Config
 from tclint.dataflow import LimitExceeded
-from tclint.driver import source_location
-from tclint.finding import FileReport, Finding, SourceLocation, Span, Step
+from tclint.findings.finding import FileReport, Finding, SourceLocation, Span, Step
+from tclint.findings.places import place, source_location
+from tclint.findings.rules import Rule
+from tclint.inspect.barriers import region_words, sections
+from tclint.inspect.in_flight import CHANNELS
+from tclint.inspect.protocol import Protocol, partitions, protocol
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.model import KernelModel
-from tclint.report import place
-from tclint.rules import Rule
 from tclint.show.flight import flight
 from tclint.show.layout import HEIGHT, WIDTH, layout
-from tclint.source import Source
+from tclint.syntax.source import Source
+from tclint.values import thread_masks as T
 
 __all__ = ["SCHEMA", "kernel"]
 
@@ -200,7 +199,7 @@ class _Kernel:
                     "who": self.words.number(who[b]),
                     "at": None if x is None or y is None else [round(x), round(y)],
                     "exits": b in cfg.exits,
-                    "dispatches": b in self.model.views.dispatchers,
+                    "dispatches": b in self.model.reachability.dispatchers,
                 }
             )
         return {
@@ -225,7 +224,7 @@ class _Kernel:
         """The threads that may reach a block, in words."""
         if b not in self.model.cfg.rank:
             return "never reached"
-        threads = self.model.views.reach.get(b, 0)
+        threads = self.model.reachability.reach.get(b, 0)
         block = self.model.cfg.blocks[b]
         inside = (i for i in range(block.start, block.end) if self.instructions[i].guard < 0)
         return self._threads(threads, parts.get(b), next(inside, -1))

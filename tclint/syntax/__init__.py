@@ -1,7 +1,12 @@
-"""PTX text to a syntax tree: the only module that imports tree_sitter.
+"""PTX text to a syntax tree, and the text itself: the only package that imports tree_sitter besides ``inline``.
 
-The grammar (`grammar.js`) knows no instruction. Its errors stay inside a statement: `parse` always gives a tree, and
-`problems` says what in it is broken. Offsets are in bytes everywhere. Section numbers are those of the PTX ISA manual.
+Owns the grammar (`grammar.js`, which knows no instruction), the generated parser, :func:`parse`, :func:`problems`, and
+:class:`~tclint.syntax.source.Source` with its line index. A syntax error stays inside its statement: `parse` always
+returns a tree, and `problems` describes what in it is not PTX. Offsets are bytes everywhere; section numbers are those
+of the PTX ISA manual. Imports nothing else of tclint.
+
+Change this package to accept new PTX *syntax*: a directive, an operand form, a literal. A new instruction needs no
+change here.
 """
 
 from __future__ import annotations

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tclint.executor.decode import Decoder, Op, executes
+from tclint.executor.code import Op
+from tclint.executor.decode import Decoder, executes
 from tclint.executor.instructions.exchange import together
-from tclint.executor.machine import AGAIN, MOVED
 from tclint.executor.memory import Array, Fault
-from tclint.executor.sync import Barrier, Clocks
-from tclint.executor.warp import LANES, Warp
+from tclint.executor.signals import AGAIN, MOVED
+from tclint.executor.state import LANES, Barrier, Warp
+from tclint.executor.sync import Clocks
 from tclint.ir.nodes import Instruction
 
 __all__: list[str] = []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tclint.analyses.registers import launched, raises, requested
-from tclint.executor.decode import Decoder, Op, executes
+from tclint.analyses.setmaxnreg import launched, raises, requested
+from tclint.executor.code import Op
+from tclint.executor.decode import Decoder, executes
 from tclint.executor.errors import Unsupported
-from tclint.executor.machine import ENDED
 from tclint.executor.memory import Array, Fault
-from tclint.executor.warp import LANES, Warp
+from tclint.executor.signals import ENDED
+from tclint.executor.state import LANES, Warp
 from tclint.ir.nodes import Immediate, Instruction
 
 __all__: list[str] = []

@@ -9,9 +9,9 @@ from itertools import takewhile
 import numpy as np
 
 from tclint.executor import tensor_maps
-from tclint.executor.decode import AGAIN, Decoder, Op, executes, parts
+from tclint.executor.code import Op
+from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.errors import Unsupported
-from tclint.executor.flight import Flight, Range, stretch
 from tclint.executor.formats import types
 from tclint.executor.instructions.mbarriers import complete, mbarrier_at
 from tclint.executor.instructions.memory import (
@@ -23,9 +23,10 @@ from tclint.executor.instructions.memory import (
     single,
     writing,
 )
-from tclint.executor.memory import GLOBAL, RANK, UNSIGNED, WINDOW, Array, Fault, Memory, Shared
+from tclint.executor.memory import GLOBAL, RANK, UNSIGNED, WINDOW, Array, Fault, Memory
+from tclint.executor.signals import AGAIN
+from tclint.executor.state import LANES, Flight, Range, Shared, Warp, stretch
 from tclint.executor.sync import Mbarrier
-from tclint.executor.warp import LANES, Warp
 from tclint.ir.nodes import Instruction, Operand
 from tclint.ir.nodes import Memory as Address
 from tclint.isa.table import Match

@@ -7,10 +7,11 @@ from functools import cache, reduce
 
 import numpy as np
 
-from tclint.executor.decode import Decoder, Op, executes, pair
-from tclint.executor.machine import AGAIN, ENDED
+from tclint.executor.code import Op
+from tclint.executor.decode import Decoder, executes, pair
 from tclint.executor.memory import Array
-from tclint.executor.warp import LANES, Arrival, Warp
+from tclint.executor.signals import AGAIN, ENDED
+from tclint.executor.state import LANES, Arrival, Warp
 from tclint.ir.nodes import Instruction, Operand
 from tclint.isa.table import Match
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tclint.executor import matrices
-from tclint.executor.decode import Decoder, Op, executes, parts
+from tclint.executor.code import Op
+from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.instructions.memory import reading, shared_of, writing
 from tclint.executor.memory import Fault
-from tclint.executor.warp import Warp
+from tclint.executor.state import Warp
 from tclint.ir.nodes import Instruction
 
 __all__: list[str] = []

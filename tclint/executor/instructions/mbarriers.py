@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tclint.executor.decode import Decoder, Op, executes
-from tclint.executor.flight import Flight
+from tclint.executor.code import Op
+from tclint.executor.decode import Decoder, executes
 from tclint.executor.instructions.memory import shared_of
-from tclint.executor.machine import AGAIN
 from tclint.executor.memory import RANK, Array, Fault
+from tclint.executor.signals import AGAIN
+from tclint.executor.state import LANES, Flight, Warp
 from tclint.executor.sync import Clocks, Mbarrier
-from tclint.executor.warp import LANES, Warp
 from tclint.ir.nodes import SINK, Immediate, Instruction
 
 __all__ = ["arrive_on", "complete", "mbarrier_at"]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tclint.executor.decode import Decoder, Op, executes, parts, windows
+from tclint.executor.code import Op
+from tclint.executor.decode import Decoder, executes, parts, windows
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import types
 from tclint.executor.memory import (
@@ -21,10 +22,9 @@ from tclint.executor.memory import (
     Fault,
     Global,
     Memory,
-    Shared,
 )
+from tclint.executor.state import LANES, Shared, Warp
 from tclint.executor.tensor_maps import reduce
-from tclint.executor.warp import LANES, Warp
 from tclint.ir.nodes import Instruction, Operand, Symbol
 from tclint.ir.nodes import Memory as Address
 

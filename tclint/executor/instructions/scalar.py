@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tclint.executor.decode import FORMS, Decoder, Op, pair
+from tclint.executor.code import Op
+from tclint.executor.decode import FORMS, Decoder, pair
 from tclint.executor.lanes import LANES as COMPUTE
 from tclint.executor.lanes import carry, signed
 from tclint.executor.lanes import sources as source_types
 from tclint.executor.memory import Array
 from tclint.executor.special import TIMERS
-from tclint.executor.warp import Warp
+from tclint.executor.state import Warp
 from tclint.ir.nodes import Instruction, Not, Operand, Special, Vector
 
 __all__: list[str] = []

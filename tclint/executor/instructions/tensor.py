@@ -8,16 +8,16 @@ from functools import cached_property
 import numpy as np
 
 from tclint.executor import tcgen05, tensor_memory
-from tclint.executor.decode import Decoder, Op, executes, parts
-from tclint.executor.flight import Flight, stretches
+from tclint.executor.code import Op
+from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.instructions.copies import join_group
 from tclint.executor.instructions.mbarriers import arrive_on, mbarrier_at
 from tclint.executor.instructions.memory import shared_of, writing
 from tclint.executor.instructions.wgmma import reader
-from tclint.executor.machine import AGAIN, Cta
-from tclint.executor.memory import RANK, Array, Fault, Tensor
+from tclint.executor.memory import RANK, Array, Fault
+from tclint.executor.signals import AGAIN
+from tclint.executor.state import Cta, Flight, Tensor, Warp, stretches
 from tclint.executor.sync import Mbarrier
-from tclint.executor.warp import Warp
 from tclint.ir.nodes import Immediate, Instruction, Operand
 from tclint.isa.table import Match
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tclint.executor.decode import Decoder, Op, executes, parts
+from tclint.executor.code import Op
+from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.errors import Unsupported
-from tclint.executor.flight import Flight, stretches
 from tclint.executor.instructions.copies import join_group
-from tclint.executor.memory import Array, Shared
-from tclint.executor.warp import LANES, Warp
+from tclint.executor.memory import Array
+from tclint.executor.state import LANES, Flight, Shared, Warp, stretches
 from tclint.executor.warpgroup import WGMMA
 from tclint.ir.nodes import Immediate, Instruction, Operand
 
@@ -160,7 +160,7 @@ def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[
     for register in sources:
         w.draining[register] = flight
     if len(flight.note["parts"]) == _WARPS:
-        if machine.schedule.at_once(flight) and machine.able(flight):
+        if machine.schedule.at_once(flight.site) and machine.able(flight):
             machine.land(flight)
             for other in flight.note["parts"]:
                 machine.unlock(other, flight)

@@ -1,0 +1,232 @@
+"""Does a change of tclint change what it reports, and does anything but the input?
+
+    python -m benchmarks.same record FILE [PATH...]
+    python -m benchmarks.same compare OLD NEW [--without-texts]
+    python -m benchmarks.same orders [PATH...]
+
+*record* lints every file below the PATHs as ``tclint check`` does, findings of low confidence included, and writes one
+line of JSON for each report. *compare* lists the findings that two such files do not share; ``--without-texts`` leaves
+out messages, help, steps' words and the titles of fixes, so that a change of wording alone compares equal. *orders*
+records the same reports with the checks in their usual order, reversed, shuffled, and under two hash seeds, and
+compares them. Without a PATH: the fixtures, the examples of the rule pages, the corpus if it was built, and the
+kernels in ``../shared`` where there are any. Exit status 0 if all is the same, 1 if something differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from benchmarks import results
+from benchmarks.corpus.builder import default_cache
+
+__all__ = ["differences", "main", "record", "without_texts"]
+
+Report = dict[str, Any]
+
+SHARED = results.ROOT.parent / "shared"
+ARCHIVES = "kernels/*.tar.xz"
+CASES = "cases"
+ORDERS = ("usual", "reversed", "shuffled")
+HASH_SEEDS = ("0", "1")
+WORDS = (
+    "message",
+    "help",
+    "help_source",
+    "doubt",
+    "origin",
+    "role",
+    "title",
+    "reason",
+    "observation",
+    "name",
+)
+"""Keys whose values are sentences or names that people read; identity, place, severity and edits are elsewhere."""
+_RUNNER = "from benchmarks.same import _lint; import sys; _lint(sys.argv[1], sys.argv[2:])"
+
+
+def record(paths: Sequence[Path], order: str = "usual", hash_seed: str = "0") -> dict[str, Report]:
+    """The report of every file below *paths* by its name, made by a new process with checks in that *order*.
+
+    Raises RuntimeError where tclint itself fails.
+    """
+    reports: dict[str, Report] = {}
+    with _unpacked(paths) as folders:
+        for name, folder in folders:
+            done = subprocess.run(
+                [sys.executable, "-c", _RUNNER, order, "."],
+                cwd=folder,
+                env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(results.ROOT)},
+                stdout=subprocess.PIPE,
+                check=False,
+            )
+            try:
+                document = json.loads(done.stdout)
+            except ValueError:
+                raise RuntimeError(
+                    f"{name}: tclint check ended with {done.returncode} and no report"
+                ) from None
+            for report in document["files"]:
+                key = "/".join(filter(None, (name, report["path"], report["member"])))
+                reports[key] = report
+    return reports
+
+
+def _lint(order: str, paths: list[str]) -> None:
+    """``tclint check`` in this process, which it ends, with the checks in another order."""
+    from tclint import checks
+    from tclint.commands.cli import main as tclint
+
+    for registry in (checks._kernel, checks._module):
+        _reorder(registry, order)
+    options = "--isolated --pedantic --fail-on never --include *.cu --output-format json"
+    tclint(["check", *options.split(), *paths])
+
+
+def _reorder(registry: dict[Any, Any], order: str) -> None:
+    from tclint import checks
+
+    checks._discover()
+    items = list(registry.items())
+    if order == "reversed":
+        items.reverse()
+    elif order == "shuffled":
+        Random(0).shuffle(items)
+    registry.clear()
+    registry.update(items)
+
+
+@contextmanager
+def _unpacked(paths: Sequence[Path]) -> Iterator[list[tuple[str, Path]]]:
+    """Folders of PTX with a name for each: archives are unpacked, and the kernels of rule pages written, for a while."""
+    with tempfile.TemporaryDirectory(prefix="tclint-same-") as scratch:
+        found = []
+        for number, path in enumerate(paths):
+            if path.name.endswith(".tar.xz"):
+                folder = Path(scratch, str(number))
+                with tarfile.open(path) as archive:
+                    archive.extractall(folder, filter="data")
+                found.append((path.name.partition(".")[0], folder))
+            elif (path / "WG001.md").is_file():
+                folder = Path(scratch, str(number))
+                folder.mkdir()
+                _examples(folder)
+                found.append((path.name, folder))
+            else:
+                found.append((path.name, path.resolve()))
+        yield found
+
+
+def _examples(folder: Path) -> None:
+    from tclint.findings.rules import all_rules
+
+    for rule in all_rules().values():
+        for kind, blocks in (("example", rule.examples), ("correct", rule.corrections)):
+            for number, block in enumerate(blocks):
+                Path(folder, f"{rule.id}_{kind}{number}.ptx").write_text(block.code, encoding="utf-8")
+
+
+def default_paths() -> list[Path]:
+    """What is at hand on this machine."""
+    found = [results.ROOT / "fixtures", results.ROOT / "rules"]
+    found += sorted(SHARED.glob(ARCHIVES))
+    return found + [path for path in (SHARED / CASES, default_cache()) if path.is_dir()]
+
+
+def without_texts(value: Any) -> Any:
+    """*value*, a report or a part of one, without what only people read."""
+    if isinstance(value, dict):
+        return {key: without_texts(item) for key, item in value.items() if key not in WORDS}
+    return [without_texts(item) for item in value] if isinstance(value, list) else value
+
+
+def differences(old: dict[str, Report], new: dict[str, Report]) -> list[str]:
+    """Each file that only one side has, and each finding or problem that only one side reports."""
+    found = []
+    for path in sorted(old.keys() | new.keys()):
+        if path not in old or path not in new:
+            found.append(f"{'+' if path in new else '-'} {path}: the whole report")
+            continue
+        if old[path] == new[path]:
+            continue
+        before, after = (_parts(side[path]) for side in (old, new))
+        lines = [f"- {path}:{part}" for part in before if part not in after]
+        lines += [f"+ {path}:{part}" for part in after if part not in before]
+        found += lines or [f"~ {path}: the same findings in another order"]
+    return found
+
+
+def _parts(report: Report) -> list[str]:
+    rest = {key: value for key, value in report.items() if key != "findings"}
+    lines = [f" {json.dumps(rest, sort_keys=True)}"]
+    for finding in report["findings"]:
+        lines.append(f"{finding['line']}: {finding['id']} {json.dumps(finding, sort_keys=True)}")
+    return lines
+
+
+def _load(path: Path) -> dict[str, Report]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return dict(json.loads(line) for line in file)
+
+
+def _save(path: Path, reports: dict[str, Report]) -> None:
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(item) + "\n" for item in reports.items())
+
+
+def _say(found: list[str], files: int) -> int:
+    for line in found:
+        print(line[:400])
+    print(f"{files} files, {len(found)} differences" if found else f"{files} files, the same reports")
+    return 1 if found else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Record, compare, or try orders; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.same",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("record", "orders"):
+        command = commands.add_parser(name)
+        if name == "record":
+            command.add_argument("file", type=Path)
+        command.add_argument("paths", nargs="*", type=Path)
+    command = commands.add_parser("compare")
+    command.add_argument("old", type=Path)
+    command.add_argument("new", type=Path)
+    command.add_argument("--without-texts", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.command == "compare":
+        old, new = _load(options.old), _load(options.new)
+        if options.without_texts:
+            old, new = without_texts(old), without_texts(new)
+        return _say(differences(old, new), len(old.keys() | new.keys()))
+    paths = options.paths or default_paths()
+    usual = record(paths)
+    if options.command == "record":
+        _save(options.file, usual)
+        print(f"{len(usual)} files")
+        return 0
+    status = 0
+    for order, seed in [*((order, HASH_SEEDS[0]) for order in ORDERS[1:]), (ORDERS[0], HASH_SEEDS[1])]:
+        print(f"checks {order}, hash seed {seed}: ", end="", flush=True)
+        status |= _say(differences(usual, record(paths, order, seed)), len(usual))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

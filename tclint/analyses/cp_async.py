@@ -1,0 +1,71 @@
+"""Outstanding ``cp.async`` operations of one thread (PTX ISA 9.7.9.25.3)."""
+
+from __future__ import annotations
+
+from tclint.analyses.groups import Groups, State
+from tclint.analyses.happens_before import Order
+from tclint.analyses.model import KernelModel
+from tclint.analyses.since_barrier import news
+from tclint.ir.nodes import Instruction
+
+__all__ = ["TRACKED", "WAITED", "CopyGroups", "WaitedCopies"]
+
+TRACKED = -3
+"""An mbarrier tells when it is done: ``cp.async.mbarrier.arrive`` came after it (9.7.13.15.15)."""
+
+WAITED = -4
+"""It is complete, and its own thread alone has waited for it."""
+
+
+class CopyGroups(Groups):
+    """cp.async-groups.
+
+    What an mbarrier tracks is taken to be complete after a wait for that
+    mbarrier, or for a group, and wherever the thread may hear of another one
+    that has waited.
+    """
+
+    group = "cp.async"
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        tracked = model.sites("mbarrier-arrive", self.group)
+        self.heard = model.made(Order).completed(tracked) if tracked else frozenset[int]()
+        self.heed(self.heard)
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        facts, copies = state
+        event = instruction.event
+        if at in self.heard:
+            return frozenset(f for f in facts if f[1] != TRACKED), copies
+        if instruction.group != self.group or event == "issue":
+            return super().transfer(state, at, instruction)
+        if event == "mbarrier-arrive":
+            return frozenset((s, TRACKED) for s, _ in facts), copies
+        tracked = frozenset(f for f in facts if f[1] == TRACKED)
+        facts, copies = super().transfer((facts - tracked, copies), at, instruction)
+        return (facts | tracked if event == "commit" else facts), copies
+
+
+class WaitedCopies(CopyGroups):
+    """The same, and the copies that other threads have not been told of (9.7.9.25.3.3)."""
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self.news = news(model)
+        self.heed(self.news)
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        waited = frozenset(f for f in state[0] if f[1] == WAITED)
+        facts = state[0] - waited
+        after, copies = super().transfer((facts, state[1]), at, instruction)
+        if at in self.news:
+            return after, copies
+        if instruction.event == "wait":
+            waited |= {
+                (fact[0], WAITED)
+                for fact in facts
+                if fact[1] != TRACKED
+                and not super(WaitedCopies, self).transfer((frozenset((fact,)), copies), at, instruction)[0]
+            }
+        return after | waited, copies

@@ -1,0 +1,47 @@
+"""The base of analyses whose state is a set of facts, each about the instruction that it starts with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from tclint.analyses.model import KernelModel
+from tclint.dataflow.solver import Analysis
+from tclint.ir.cfg import Edge
+
+__all__ = ["FactSet"]
+
+Fact = TypeVar("Fact", bound=tuple[Any, ...])
+
+
+class FactSet(Analysis[frozenset[Fact]]):
+    """Facts ``(site, ...)``, true where some path brings them, and gone where the threads of their site do not come."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+
+    def boundary(self) -> frozenset[Fact]:
+        return frozenset()
+
+    def bottom(self) -> frozenset[Fact]:
+        return frozenset()
+
+    def join(self, a: frozenset[Fact], b: frozenset[Fact]) -> frozenset[Fact]:
+        return a | b
+
+    def guarded(self, state: frozenset[Fact], after: frozenset[Fact], at: int) -> frozenset[Fact]:
+        return self.model.views.guarded(state, after, at)
+
+    def edge(self, state: frozenset[Fact], edge: Edge) -> frozenset[Fact]:
+        if not state:
+            return state
+        views = self.model.views
+        if edge.source in views.reachability.dispatchers:
+            return frozenset()
+        if edge.predicate < 0:
+            return state
+        gone = views.barred(edge, {fact[0] for fact in state})
+        return frozenset(fact for fact in state if fact[0] not in gone) if gone else state
+
+    def about(self, state: frozenset[Fact]) -> Iterable[int]:
+        return {fact[0] for fact in state}

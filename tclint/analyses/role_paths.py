@@ -1,0 +1,141 @@
+"""Who comes where in a kernel, and the ways of its warps on which they pass none of some instructions (PTX ISA 9.7.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from tclint.analyses.model import KernelModel
+from tclint.dataflow import EXIT, Path, find_paths
+from tclint.dataflow.views import View
+from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Instruction, Module
+from tclint.values import Facts
+from tclint.values import thread_masks as T
+
+SYSTEM_CALLS = frozenset({"__assertfail", "__nv_ptx_builtin_ocg_fmax3", "free", "malloc", "vprintf"})
+"""What the CUDA driver provides without a body in any module (PTX interoperability guide, "System calls"), and a maximum of
+three numbers, of which ptxas makes one instruction. None of them touches tensor memory or waits for other threads."""
+
+
+def known_functions(module: Module) -> frozenset[str]:
+    """The names of the functions of which it is known what they do: the module has their bodies, or the system has them."""
+    return SYSTEM_CALLS.union(f.name for f in module.functions if f.instructions)
+
+
+def whole_program(model: KernelModel) -> bool:
+    """Whether everything that the kernel executes is before us: no call leads out of the module, but to the system."""
+    known = known_functions(model.module)
+    return model.function.entry and all(model.instruction(i).callee in known for i in calls(model))
+
+
+def behind(model: KernelModel, first: int, site: int) -> bool:
+    """Whether *site* is executed only after *first*."""
+    block_of = model.cfg.block_of
+    if block_of[first] == block_of[site]:
+        return first < site
+    return model.cfg.dominates(block_of[first], block_of[site])
+
+
+def calls(model: KernelModel) -> list[int]:
+    return [
+        i
+        for use in model.function.uses
+        if use.match is not None and use.match.form.flow == "call"
+        for i in use.sites
+    ]
+
+
+def deciding(model: KernelModel, site: int) -> Iterator[int]:
+    """The predicates that decide whether *site* is executed; that of a branch table is an unknown one."""
+    cfg, values = model.cfg, model.values
+    for edge in cfg.controllers(cfg.block_of[site]):
+        yield values.before(edge.predicate, cfg.blocks[edge.source].end - 1)
+    guard = model.instruction(site).guard
+    if guard >= 0:
+        yield values.before(guard, site)
+
+
+def way(
+    model: KernelModel,
+    start: int,
+    threads: int,
+    to: Collection[int],
+    ends: Collection[int],
+    facts: Facts | None = None,
+) -> Path | None:
+    """A path of *threads* from *start* to an instruction of *to* (none: the end) that passes none of *ends*.
+
+    A warp is followed by its first lane, which does what one lane does for all.
+    """
+    here = model.views.now(start)
+    view = View(here.threads & threads & T.lane_zero(model.values.threads), facts or here.facts)
+    cfg, first = model.cfg, max(start, 0)
+    if not view.threads or (cfg.block_of[first] not in cfg.in_cycle and not last(model, (first,), ends, to)):
+        return None
+    return follow(model, start, view, to, ends)
+
+
+def follow(
+    model: KernelModel,
+    start: int,
+    view: View,
+    to: Collection[int],
+    ends: Collection[int],
+    likely: bool = False,
+) -> Path | None:
+    """A path of the threads of *view* from *start* to an instruction of *to* (none: the end) that passes none of *ends*.
+
+    A *likely* one is not contradicted by what is known when *start* is executed for the first time.
+    """
+    cfg = model.cfg
+    if start < 0 and to and 0 not in to and not last(model, (0,), ends, to):
+        return None
+    relevant: list[list[int]] = [[] for _ in cfg.blocks]
+    for i in sorted({*to, *ends}):
+        relevant[cfg.block_of[i]].append(i)
+    blocks = {cfg.block_of[i] for i in to} or cfg.exits
+
+    def step(state: object, i: int, instruction: Instruction) -> object:
+        return None if i in ends else state
+
+    def goal(state: object, i: int) -> bool:
+        return i in to if to else i == EXIT
+
+    closed = set[Edge]()
+    while path := next(
+        find_paths(model.survey, start, view, True, relevant, step, goal, blocks, closed=closed), None
+    ):
+        untaken = model.untaken(start, path, relevant) if likely else None
+        if untaken is None:
+            return path
+        closed.add(untaken)
+    return None
+
+
+def last(
+    model: KernelModel, sites: Iterable[int], barring: Collection[int], to: Collection[int] = ()
+) -> list[int]:
+    """The last of *sites* in each block from which *to* (none: an end) may be reached without passing *barring*."""
+    cfg = model.cfg
+    unguarded: dict[int, list[int]] = {}
+    for i in barring:
+        if model.instruction(i).guard < 0:
+            unguarded.setdefault(cfg.block_of[i], []).append(i)
+    work = [(cfg.block_of[i], i) for i in to] or [(b, cfg.blocks[b].end) for b in cfg.exits if b in cfg.rank]
+    seen = set(work)
+    free: dict[int, list[tuple[int, int]]] = {}
+    """Block -> the instructions behind which, and before which, nothing bars the way."""
+    while work:
+        b, end = work.pop()
+        begin = max((i for i in unguarded.get(b, ()) if i < end), default=-1)
+        free.setdefault(b, []).append((begin, end))
+        if begin < 0:
+            before = {(e.source, cfg.blocks[e.source].end) for e in cfg.predecessors[b]} - seen
+            seen |= before
+            work += before
+    last: dict[int, int] = {}
+    for site in sorted(sites):
+        b = cfg.block_of[site]
+        if any(begin < site < end for begin, end in free.get(b, ())):
+            last[b] = site
+    return list(last.values())

@@ -1,0 +1,428 @@
+"""Outstanding tcgen05 operations of one thread (PTX ISA 9.7.16.6).
+
+A load or store of tensor memory is outstanding until ``tcgen05.wait``; an MMA,
+copy or shift until an mbarrier that a later ``tcgen05.commit`` of the same
+thread names has been waited for, or a CTA barrier passes that news on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import cached_property
+from typing import NamedTuple
+
+from tclint.analyses.fact_set import FactSet
+from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.model import KernelModel
+from tclint.dataflow import Path
+from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Instruction, Memory, Operand, registers
+from tclint.isa.table import Match
+from tclint.values.descriptors import Form, shape
+
+__all__ = [
+    "COPIED",
+    "ISSUED",
+    "LANES",
+    "USED",
+    "Outstanding",
+    "Place",
+    "Range",
+    "Tcgen05",
+    "TensorMemory",
+    "computes",
+]
+
+ISSUED = 0
+"""Nothing has been done about it."""
+COPIED = -1
+"""A load whose registers were moved or packed, and not used otherwise: ptxas may have made nothing of the move."""
+USED = -2
+"""A load of whose registers something was computed, in the same block: ptxas may move that behind a signal."""
+State = frozenset[tuple[int, int]]
+"""``(site, status)``. The status of an MMA, copy or shift that a commit tracks is that commit's site plus one."""
+
+_A_COLUMNS = 8
+"""Columns of A in tensor memory: K elements are 32 bytes (9.7.16.2.1)."""
+
+_COMMITS = 4
+"""Commits that an operation is followed through."""
+
+LANES, _ALL = 128, 512
+"""Lanes and columns of tensor memory (9.7.16.1)."""
+
+_COLUMNS = {
+    ".32x32b": 1, ".16x64b": 2, ".16x128b": 4, ".16x256b": 8, ".16x32bx2": 1,
+    ".128x256b": 8, ".4x256b": 8, ".128x128b": 4, ".64x128b": 4, ".32x128b": 4,
+}  # fmt: skip
+"""Columns that the shape covers, of ld and st one unit of .num (9.7.16.2.3)."""
+
+
+def computes(match: Match | None) -> bool:
+    """Whether the instruction only makes registers of registers: ptxas moves it behind stores and signals at will."""
+    if match is None:
+        return False
+    form = match.form
+    return not (form.event or form.flow or form.memory or form.async_reads or form.async_writes)
+
+
+class Range:
+    """Columns of tensor memory: a value with its lane part removed, and how many at least."""
+
+    __slots__ = ("columns", "lanes", "start")
+
+    def __init__(self, start: int, columns: int, lanes: int) -> None:
+        self.start = start
+        self.columns = columns
+        self.lanes = lanes
+
+
+class Place(NamedTuple):
+    """An address of tensor memory, relative to an allocation."""
+
+    base: int | None
+    """The shared word that holds the address of the allocation; None for a constant address."""
+    distance: int
+    size: int
+    """Columns of the allocation, or of all of tensor memory."""
+    column: int
+    """The least column, counted from the base."""
+    lane: int
+    """The least lane."""
+
+
+class Tcgen05(FactSet[tuple[int, int]]):
+    """Facts ``(site, status)``."""
+
+    groups: tuple[str, ...] = ("tcgen05", "tcgen05.ld", "tcgen05.st")
+    """What is followed."""
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self.loads, self.stores = (
+            frozenset(model.sites("issue", group) if group in self.groups else ())
+            for group in ("tcgen05.ld", "tcgen05.st")
+        )
+        self.operations = frozenset(model.sites("issue", "tcgen05"))
+        self.filled: dict[int, set[int]] = {}
+        """Register -> the loads that write it, or a register that it is copied from."""
+        for site in self.loads:
+            operand = model.instruction(site).role("destination")
+            for register in registers(operand) if operand is not None else ():
+                self.filled.setdefault(register, set()).add(site)
+        self._copy()
+        self.bits = {site: 1 << at for at, site in enumerate(sorted(self.loads))}
+        """Load -> its bit in a set of loads: a sum over many loads is computed from all of them."""
+        self.derived = self._computed()
+        """Register -> the set of loads from whose values it is computed, these values included."""
+        self.by_opcode = not self.derived
+        self._pending: dict[State, int] = {}
+        self._ranges: dict[tuple[int, str], Range | None] = {}
+        self._order = model.made(Order)
+        self._met = self._order.meets(Scope.WARPS)
+        self._heard: dict[int, frozenset[int]] = {}
+        self._waited: dict[tuple[int, int], bool] = {}
+        self.cta_groups = self._cta_groups()
+        """The ``.cta_group`` of every operation and commit; "" where the kernel mixes both, which is one fault of its own."""
+
+    def _copy(self) -> None:
+        """A ``mov`` of a loaded register, packing included, is renaming: a use of the copy is the use."""
+        if not self.filled:
+            return
+        moves = [
+            self.model.function.instructions[i]
+            for use in self.model.function.uses
+            if use.opcode.startswith("mov.")
+            for i in use.sites
+        ]
+        grown = True
+        while grown:
+            grown = False
+            for move in moves:
+                sites = {s for r in move.reads for s in self.filled.get(r, ())}
+                for register in move.writes:
+                    known = (
+                        self.filled.setdefault(register, set()) if sites else self.filled.get(register, set())
+                    )
+                    if not sites <= known:
+                        known |= sites
+                        grown = True
+
+    def _computed(self) -> dict[int, int]:
+        """In one pass, for a value that was computed in another block no longer counts."""
+        bits = self.bits
+        derived = {register: sum(bits[s] for s in sites) for register, sites in self.filled.items()}
+        for instruction in self.model.function.instructions if derived else ():
+            taken = derived.get(instruction.guard, 0)
+            for register in instruction.reads:
+                if register in derived:
+                    taken |= derived[register]
+            if taken and computes(instruction.match):
+                for register in instruction.writes:
+                    derived[register] = derived.get(register, 0) | taken
+        return derived
+
+    def _cta_groups(self) -> dict[int, str]:
+        model = self.model
+        matches = {
+            i: model.instruction(i).match for i in (*self.operations, *model.sites("commit", "tcgen05"))
+        }
+        groups = {i: match.binding.get("cta_group", "") if match else "" for i, match in matches.items()}
+        return groups if len(set(groups.values())) == 1 else dict.fromkeys(groups, "")
+
+    def takes(self, instruction: Instruction) -> int:
+        """The set of loads whose values an instruction takes, or what was computed from these."""
+        derived = self.derived
+        taken = derived.get(instruction.guard, 0)
+        for register in instruction.reads:
+            if register in derived:
+                taken |= derived[register]
+        return taken
+
+    def _loading(self, state: State) -> int:
+        """The set of loads that *state* has a fact about."""
+        found = self._pending.get(state)
+        if found is None:
+            bits = self.bits
+            found = self._pending[state] = sum({bits[s] for s, _ in state if s in bits})
+        return found
+
+    # ------------------------------------------------------------ dataflow
+
+    def relevant(self, instruction: Instruction) -> bool:
+        match = instruction.match
+        if match is not None and match.form.event:
+            event, group = match.form.event, match.form.group
+            if group in self.groups or event in (
+                "mbarrier-wait", "barrier-sync", "barrier-wait", "mbarrier-arrive", "barrier-arrive", "tmem-dealloc",
+            ):  # fmt: skip
+                return True
+        derived = self.derived
+        if not derived:
+            return False
+        reads = instruction.reads
+        if derived.keys().isdisjoint(reads) and instruction.guard not in derived:
+            return False
+        return not computes(match) or not self.filled.keys().isdisjoint(reads)
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        if state and self.filled and instruction.group != "tcgen05.ld":
+            touched = self.takes(instruction)
+            if touched and touched & self._loading(state):
+                # A use waits for the load in hardware; what the ISA says of it is one note (9.7.16.6.4.5).
+                state = self._taken(state, touched, instruction)
+        event, group = instruction.event, instruction.group
+        if not event:
+            return state
+        if event == "issue" and group in self.groups:
+            return frozenset(f for f in state if f[0] != at or group == "tcgen05") | {(at, ISSUED)}
+        if event == "wait" and group in self.groups:
+            done = self.loads if group == "tcgen05.ld" else self.stores
+            return frozenset(f for f in state if f[0] not in done)
+        if event == "commit" and group == "tcgen05":
+            pair = self.cta_groups[at]
+            tracked = {s for s, _ in state if s in self.operations and self.cta_groups[s] == pair}
+            # One that several commits cover is another role's to wait for: following them all is quadratic.
+            times = Counter(s for s, status in state if s in tracked and status != ISSUED)
+            known = {s for s in tracked if s in self.compared and times[s] < _COMMITS}
+            left = frozenset(f for f in state if f[0] not in tracked or (f[1] != ISSUED and f[0] in known))
+            return left | {(s, at + 1) for s in known}
+        if event == "mbarrier-wait":
+            committed = [f for f in state if f[0] in self.operations and f[1] != ISSUED]
+            seen = {s for s, status in committed if at in self._completed(status - 1)}
+            return state.difference(f for f in committed if f[0] in seen) if seen else state
+        if at in self._met:
+            # Another thread may have waited and now passes the news on.
+            return frozenset(
+                f
+                for f in state
+                if f[0] not in self.operations or f[1] == ISSUED or not self._observed(f[1] - 1, at)
+            )
+        return state
+
+    def _taken(self, state: State, touched: int, instruction: Instruction) -> State:
+        """*state* after an instruction that takes what the loads *touched* have loaded, or what was computed from it."""
+        if computes(instruction.match):
+            direct = {s for r in instruction.reads for s in self.filled.get(r, ())}
+            status = COPIED if instruction.opcode.startswith("mov.") else USED
+            return frozenset((s, min(before, status)) if s in direct else (s, before) for s, before in state)
+        return self._without(state, touched)
+
+    def _without(self, state: State, loads: int) -> State:
+        """*state* without what it says of a set of loads."""
+        bits = self.bits
+        return frozenset(f for f in state if not bits.get(f[0], 0) & loads)
+
+    def _completed(self, commit: int) -> frozenset[int]:
+        """The waits behind which a thread may know, of its own or from others, that what the commit tracks is complete."""
+        if commit not in self._heard:
+            self._heard[commit] = self._order.completed((commit,))
+        return self._heard[commit]
+
+    def _observed(self, commit: int, barrier: int) -> bool:
+        """Whether a thread that comes to *barrier* may have waited for the mbarrier of the commit.
+
+        The wait for an earlier phase comes before the commit wherever both are, that for a later one behind the barrier.
+        """
+        key = (commit, barrier)
+        if key not in self._waited:
+            self._waited[key] = any(
+                not self._precedes(wait, commit) and not self._precedes(barrier, wait)
+                for wait in self._order.ended_by(commit).intersection(self.model.sites("mbarrier-wait"))
+            )
+        return self._waited[key]
+
+    def _precedes(self, first: int, second: int) -> bool:
+        """Whether a thread executes *first* before *second* only."""
+        return self.model.reaches(first, second) and not self.model.reaches(second, first)
+
+    def guarded(self, state: State, after: State, at: int) -> State:
+        # Whether it executes or not, its guard must be known.
+        instruction = self.model.instruction(at)
+        known = 0 if computes(instruction.match) else self.derived.get(instruction.guard, 0)
+        before = self._without(state, known) if known else state
+        return super().guarded(before, after, at)
+
+    def edge(self, state: State, edge: Edge) -> State:
+        # What was computed in a block is known where it ends.
+        used = [f for f in state if f[1] == USED]
+        return super().edge(state.difference(used) if used else state, edge)
+
+    def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
+        """One operation followed along a path; None when it has ended, or is issued anew."""
+        if at == site:
+            return None
+        after = frozenset(f for f in self.transfer(state, at, instruction) if f[0] == site)
+        return after or None
+
+    def untold(self, paths: Iterable[tuple[int, Path]]) -> frozenset[int]:
+        """What keeps operations outstanding at the end of *paths*: each of them, or the commit that nobody waits for."""
+        return frozenset(
+            status - 1 if status > ISSUED else site
+            for site, path in paths
+            for s, status in path.state
+            if s == site
+        )
+
+    @cached_property
+    def compared(self) -> frozenset[int]:
+        """The operations whose result some load or store of the function may be proven to touch."""
+        linear = self.model.values.linear
+        every, begins = (
+            {linear(columns.start)[0] for i in self.loads | self.stores if (columns := find(i, "taddr"))}
+            for find in (self.range, self.at_first)
+        )
+        return frozenset(
+            site
+            for site in self.operations
+            if (columns := self.range(site, "d"))
+            and linear(columns.start)[0] in (every | begins if self._multiplies(site) else every)
+        )
+
+    def _multiplies(self, site: int) -> bool:
+        match = self.model.instruction(site).match
+        return match is not None and match.form.name.startswith("tcgen05.mma")
+
+    # ------------------------------------------------------------ addresses
+
+    def range(self, site: int, role: str) -> Range | None:
+        """The columns that *role* of the instruction at *site* covers, at least; None without such an address."""
+        key = (site, role)
+        if key not in self._ranges:
+            self._ranges[key] = self._range(site, role)
+        return self._ranges[key]
+
+    def at_first(self, site: int, role: str) -> Range | None:
+        """The same when the instruction is executed for the first time, where a loop changes it."""
+        here = self.range(site, role)
+        if here is None or not self.model.values.volatile(here.start):
+            return None
+        resolve = self.model.at_first(site)
+        if resolve is None:
+            return None
+        return Range(self._columns(resolve(here.start)), here.columns, here.lanes)
+
+    def _range(self, site: int, role: str) -> Range | None:
+        model = self.model
+        instruction = model.instruction(site)
+        operand: Operand | None = instruction.role(role)
+        if operand is None or (role == "a" and not isinstance(operand, Memory)):
+            return None
+        address = model.values.operand(operand, site)
+        _, constant = model.values.linear(address)
+        return Range(self._columns(address), self._width(site, role), constant >> 16)
+
+    def _width(self, site: int, role: str) -> int:
+        """How many columns *role* covers at least."""
+        instruction, values = self.model.instruction(site), self.model.values
+        match, idesc = instruction.match, self.model.value(site, "idesc")
+        if match is not None and idesc is not None:
+            form = Form.of(match)
+            if role == "a":
+                return 1 if form.weights else _A_COLUMNS
+            found = shape(form, values.known_bits(idesc))
+            return found.columns(form) if found is not None else 1
+        if match is not None and "shape" in match.binding:
+            # Two elements of 16 bits from adjacent columns share a register.
+            packed = 1 + any(m in match.modifiers for m in (".pack::16b", ".unpack::16b"))
+            return _COLUMNS[match.binding["shape"]] * (match.number("num") or 1) * packed
+        if instruction.event == "tmem-dealloc":
+            count = instruction.role("columns")
+            return (values.known(values.operand(count, site)) if count is not None else None) or 1
+        return 1
+
+    @cached_property
+    def _sizes(self) -> dict[int, int]:
+        """The most columns that are allocated through each shared word."""
+        sizes: dict[int, int] = {}
+        for site in self.model.sites("tmem-alloc"):
+            word, columns = self.model.value(site, "destination"), self.model.value(site, "columns")
+            number = self.model.values.known(columns) if columns is not None else None
+            if word is not None:
+                word = self.model.values.find(word)
+                sizes[word] = max(sizes.get(word, 0), number or _ALL)
+        return sizes
+
+    def relative(self, address: int) -> Place | None:
+        """Where *address* lies; None when nothing is known of its base."""
+        values = self.model.values
+        terms, constant = values.linear(address)
+        bases = [t for t, f in terms if f == 1 and values.node(t)[0] == "allocated"]
+        if len(bases) > 1 or (terms and not bases):
+            return None
+        distance = values.total(tuple(term for term in terms if term[0] not in bases), constant)
+        word = values.find(values.node(bases[0])[1]) if bases else None
+        size = _ALL if word is None else self._sizes.get(word, _ALL)
+        start = self._columns(distance)
+        column, bounds = values.known_bits(start)[1] & 0xFFFF, values.interval(start)
+        if bounds is not None and bounds[0] >= 0 and bounds[1] < 1 << 16:
+            column = max(column, bounds[0])
+        return Place(word, distance, size, column, values.known_bits(distance)[1] >> 16 & 0xFFFF)
+
+    def _columns(self, address: int) -> int:
+        """*address* without its lanes: what reaches only the upper half selects these (9.7.16.1.1)."""
+        values = self.model.values
+        terms, constant = values.linear(address)
+        columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
+        return values.total(columns, constant & 0xFFFF)
+
+    def meet(self, a: Range | None, b: Range | None) -> bool:
+        """Whether two ranges provably share a column (and start in the same lane)."""
+        if a is None or b is None or a.lanes != b.lanes:
+            return False
+        return self.model.values.apart(a.start, a.columns, b.start, b.columns) is False
+
+
+class TensorMemory(Tcgen05):
+    """Everything on tensor memory: loads and stores until they have been waited for, or their registers were used."""
+
+
+class Outstanding(Tcgen05):
+    """The operations alone, each until it is known to be complete, whoever uses its result."""
+
+    groups = ("tcgen05",)
+
+    @cached_property
+    def compared(self) -> frozenset[int]:
+        return self.operations

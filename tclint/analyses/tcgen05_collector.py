@@ -1,0 +1,45 @@
+"""What the collector buffers of the tensor core hold (PTX ISA 9.7.16.10, 9.7.16.10.9)."""
+
+from __future__ import annotations
+
+from tclint.analyses.fact_set import FactSet
+from tclint.analyses.model import KernelModel
+from tclint.ir.nodes import Instruction
+
+__all__ = ["ENTRY", "Collector", "usage"]
+
+ENTRY = -1
+State = frozenset[tuple[int, str]]
+"""``(site, buffer)``: *site* was the last to fill or to empty the buffer; at the entry of the function it is empty."""
+
+
+def usage(instruction: Instruction) -> tuple[str, str]:
+    """The collector buffer that an MMA is about, and what it does with it (``discard`` where it does not say)."""
+    match = instruction.match
+    words = match.binding.get("collector_usage", "").split("::") if match else []
+    if len(words) == 3:
+        return words[1], words[2]
+    return ("b0" if ".ws" in instruction.opcode else "a"), "discard"
+
+
+class Collector(FactSet[tuple[int, str]]):
+    """Facts ``(site, buffer)`` of the buffers that the kernel uses."""
+
+    by_opcode = True
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        mmas = [model.instruction(i) for i in model.sites("issue", "tcgen05")]
+        self.used = frozenset(b for b, what in map(usage, filter(self.relevant, mmas)) if what != "discard")
+
+    def boundary(self) -> State:
+        return frozenset((ENTRY, buffer) for buffer in self.used)
+
+    def relevant(self, instruction: Instruction) -> bool:
+        return instruction.opcode.startswith("tcgen05.mma")
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        buffer, what = usage(instruction)
+        if what == "use" or buffer not in self.used:
+            return state
+        return frozenset(f for f in state if f[1] != buffer) | {(at, buffer)}

@@ -1,0 +1,97 @@
+"""Synchronisation with other threads that no tcgen05.fence stands beside (PTX ISA 9.7.16.6.3)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from tclint.analyses.mbarriers import Array, array_of
+from tclint.analyses.model import KernelModel
+from tclint.dataflow.solver import Analysis
+from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Instruction
+
+__all__ = ["ThreadSync", "waits_for_commits"]
+
+State = int
+"""Waits for a tcgen05.commit, with no ``fence::after_thread_sync`` behind them yet, and asynchronous tcgen05 operations,
+with no ``fence::before_thread_sync`` behind them yet: one bit for each, as a kernel without fences keeps them all."""
+
+
+class ThreadSync(Analysis[State]):
+    """A set of instructions, in program order from the lowest bit on."""
+
+    by_opcode = True
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        waits = waits_for_commits(model)
+        operations = {i for group in ("tcgen05.ld", "tcgen05.st") for i in model.sites("issue", group)}
+        self.sites = sorted(waits | operations)
+        self.bits = {site: 1 << at for at, site in enumerate(self.sites)}
+        self.waits, self.operations = self.set_of(waits), self.set_of(operations)
+
+    def set_of(self, sites: Iterable[int]) -> State:
+        return sum(self.bits.get(site, 0) for site in sites)
+
+    def nearest(self, state: State, at: int, most: int) -> Iterator[int]:
+        """Up to *most* members of *state*: those before instruction *at* from there back, then those behind it."""
+        cut = bisect_right(self.sites, at)
+        before, behind = state & (1 << cut) - 1, state >> cut << cut
+        while (before or behind) and most:
+            one = 1 << before.bit_length() - 1 if before else behind & -behind
+            before, behind = before & ~one, behind & ~one
+            most -= 1
+            yield self.sites[one.bit_length() - 1]
+
+    def boundary(self) -> State:
+        return 0
+
+    def bottom(self) -> State:
+        return 0
+
+    def join(self, a: State, b: State) -> State:
+        return a | b
+
+    def relevant(self, instruction: Instruction) -> bool:
+        event, group = instruction.event, instruction.group
+        return event in (
+            "tcgen05-fence-after",
+            "tcgen05-fence-before",
+            "mbarrier-wait",
+            "mbarrier-arrive",
+        ) or (event == "issue" and group in ("tcgen05.ld", "tcgen05.st"))
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        event = instruction.event
+        if event == "tcgen05-fence-after":
+            return state & ~self.waits
+        if event == "tcgen05-fence-before":
+            return state & ~self.operations
+        return state | self.bits.get(at, 0)
+
+    def edge(self, state: State, edge: Edge) -> State:
+        # Who takes it is left to the search for a path: few facts come to that.
+        return 0 if edge.source in self.model.reachability.dispatchers else state
+
+    def about(self, state: State) -> Iterable[int]:
+        return list(self.nearest(state, -1, len(self.sites)))
+
+    def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
+        """One fact followed along a path; None when a fence has ended it, or its instruction is executed anew."""
+        return None if at == site else self.transfer(state, at, instruction) & self.bits[site] or None
+
+
+def waits_for_commits(model: KernelModel) -> frozenset[int]:
+    """The waits on an mbarrier that a tcgen05.commit of the kernel signals, or on one of the same ring."""
+
+    def rings(sites: list[int]) -> Iterator[tuple[int, Array]]:
+        for site in sites:
+            value = model.value(site, "mbarrier")
+            if value is not None:
+                yield site, array_of(model.values, value)
+
+    signalled = {ring for _, ring in rings(model.sites("commit", "tcgen05"))}
+    if not signalled:
+        return frozenset()
+    return frozenset(site for site, ring in rings(model.sites("mbarrier-wait")) if ring in signalled)

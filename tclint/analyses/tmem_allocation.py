@@ -1,0 +1,114 @@
+"""Which columns of tensor memory a CTA holds (PTX ISA 9.7.16.7.1).
+
+``tcgen05.alloc`` writes the address of what it allocated to a word of shared
+memory. :class:`~tclint.values.Values` knows a load of that word as
+the allocation's address, so a ``tcgen05.dealloc`` says by its operand which
+allocations it can free, whatever thread executes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from tclint.analyses.fact_set import FactSet
+from tclint.analyses.model import KernelModel
+from tclint.ir.nodes import Instruction
+
+__all__ = ["COLUMNS", "HELD", "Ledger", "TensorAllocation", "paired"]
+
+COLUMNS = (32, 64, 128, 256, 512)
+"""What an allocation may ask for."""
+HELD = 0
+"""Allocated and not freed; of the permit: given up."""
+State = frozenset[tuple[int, int]]
+"""``(site, status)`` of allocations, and of the permit given up. One that was freed has that site plus one."""
+Ledger = tuple[int, ...]
+"""What one path holds: the sites of its allocations, in order, each as often as it was executed."""
+
+_MOST = 2
+"""How often a ledger counts one allocation of a loop."""
+_EVENTS = frozenset(("tmem-alloc", "tmem-dealloc", "tmem-relinquish"))
+
+
+class TensorAllocation(FactSet[tuple[int, int]]):
+    """Facts ``(site, status)``."""
+
+    by_opcode = True
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        # Instructions that lack operands are the assembler's to refuse.
+        self.allocations = [i for i in model.sites("tmem-alloc") if model.value(i, "destination") is not None]
+        self.deallocations = [i for i in model.sites("tmem-dealloc") if model.value(i, "taddr") is not None]
+        self._freed: dict[int, frozenset[int]] = {}
+
+    # ------------------------------------------------------------ operands
+
+    def columns(self, site: int) -> int | None:
+        """The number of columns that the instruction at *site* asks for, when it is a constant."""
+        value = self.model.value(site, "columns")
+        return None if value is None else self.model.values.known(value)
+
+    @cached_property
+    def words(self) -> dict[int, list[int]]:
+        """The addresses that allocations are written to, and these allocations."""
+        words: dict[int, list[int]] = {}
+        for site in self.allocations:
+            word = self.model.value(site, "destination")
+            assert word is not None
+            words.setdefault(self.model.values.find(word), []).append(site)
+        return words
+
+    def address(self, site: int) -> tuple[int, int] | None:
+        """The word and the distance in ``address from there + distance`` that the deallocation at *site* frees."""
+        values = self.model.values
+        value = self.model.value(site, "taddr")
+        terms, distance = values.linear(value) if value is not None else ((), 0)
+        if len(terms) != 1 or terms[0][1] != 1:
+            return None
+        node = values.node(terms[0][0])
+        if node[0] != "allocated":
+            return None
+        word = values.find(node[1])
+        # In code that nothing reaches, the word may not be the one that was taken for it.
+        return (word, distance) if word in self.words else None
+
+    def frees(self, site: int) -> frozenset[int]:
+        """The allocations that the deallocation at *site* may be about."""
+        if site not in self._freed:
+            address = self.address(site)
+            self._freed[site] = frozenset(self.allocations if address is None else self.words[address[0]])
+        return self._freed[site]
+
+    # ------------------------------------------------------------ dataflow
+
+    def relevant(self, instruction: Instruction) -> bool:
+        return instruction.event in _EVENTS
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        if instruction.event != "tmem-dealloc":
+            return frozenset(f for f in state if f[0] != at) | {(at, HELD)}
+        freed = self.frees(at)
+        return frozenset((s, at + 1) if s in freed and status == HELD else (s, status) for s, status in state)
+
+    def entered(self, ledger: Ledger, at: int, instruction: Instruction) -> Ledger:
+        """*ledger* after an instruction of one path: a deallocation takes the newest allocation it can be about."""
+        if instruction.event == "tmem-alloc":
+            return (*ledger, at) if ledger.count(at) < _MOST else ledger
+        if instruction.event == "tmem-dealloc":
+            freed = self.frees(at)
+            for k in range(len(ledger) - 1, -1, -1):
+                if ledger[k] in freed:
+                    return ledger[:k] + ledger[k + 1 :]
+        return ledger
+
+
+def paired(model: KernelModel, sites: Iterable[int]) -> list[int]:
+    """Those of *sites* that are about a pair of CTAs."""
+    return [
+        i
+        for i in sites
+        if (match := model.instruction(i).match) is not None
+        and match.binding.get("cta_group") == ".cta_group::2"
+    ]

@@ -1,0 +1,54 @@
+"""Accumulators of wgmma that nothing has written yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+from tclint.analyses.model import KernelModel
+from tclint.dataflow.solver import Analysis
+from tclint.ir.nodes import Instruction
+
+__all__ = ["UnwrittenAccumulators", "ignores_accumulator"]
+
+
+class UnwrittenAccumulators(Analysis[int]):
+    """The accumulator registers that may be without a value, one bit each."""
+
+    def __init__(self, model: KernelModel) -> None:
+        written = (model.instruction(site).writes for site in model.sites("issue", "wgmma"))
+        self._registers = list(dict.fromkeys(chain.from_iterable(written)))
+        self.written: dict[int, int] = {}
+        """Instruction -> the bits of what it writes of them: all that its accumulator has, if it is a wgmma."""
+        for k, register in enumerate(self._registers):
+            for site in model.values.defs[register]:
+                self.written[site] = self.written.get(site, 0) | 1 << k
+
+    def register(self, bits: int) -> int:
+        """The register of the lowest of *bits*."""
+        return self._registers[(bits & -bits).bit_length() - 1]
+
+    def boundary(self) -> int:
+        return (1 << len(self._registers)) - 1
+
+    def bottom(self) -> int:
+        return 0
+
+    def join(self, a: int, b: int) -> int:
+        return a | b
+
+    def places(self) -> Iterable[int]:
+        return self.written
+
+    def transfer(self, state: int, at: int, instruction: Instruction) -> int:
+        return state & ~self.written.get(at, 0)
+
+    def left(self, state: int, at: int, instruction: Instruction) -> int | None:
+        """:meth:`transfer` along a path, which ends where all are written."""
+        return self.transfer(state, at, instruction) or None
+
+
+def ignores_accumulator(model: KernelModel, site: int) -> bool:
+    """Whether scale-d is known to be false: the accumulator is only written."""
+    value = model.value(site, "scale")
+    return value is not None and model.values.known(value) == 0

@@ -1,0 +1,175 @@
+"""Registers of wgmma that were accessed since the last ``wgmma.fence`` (PTX ISA 9.7.15.7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.groups import is_move
+from tclint.analyses.model import KernelModel
+from tclint.dataflow.solver import Analysis
+from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Instruction, Vector, registers
+
+__all__ = ["WgmmaFences"]
+
+State = tuple[bool, int]
+"""No fence since the entry on some path; the tracked registers accessed since the last fence, one bit each."""
+
+
+class WgmmaFences(Analysis[State]):
+    """Only accumulators, A fragments and what is moved into them are tracked, so a bit set stays small.
+
+    ``mov`` is no access: nvcc puts the zeroing of an accumulator and the
+    copies of its loop variables between the fence and the wgmma, and ptxas
+    takes both for renaming. A copy of a register that was accessed counts as
+    accessed like the register itself; where that only is moved on, and no
+    wgmma uses it, what counts is that it was written.
+    """
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._bits: dict[int, int] = {}
+        self._registers: list[int] = []
+        self.uses: dict[int, int] = {}
+        """wgmma -> the registers it takes."""
+        self.sources: dict[int, int] = {}
+        """wgmma -> its A fragment."""
+        for site in model.sites("issue", "wgmma"):
+            instruction = model.instruction(site)
+            accumulator, fragment = instruction.role("d"), instruction.role("a")
+            d = registers(accumulator) if accumulator is not None else ()
+            a = registers(fragment) if isinstance(fragment, Vector) else ()
+            self.sources[site] = self._mask(a)
+            self.uses[site] = self._mask(d) | self.sources[site]
+        self._used = (1 << len(self._registers)) - 1
+        self._feeders = self._moves()
+
+    def _moves(self) -> dict[int, set[int]]:
+        """For every tracked register those that a ``mov`` copies into it, which are tracked from then on."""
+        copied: dict[int, set[int]] = {}
+        for instruction in self.model.function.instructions:
+            if is_move(instruction):
+                copied.setdefault(instruction.writes[0], set()).add(instruction.reads[0])
+        feeders: dict[int, set[int]] = {}
+        work = list(self._registers)
+        while work:
+            register = work.pop()
+            if register not in feeders:
+                feeders[register] = copied.get(register, set())
+                self._mask(tuple(feeders[register]))
+                work += feeders[register]
+        return feeders
+
+    def feeding(self, mask: int) -> int:
+        """The registers of *mask*, and all that moves may copy into them."""
+        work = [register for register, bit in self._bits.items() if bit & mask]
+        while work:
+            for register in self._feeders.get(work.pop(), ()):
+                if not self._bits[register] & mask:
+                    mask |= self._bits[register]
+                    work.append(register)
+        return mask
+
+    def _mask(self, wanted: tuple[int, ...]) -> int:
+        mask = 0
+        for register in wanted:
+            if register not in self._bits:
+                self._bits[register] = 1 << len(self._registers)
+                self._registers.append(register)
+            mask |= self._bits[register]
+        return mask
+
+    def bit(self, register: int) -> int:
+        return self._bits.get(register, 0)
+
+    def register(self, bit: int) -> int:
+        return self._registers[bit.bit_length() - 1]
+
+    def touches(self, instruction: Instruction) -> int:
+        """The tracked registers that *instruction* accesses in the ordinary way."""
+        if instruction.group == "wgmma" or _moves(instruction):
+            return 0
+        mask = 0
+        bits = self._bits
+        for register in instruction.reads:
+            if register in bits:
+                mask |= bits[register]
+        mask &= self._used
+        for register in instruction.writes:
+            if register in bits:
+                mask |= bits[register]
+        return mask
+
+    def boundary(self) -> State:
+        return True, 0
+
+    def bottom(self) -> State:
+        return False, 0
+
+    def join(self, a: State, b: State) -> State:
+        return a[0] or b[0], a[1] | b[1]
+
+    def relevant(self, instruction: Instruction) -> bool:
+        match = instruction.match
+        if (
+            match is not None
+            and match.form.group == "wgmma"
+            and match.form.event in ("register-fence", "issue")
+        ):
+            return True
+        if _moves(instruction):
+            return not self._bits.keys().isdisjoint(instruction.writes)
+        return bool(self.touches(instruction))
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        if instruction.event == "register-fence":
+            return False, 0
+        unfenced, accessed = state
+        after = self._moved(accessed, instruction) | self.touches(instruction)
+        return state if after == accessed else (unfenced, after)
+
+    def _moved(self, accessed: int, instruction: Instruction) -> int:
+        """What counts as accessed after *instruction*, as far as it is a ``mov``."""
+        if not _moves(instruction):
+            return accessed
+        target = sum(self._bits.get(register, 0) for register in instruction.writes)
+        if any(accessed & self._bits.get(source, 0) for source in instruction.reads):
+            return accessed | target
+        return accessed & ~(target & ~self._used)
+
+    def edge(self, state: State, edge: Edge) -> State:
+        return (True, 0) if edge.source in self.model.reachability.dispatchers else state
+
+    def alive(self, state: State, at: int, instruction: Instruction) -> State | None:
+        """One access followed along a path, with the copies made of its register: it ends at a fence."""
+        if instruction.event == "register-fence":
+            return None
+        accessed = self._moved(state[1], instruction)
+        return state if accessed == state[1] else (state[0], accessed)
+
+    def accesses_before(self, site: int) -> Iterator[int]:
+        """Ordinary accesses to tracked registers, nearest first, walking backwards from *site*."""
+        cfg, instructions = self.model.cfg, self.model.function.instructions
+        start = cfg.block_of[site]
+        seen: set[tuple[int, bool]] = set()
+        work = [(start, site)]
+        while work:
+            following: list[tuple[int, int]] = []
+            for block, end in work:
+                fenced = False
+                for i in range(end - 1, cfg.blocks[block].start - 1, -1):
+                    if instructions[i].event == "register-fence" and instructions[i].guard < 0:
+                        fenced = True
+                        break
+                    if self.touches(instructions[i]):
+                        yield i
+                if not fenced:
+                    for edge in cfg.predecessors[block]:
+                        if (edge.source, True) not in seen:
+                            seen.add((edge.source, True))
+                            following.append((edge.source, cfg.blocks[edge.source].end))
+            work = following
+
+
+def _moves(instruction: Instruction) -> bool:
+    return is_move(instruction) or (instruction.opcode.startswith("mov.") and not instruction.reads)

@@ -1,0 +1,37 @@
+"""Short names of instructions, and lists of values, in the messages of checks."""
+
+from __future__ import annotations
+
+from tclint.analyses.model import KernelModel
+
+__all__ = ["called", "copy_name", "in_words"]
+
+
+def copy_name(model: KernelModel, site: int) -> str:
+    """The opcode of a bulk copy as far as it tells one from another: ``cp.reduce.async.bulk.tensor``."""
+    words = model.instruction(site).opcode.split(".")
+    end = words.index("bulk") + 1 if "bulk" in words else 2
+    return ".".join(words[: end + (words[end : end + 1] == ["tensor"])])
+
+
+def called(model: KernelModel, site: int) -> str:
+    """The instruction at *site* in words: without the modifiers that say how it does it."""
+    instruction = model.instruction(site)
+    words = instruction.opcode.split(".")
+    if instruction.group in ("bulk", "mbarrier"):
+        return ".".join(words[: 4 if "tensor" in words else 3 + (words[1] == "reduce")])
+    if instruction.match is not None and instruction.match.scope == "warp":
+        return words[0]
+    return ".".join(words[:2])
+
+
+def in_words(ranges: tuple[range, ...]) -> str:
+    """Ranges of allowed values, as a message says them."""
+    words = []
+    for r in ranges:
+        last = r[-1]
+        if len(r) == 1:
+            words.append(str(r[0]))
+        else:
+            words.append(f"{r[0]} to {last}" + (f" in steps of {r.step}" if r.step > 1 else ""))
+    return ", ".join(words[:-1]) + (" or " if len(words) > 1 else "") + words[-1]

@@ -1,0 +1,166 @@
+"""``tclint run``: execute the launches of a kernel, and show what was seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tclint.executor.assume import Parameters
+from tclint.executor.errors import Unsupported
+from tclint.executor.launch import LaunchError, LaunchFile, beside, read, triton_beside
+from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
+from tclint.executor.schedule import schedule
+from tclint.executor.trace import Trace
+from tclint.ir.nodes import Module
+from tclint.syntax.source import Source
+
+__all__ = ["Options", "Run", "RunError", "render_json", "render_text", "run"]
+
+
+class RunError(Exception):
+    """Nothing could be executed; the message is meant for the user."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    launch: Path | None = None
+    entry: str | None = None
+    schedule: str = "lazy"
+    seconds: float = 60.0
+    number: int = 0
+    """Of the run: random contents of buffers are drawn from it."""
+    trace: Path | None = None
+
+
+@dataclass
+class Run:
+    """The launches that were executed, in order."""
+
+    source: Source
+    executions: list[Execution] = field(default_factory=list)
+    assumed: str = ""
+    """The launch, when none was given."""
+
+    @property
+    def code(self) -> int:
+        """The exit code: 0 right, 1 something was seen or threads wait for ever, 2 it stopped before its end."""
+        ends = {e.end for e in self.executions}
+        if ends & {"unsupported", "budget", "fault"}:
+            return 2
+        return int(not all(e.right for e in self.executions))
+
+    def line(self, execution: Execution, site: int) -> int:
+        """The line of an instruction."""
+        return line_of(self.source, execution.function, site)
+
+
+def run(source: Source, options: Options) -> Run:
+    """Execute a kernel. Raises :class:`RunError`."""
+    from tclint.ir.frontend import analyse
+
+    module, problems = analyse(source)
+    if problems:
+        raise RunError(f"{source.path}:{problems[0].line}: {problems[0].message}")
+    try:
+        schedule(options.schedule)
+        path = options.launch or beside(source.path)
+        result = Run(source)
+        trace = Trace() if options.trace else None
+        if path is not None:
+            _given(result, module, read(path), options, trace)
+        else:
+            _assumed(result, module, options, trace)
+        if trace is not None and options.trace is not None:
+            trace.write(options.trace)
+    except (LaunchError, Unsupported, ValueError) as error:
+        raise RunError(str(error)) from None
+    except OSError as error:
+        raise RunError(f"{error.filename}: {error.strerror}") from None
+    return result
+
+
+def _given(result: Run, module: Module, file: LaunchFile, options: Options, trace: Trace | None) -> None:
+    result.executions, arrays = execute_file(
+        module, file, options.schedule, number=options.number, seconds=options.seconds,
+        place=lambda f, site: f"line {line_of(result.source, f, site)}", tracer=trace.follow if trace else None,
+    )  # fmt: skip
+    file.write(arrays)
+
+
+def _assumed(result: Run, module: Module, options: Options, trace: Trace | None) -> None:
+    entries = [f.name for f in module.functions if f.entry and not f.declared_only]
+    entry = options.entry or (entries[0] if len(entries) == 1 else None)
+    if entry is None:
+        raise RunError(
+            f"{result.source.path}: which of its entries? --entry takes one of {', '.join(entries)}"
+        )
+    function = prepared(module, entry)
+    assumed = next(Parameters(function).launches(module, triton_beside(result.source.path)))
+    execution = execute_assumed(
+        module, function, assumed, options.schedule, seconds=options.seconds,
+        place=lambda site: f"line {line_of(result.source, function, site)}", tracer=trace.follow if trace else None,
+    )  # fmt: skip
+    result.executions.append(execution)
+    result.assumed = str(assumed)
+
+
+# ---------------------------------------------------------------- showing
+
+
+def render_text(result: Run) -> str:
+    """One line for each launch, and one for each thing that was seen."""
+    return "\n".join(_lines(result)) + "\n"
+
+
+def _lines(result: Run) -> Iterator[str]:
+    path = result.source.path
+    if result.assumed:
+        yield f"no launch file: assumed {result.assumed}; a launch file says how the kernel is launched"
+    for execution in result.executions:
+        for text, site in execution.notes.items():
+            yield f"{path}:{result.line(execution, site)}: note: {text}"
+        for seen in execution.observations:
+            yield f"{path}:{result.line(execution, seen.site)}: {seen.kind}: {seen.message} ({seen.thread})"
+            if seen.other >= 0:
+                yield f"{path}:{result.line(execution, seen.other)}: note: {seen.cause}"
+        if execution.end != "done":
+            at = f"{path}:{result.line(execution, execution.site)}: " if execution.site >= 0 else f"{path}: "
+            yield f"{at}{execution.end}: {execution.reason}"
+        seen_ = len(execution.observations)
+        told = f"{seen_} observation{'s' * (seen_ != 1)}" if seen_ else "nothing wrong was seen"
+        yield (
+            f"{execution.function.name}: {execution.end} after {execution.steps:,} instructions in {execution.seconds:.2f} s"
+            f" ({execution.schedule}); {told}"
+        )
+
+
+def render_json(result: Run) -> str:
+    """An object with a list of launches; see docs/executor.md."""
+    launches = [
+        {
+            "entry": execution.function.name,
+            "end": execution.end,
+            "reason": execution.reason or None,
+            "schedule": execution.schedule,
+            "instructions": execution.steps,
+            "seconds": round(execution.seconds, 3),
+            "observations": [
+                {
+                    "kind": o.kind,
+                    "line": result.line(execution, o.site),
+                    "message": o.message,
+                    "thread": o.thread,
+                    "other_line": result.line(execution, o.other) if o.other >= 0 else None,
+                }
+                for o in execution.observations
+            ],
+            "notes": [{"line": result.line(execution, s), "message": t} for t, s in execution.notes.items()],
+        }
+        for execution in result.executions
+    ]
+    found = {"path": result.source.path, "assumed": result.assumed or None, "launches": launches}
+    return json.dumps(found, indent=2) + "\n"

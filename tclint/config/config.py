@@ -1,0 +1,290 @@
+"""The settings of a run: one frozen dataclass, and one declaration for each of them.
+
+A setting is a field with a :class:`Kind`, which says how its value is written. The options of the command line
+(``commands/_settings.py``), the keys of a file and their schema (``settings.py``) and the table in docs/configuration.md
+all follow from it: a new setting is a new field here, and a line in ``api.Options``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+from tclint.findings.scales import Confidence, Severity
+from tclint.isa.target import Target, dotted
+
+__all__ = ["Config", "Kind", "Selection", "Setting", "settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a value is written."""
+
+    wanted: str
+    """What a message says is wanted here: ``one of error, warning``."""
+    schema: Mapping[str, Any]
+    """The JSON schema of what stands in a file."""
+    read: Callable[[Any], Any]
+    """The value that a file's stands for; raises ValueError, TypeError or KeyError for one that stands for none."""
+    write: Callable[[Any], Any]
+    """The inverse."""
+    option: str = "value"
+    """On the command line: ``flag``, ``choice``, ``list``, ``value``, or ``none`` for what only a file can say."""
+    metavar: str = ""
+
+
+def _check(right: bool) -> None:
+    if not right:
+        raise TypeError
+
+
+def _choice(values: Mapping[str, Any]) -> Kind:
+    labels = {value: label for label, value in values.items()}
+    return Kind(
+        f"one of {', '.join(values)}",
+        {"enum": list(values)},
+        values.__getitem__,
+        labels.__getitem__,
+        "choice",
+    )
+
+
+def _boolean(value: object) -> bool:
+    _check(isinstance(value, bool))
+    return bool(value)
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    _check(isinstance(value, list) and all(isinstance(item, str) and item.strip() for item in value))
+    return tuple(item.strip() for item in value)  # type: ignore[attr-defined]
+
+
+def _ignores(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    _check(isinstance(value, dict))
+    return tuple((glob, _strings(rules)) for glob, rules in value.items())  # type: ignore[attr-defined]
+
+
+def _toolkit(value: object) -> tuple[int, int]:
+    _check(isinstance(value, str))
+    major, minor = re.fullmatch(r"(\d+)\.(\d+)", str(value)).groups()  # type: ignore[union-attr]
+    return int(major), int(minor)
+
+
+def _arch(value: object) -> str:
+    target = Target.parse(value) if isinstance(value, str) else None
+    _check(target is not None)
+    return str(target)
+
+
+def _jobs(value: object) -> int:
+    if value == "auto":
+        return 0
+    _check(isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def _path(value: object) -> str:
+    _check(isinstance(value, str) and bool(value.strip()))
+    return str(value)
+
+
+def _seconds(value: object) -> int:
+    _check(isinstance(value, int) and not isinstance(value, bool) and value >= 1)
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+_STRINGS = {"type": "array", "items": {"type": "string", "minLength": 1}}
+_SEVERITIES = {step.label: step for step in sorted(Severity, reverse=True)}
+_CONFIDENCES = {step.label: step for step in sorted(Confidence, reverse=True) if step < Confidence.CONFIRMED}
+
+FAIL_ON = _choice(_SEVERITIES | {"never": None})
+SEVERITY = _choice(_SEVERITIES)
+CONFIDENCE = _choice(_CONFIDENCES)
+FLAG = Kind("true or false", {"type": "boolean"}, _boolean, bool, "flag")
+RULES = Kind("a list of rules", _STRINGS, _strings, list, "list", "RULES")
+GLOBS = Kind("a list of patterns", _STRINGS, _strings, list, "list", "GLOB")
+PATHS = Kind("a list of patterns", _STRINGS, _strings, list, "list", "GLOB")
+IGNORES = Kind(
+    "a table from patterns to lists of rules",
+    {"type": "object", "additionalProperties": _STRINGS},
+    _ignores,
+    lambda pairs: {glob: list(rules) for glob, rules in pairs},
+    "none",
+)
+TOOLKIT = Kind(
+    'a CUDA version such as "12.8", in quotes',
+    {"type": "string", "pattern": r"^\d+\.\d+$"},
+    _toolkit,
+    dotted,
+    metavar="X.Y",
+)
+PATH = Kind("a path", {"type": "string", "minLength": 1}, _path, str, metavar="FILE")
+"""Relative to the folder of the file that says it."""
+ARCH = Kind(
+    'an architecture such as "sm_90a"',
+    {"type": "string", "pattern": r"^(sm|compute)_\d+[af]?$"},
+    _arch,
+    str,
+    metavar="sm_XX",
+)
+JOBS = Kind(
+    'a number, or "auto" (or 0) for one for each core',
+    {"anyOf": [{"type": "integer", "minimum": 0}, {"const": "auto"}]},
+    _jobs,
+    lambda number: number or "auto",
+    metavar="N",
+)
+
+
+SECONDS = Kind(
+    "a number of seconds, at least 1", {"type": "integer", "minimum": 1}, _seconds, int, metavar="N"
+)
+
+
+def _about(kind: Kind, text: str) -> dict[str, Any]:
+    """What makes a field a setting."""
+    return {"kind": kind, "help": text}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What one place (a file, ``--config``, the command line) says about the rules; see :mod:`tclint.config.selection`."""
+
+    select: tuple[str, ...] | None = field(
+        default=None,
+        metadata=_about(RULES, "The rules to check, by id, name, family or prefix, or ALL (the default)."),
+    )
+    extend_select: tuple[str, ...] = field(
+        default=(), metadata=_about(RULES, "Rules to check besides those of select.")
+    )
+    ignore: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(RULES, "Rules not to check. Of select and ignore, the more specific one wins."),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the user asked for, apart from how it is displayed."""
+
+    fail_on: Severity | None = field(
+        default=Severity.WARNING, metadata=_about(FAIL_ON, "The lowest severity that makes the exit code 1.")
+    )
+    """None: no finding does."""
+
+    exit_zero: bool = field(
+        default=False, metadata=_about(FLAG, "Exit with 0 where findings would make it 1.")
+    )
+
+    min_severity: Severity = field(
+        default=Severity.INFO, metadata=_about(SEVERITY, "Hide findings of a lower severity.")
+    )
+
+    min_confidence: Confidence = field(
+        default=Confidence.MEDIUM, metadata=_about(CONFIDENCE, "Hide findings of a lower confidence.")
+    )
+
+    pedantic: bool = field(
+        default=False, metadata=_about(FLAG, "Show findings of low confidence too, and let them count.")
+    )
+
+    entry: tuple[str, ...] = field(
+        default=(), metadata=_about(GLOBS, "Check only the functions whose names match.")
+    )
+    """Empty: all of them."""
+
+    exclude: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(PATHS, "Leave out the files and folders that match, unless they are named."),
+    )
+
+    force_exclude: bool = field(
+        default=False, metadata=_about(FLAG, "Leave out what exclude says even where it is named.")
+    )
+
+    toolkit: tuple[int, int] | None = field(
+        default=None, metadata=_about(TOOLKIT, "The CUDA toolkit whose ptxas will compile the code.")
+    )
+    """``(12, 8)``; None: not named."""
+
+    arch: str | None = field(
+        default=None,
+        metadata=_about(
+            ARCH, "The architecture that inline assembly in CUDA C++ and Python is compiled for."
+        ),
+    )
+    """``sm_90a``; None: not named, and availability is not checked there."""
+
+    include: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(
+            PATHS, "Look into the files of folders that match too, such as *.cu or *.py, for inline assembly."
+        ),
+    )
+
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(
+        default=(), metadata=_about(IGNORES, "Rules to ignore in the files whose paths match.")
+    )
+
+    per_entry_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(
+        default=(), metadata=_about(IGNORES, "Rules to ignore in the functions whose names match.")
+    )
+
+    baseline: str | None = field(
+        default=None, metadata=_about(PATH, "Hide the findings that are in this file of tclint baseline.")
+    )
+    """None: there is none."""
+
+    jobs: int = field(default=0, metadata=_about(JOBS, "The number of processes; a few small files get one."))
+    """0: one for each core."""
+
+    confirm: bool = field(
+        default=False,
+        metadata=_about(
+            FLAG, "Execute kernels with findings on the CPU, to confirm them (needs tclint-ptx[run])."
+        ),
+    )
+
+    confirm_seconds: int = field(
+        default=10, metadata=_about(SECONDS, "The seconds that --confirm spends on a finding, at most.")
+    )
+
+    launch: str | None = None
+    """The launch file for ``confirm``; None: the one beside the kernel, or an assumed launch."""
+
+    rules: frozenset[str] | None = None
+    """The ids of the rules to check, which the Selections made; None: all."""
+
+    @property
+    def failing(self) -> Severity | None:
+        """The lowest severity that makes the exit code 1; None: none does."""
+        return None if self.exit_zero else self.fail_on
+
+    @property
+    def confidence(self) -> Confidence:
+        """The lowest confidence that is shown."""
+        return Confidence.LOW if self.pedantic else self.min_confidence
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as its declaration says."""
+
+    key: str
+    """As a file has it: ``min-severity``."""
+    name: str
+    """As the dataclass has it: ``min_severity``."""
+    kind: Kind
+    default: Any
+    help: str
+
+
+def settings() -> Iterator[Setting]:
+    """All settings, in the order of the documentation."""
+    declared: tuple[Field[Any], ...] = (*fields(Selection), *fields(Config))
+    for item in declared:
+        if kind := item.metadata.get("kind"):
+            key = item.name.replace("_", "-")
+            yield Setting(key, item.name, kind, item.default, item.metadata["help"])

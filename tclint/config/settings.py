@@ -1,0 +1,267 @@
+"""From files, ``--config`` and the command line to one :class:`~tclint.config.config.Config`.
+
+``tclint-ptx.toml``, or the table ``[tool.tclint-ptx]`` of ``pyproject.toml``, is looked for in the working folder and
+its parents; the nearest one counts. What is said later overrides: file, ``--config key=value``, options. A file holds
+data only: nothing in it can name code to load.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tclint.config.config import IGNORES, PATH, PATHS, Config, Selection, Setting, settings
+from tclint.config.selection import enabled, meant
+from tclint.findings.rules import UnknownRule, nearest
+from tclint.findings.scales import Confidence, Severity
+
+__all__ = [
+    "Layer",
+    "Settings",
+    "SettingsError",
+    "discover",
+    "inline",
+    "load",
+    "named",
+    "resolve",
+    "schema",
+    "show",
+]
+
+FILE = "tclint-ptx.toml"
+PROJECT = "pyproject.toml"
+TABLE = "tclint-ptx"
+COMMAND_LINE = "the command line"
+
+
+class SettingsError(Exception):
+    """The configuration is not as it must be; the message says where and what is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one place says: keys as a file has them, with the values that a file would have."""
+
+    origin: str
+    values: Mapping[str, Any]
+    folder: Path
+    """Paths, and patterns for paths, are relative to it."""
+
+    def where(self, key: str) -> str:
+        return f"--{key}" if self.origin == COMMAND_LINE else f"{self.origin}: {key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The result, and for each key that is not at its default where that was said."""
+
+    config: Config
+    origins: Mapping[str, str]
+
+
+def discover(folder: Path) -> Layer | None:
+    """The configuration for *folder*: the nearest one upwards. Raises SettingsError."""
+    for parent in (folder, *folder.parents):
+        for name in (FILE, PROJECT):
+            path = parent / name
+            if os.path.isfile(path) and (layer := load(path)) is not None:
+                return layer
+    return None
+
+
+def load(path: Path) -> Layer | None:
+    """What a file says; None for a ``pyproject.toml`` without a table for tclint. Raises SettingsError."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # editors of Windows write a byte order mark
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SettingsError(f"{path}: cannot be read: {reason}") from None
+    project = path.name == PROJECT
+    if project and TABLE not in text:  # whatever else is in it, or wrong with it
+        return None
+    values = _toml(text, str(path))
+    if project:
+        tool = values.get("tool")
+        values = tool.get(TABLE) if isinstance(tool, dict) else None
+        if values is None:
+            return None
+        if not isinstance(values, dict):
+            raise SettingsError(f"{path}: [tool.{TABLE}] must be a table")
+    return Layer(str(path), values, path.parent.absolute())
+
+
+def named(path: Path) -> Layer:
+    """What a file says that was asked for by name. Raises SettingsError, also where it says nothing to tclint."""
+    if (layer := load(path)) is None:
+        raise SettingsError(f"{path}: there is no table [tool.{TABLE}] in it")
+    return layer
+
+
+def inline(text: str, origin: str = "--config", folder: Path | None = None) -> Layer:
+    """What ``--config 'key = value'`` says, or another place that takes the same. Raises SettingsError."""
+    key, _, value = (part.strip() for part in text.partition("="))
+    try:
+        values = _toml(text, origin)
+    except SettingsError as error:
+        hint = f" (a text needs quotes: {origin} '{key} = \"{value}\"')" if value[:1].isalpha() else ""
+        raise SettingsError(f"{error}{hint}") from None
+    return Layer(origin, values, folder or Path.cwd())
+
+
+def _toml(text: str, origin: str) -> Any:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{origin}: is not TOML: {error}") from None
+
+
+def resolve(layers: Iterable[Layer]) -> Settings:
+    """The settings that *layers*, the weakest first, make together. Raises SettingsError."""
+    values: dict[str, Any] = {}
+    selections: list[Selection] = []
+    origins: dict[str, str] = {}
+    declared = {setting.key: setting for setting in settings()}
+    in_selection = set(Selection.__slots__)
+    for layer in layers:
+        read = {
+            setting.name: _read(layer, setting, layer.values[key]) for key, setting in _known(layer, declared)
+        }
+        _refuse_contradictions(layer, read)
+        selection = {name: read.pop(name) for name in in_selection & read.keys()}
+        if selection:
+            selections.append(Selection(**selection))
+        # Each of the two is about what is shown: the later one counts.
+        if "min_confidence" in read:
+            values.pop("pedantic", None)
+        if "fail_on" in read:
+            values.pop("exit_zero", None)
+        values |= read
+        origins |= dict.fromkeys(layer.values, layer.origin)
+    if selections:
+        values["rules"] = enabled(selections)
+        if not values["rules"]:
+            raise SettingsError("select and ignore leave no rule to check")
+    return Settings(Config(**values), origins)
+
+
+def _known(layer: Layer, declared: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
+    for key, value in layer.values.items():
+        if key == "tool" and isinstance(value, dict) and TABLE in value:
+            raise SettingsError(
+                f"{layer.origin}: [tool.{TABLE}] is for {PROJECT}; here settings need no table"
+            )
+        if key not in declared:
+            raise SettingsError(f"{layer.origin}: there is no setting {key}{nearest(key, declared)}")
+        yield key, declared[key]
+
+
+def _read(layer: Layer, setting: Setting, raw: Any) -> Any:
+    try:
+        value = setting.kind.read(raw)
+    except (TypeError, ValueError, KeyError, AttributeError):
+        shown = _spelled(raw)
+        choices = setting.kind.schema.get("enum", ())
+        suggestion = nearest(raw, choices) if isinstance(raw, str) else ""
+        raise SettingsError(
+            f"{layer.where(setting.key)} must be {setting.kind.wanted}, not {shown}{suggestion}"
+        ) from None
+    try:
+        for selector in _selectors(setting, value):
+            meant(selector)
+    except UnknownRule as error:
+        raise SettingsError(f"{layer.where(setting.key)}: {error}") from None
+    if setting.name == "per_file_ignores":
+        return tuple((_anchored(pattern, layer.folder), rules) for pattern, rules in value)
+    if setting.kind is PATHS:
+        return tuple(_anchored(pattern.rstrip("/") or pattern, layer.folder) for pattern in value)
+    if setting.kind is PATH:
+        return os.path.join(layer.folder, value)
+    return value
+
+
+def _anchored(pattern: str, folder: Path) -> str:
+    """A pattern for whole paths; one without a slash is about names."""
+    if "/" not in pattern or pattern.startswith("**/") or Path(pattern).is_absolute():
+        return pattern
+    from glob import escape
+
+    return f"{escape(folder.as_posix())}/{pattern}"
+
+
+def _selectors(setting: Setting, value: Any) -> Iterator[str]:
+    if setting.name in Selection.__slots__:
+        yield from value
+    elif setting.kind is IGNORES:
+        for _, selectors in value:
+            yield from selectors
+
+
+def _refuse_contradictions(layer: Layer, read: Mapping[str, Any]) -> None:
+    """What one place cannot mean at the same time; a later place may well override an earlier one."""
+    if read.get("pedantic") and read.get("min_confidence", Confidence.LOW) > Confidence.LOW:
+        raise SettingsError(f"{layer.where('pedantic')} and min-confidence contradict each other")
+    if "fail_on" not in read:
+        return
+    fail_on: Severity | None = read["fail_on"]
+    if read.get("exit_zero") and fail_on is not None:
+        raise SettingsError(f"{layer.where('exit-zero')} and fail-on contradict each other")
+    if fail_on is not None and fail_on < read.get("min_severity", fail_on):
+        raise SettingsError(
+            f"{layer.where('fail-on')} is below min-severity: a finding that is hidden cannot fail"
+        )
+
+
+def show(found: Settings) -> str:
+    """The settings as TOML, each with the place that said so; the rules as the ids that are on."""
+    lines: list[str] = []
+    for setting in settings():
+        origin = found.origins.get(setting.key, "default")
+        if setting.name in Selection.__slots__:
+            continue
+        value = getattr(found.config, setting.name)
+        if value is None and setting.default is None:
+            lines.append(f"# {setting.key} is not set")
+        else:
+            lines.append(f"{setting.key} = {_spelled(setting.kind.write(value))}  # {origin}")
+    chosen = [found.origins[key] for key in ("select", "extend-select", "ignore") if key in found.origins]
+    rules = enabled(()) if found.config.rules is None else found.config.rules
+    lines.append(f"\n# rules: {', '.join(dict.fromkeys(chosen)) or 'default'}")
+    lines += ["select = [", *(f"    {_spelled(id)}," for id in sorted(rules)), "]"]
+    return "\n".join(lines) + "\n"
+
+
+def _spelled(value: Any) -> str:
+    """A value as TOML, on one line."""
+    import json
+
+    if isinstance(value, dict):
+        pairs = (f"{_spelled(key)} = {_spelled(item)}" for key, item in value.items())
+        return f"{{ {', '.join(pairs)} }}" if value else "{}"
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def schema() -> str:
+    """The JSON schema of a ``tclint-ptx.toml`` and of ``[tool.tclint-ptx]``."""
+    import json
+
+    properties: dict[str, Any] = {}
+    for setting in settings():
+        properties[setting.key] = {"description": setting.help, **setting.kind.schema}
+        if setting.default is not None:
+            properties[setting.key]["default"] = setting.kind.write(setting.default)
+    document = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Configuration of tclint-ptx",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

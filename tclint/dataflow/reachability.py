@@ -1,0 +1,165 @@
+"""Which threads can reach a block, and what the branches that dominate it decide.
+
+For each block, the set of threads that may arrive there: all of them at the entry, narrowed at every edge to those in
+which the predicate of the edge may be true. Beside that, the predicates whose values every path from the entry fixes.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from tclint.ir.cfg import CFG, Edge
+from tclint.values import Facts, Values
+from tclint.values import thread_masks as T
+
+__all__ = ["Reachability"]
+
+
+class Reachability:
+    """Which threads reach which block of one function, and what is decided there."""
+
+    def __init__(self, cfg: CFG, values: Values) -> None:
+        self.cfg = cfg
+        self.values = values
+        self._facts: dict[tuple[int, bool], Facts] = {}
+        self._closed: set[int] = set()
+        """Blocks to which the branches before them, taken together, let nobody come."""
+        self._deciding: dict[int, int] = {}
+
+    def closed(self, block: int) -> bool:
+        """Whether the branches that dominate *block* contradict each other; ask :meth:`decided` first."""
+        return block in self._closed
+
+    def edge_value(self, edge: Edge) -> int | None:
+        """The predicate value that decides *edge*, or None when nothing does."""
+        if edge.predicate < 0:
+            return None
+        p = self._deciding.get(edge.source)
+        if p is None:
+            p = self.values.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
+            self._deciding[edge.source] = p
+        return self.values.find(p)
+
+    @cached_property
+    def reach(self) -> dict[int, int]:
+        """The threads that may arrive at each block."""
+        cfg = self.cfg
+        every = T.full(self.values.threads)
+        reach: dict[int, int] = {0: every} if cfg.blocks else {}
+        masks: dict[Edge, int] = {}
+        for b in cfg.order:
+            for edge in cfg.successors[b]:
+                masks[edge] = self._may_take(edge)
+        work = list(cfg.order)
+        while work:
+            changed = []
+            for b in work:
+                here = reach.get(b, 0)
+                for edge in cfg.successors[b]:
+                    there = reach.get(edge.target, 0)
+                    new = there | (here & masks[edge])
+                    if new != there or (edge.target not in reach and new):
+                        reach[edge.target] = new
+                        changed.append(edge.target)
+            work = sorted(set(changed), key=lambda b: cfg.rank[b])
+        return reach
+
+    def _may_take(self, edge: Edge) -> int:
+        """The threads that may take *edge*, wherever they come from."""
+        values, p = self.values, self.edge_value(edge)
+        threads = T.full(values.threads) if p is None else values.may(p, edge.value)
+        if edge.case >= 0:
+            threads &= values.may_choose(self._selected(edge.source), edge.case)
+        return threads
+
+    def _selected(self, block: int) -> int:
+        """What selects the case of the table at the end of *block*."""
+        last = self.cfg.blocks[block].end - 1
+        return self.values.operand(self.cfg.function.instructions[last].operands[0], last)
+
+    @cached_property
+    def dispatchers(self) -> frozenset[int]:
+        """Blocks that dispatch roles: ``brx.idx`` over a number loaded from shared memory.
+
+        Warp-specialised Triton keeps a table of role numbers there; every
+        role ends by branching back. No fact may pass such a block from one
+        role into another.
+        """
+        found = set()
+        for b in self.cfg.order:
+            if self.cfg.function.instructions[self.cfg.blocks[b].end - 1].flow == "branch-table":
+                node = self.values.node(self._selected(b))
+                while node[0] in ("part", "pack", "sum", "op") and len(node) > 1:
+                    inner = self.values.parts(node)
+                    if not inner:
+                        break
+                    node = self.values.node(inner[0])
+                if node[0] == "load":
+                    found.add(b)
+        return frozenset(found)
+
+    @cached_property
+    def unread(self) -> frozenset[int]:
+        """Those of the dispatchers of which it is not known which warps take which role."""
+        return frozenset(b for b in self.dispatchers if not self.values.looked_up(self._selected(b)))
+
+    @cached_property
+    def aborted(self) -> bool:
+        """Whether some thread aborts the kernel (``trap``) whatever the launch is, so that nothing of it ever counts."""
+        cfg, values = self.cfg, self.values
+        aborting = sum(1 << b for b in cfg.order if cfg.aborts(b))
+        came: dict[int, int] = {}
+        work = [(0, T.full(values.threads))] if aborting else []
+        while work:
+            block, threads = work.pop()
+            threads &= ~came.get(block, 0)
+            if not threads or block < 0:
+                continue
+            came[block] = came.get(block, 0) | threads
+            left = staying = threads
+            edges = cfg.successors[block]
+            for edge in edges:
+                p = self.edge_value(edge)
+                sure = threads if len(edges) == 1 and p is None else 0
+                if p is not None and edge.case < 0:
+                    sure = threads & ~values.may(p, not edge.value)
+                work.append((edge.target, sure))
+                left &= ~sure
+                staying &= 0 if p is None else ~values.may(p, edge.value)
+            if staying and cfg.aborts(block):
+                return True
+            if left and block not in cfg.ipdom and cfg.following[block] & aborting:
+                return True  # no way leads to an end
+            work.append((cfg.ipdom.get(block, -1), left))
+        return False
+
+    def decided(self, block: int, passing: bool = False) -> Facts:
+        """What the branches decide that every way from the entry to *block* takes; *passing*, for this round as well.
+
+        What a predicate is made of comes before the branch, so whoever makes it anew takes the branch anew.
+        """
+        cfg, values = self.cfg, self.values
+        chain = []
+        b = block
+        while (b, passing) not in self._facts and cfg.idom.get(b, b) != b:
+            chain.append(b)
+            b = cfg.idom[b]
+        facts = self._facts.get((b, passing), Facts())
+        for b in reversed(chain):
+            # A way back into a loop has been through its head before.
+            incoming = [
+                e for e in cfg.predecessors[b] if e.source in cfg.rank and not cfg.dominates(b, e.source)
+            ]
+            if cfg.idom[b] in self._closed:
+                self._closed.add(b)
+            if len(incoming) == 1:
+                p = self.edge_value(incoming[0])
+                said = Facts() if p is None else values.assume(p, incoming[0].value, Facts())
+                if not passing:
+                    said = values.lasting(said)
+                for q, truth in said.items():
+                    if not passing and values.decide(q, facts) is (not truth):
+                        self._closed.add(b)
+                    facts = values.assume(q, truth, facts)
+            self._facts[b, passing] = facts
+        return facts

@@ -1,0 +1,200 @@
+"""One report for each input, in the order of the inputs: made in this process, or by several."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tclint.config.config import Config
+from tclint.driver.one import Input, debug, internal_error, lint
+from tclint.findings.finding import FileReport
+from tclint.syntax.source import Source, SourceError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
+    from tclint.linting.cache import Past
+
+__all__ = ["Checked", "check", "reports"]
+
+
+WORTH_IT = 1_000_000
+"""Bytes of input from which on other processes pay for being started, about a second of work."""
+_AHEAD = 4
+"""Inputs that are read ahead for each process; not all, which would hold every text in memory."""
+_DIED = "the process that analysed it died (out of memory?)"
+
+
+class Checked(NamedTuple):
+    """What became of one input."""
+
+    report: FileReport
+    seconds: Counter[str]
+    """By stage, for ``--timings``."""
+
+
+def reports(inputs: Iterable[Input], config: Config) -> Iterator[Checked]:
+    """What became of each input; the order does not depend on ``config.jobs``."""
+    jobs = config.jobs or cores()
+    left = iter(inputs)
+    first: list[Input] = []
+    if jobs > 1:
+        size = 0
+        for item in left:
+            first.append(item)
+            size += len(item[1].data) if isinstance(item[1], Source) else 0
+            if len(first) >= jobs and (config.jobs or size > WORTH_IT):
+                break
+        if len(first) > 1 and (config.jobs or size > WORTH_IT):
+            yield from _in_processes(chain(first, left), config, min(jobs, len(first)))
+            return
+    for item in chain(first, left):
+        yield check(item, config)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def check(item: Input, config: Config) -> Checked:
+    """What becomes of one input, whatever happens to it."""
+    from dataclasses import replace
+
+    from tclint.driver.inputs import origin
+    from tclint.linting.cache import Past
+
+    path, source = item
+    seconds: Counter[str] = Counter()
+    if isinstance(source, SourceError):
+        return Checked(FileReport.failed(path, str(source), source.line), seconds)
+    try:
+        past = Past()
+        report = lint(source, config, lambda stage, took: seconds.update({stage: took}), past)
+        if any(finding.fixes for finding in report.findings):
+            report = _proven(report, config, seconds, past)
+        if config.confirm and report.findings and report.asm is None:
+            report = _confirmed(report, config, seconds)
+    except SourceError as error:
+        report = replace(FileReport.failed(path, str(error), error.line), member=source.member)
+    except Exception as error:
+        if debug():
+            raise
+        report = replace(FileReport.failed(path, internal_error(error)), member=source.member)
+    # Without findings nothing will be shown of the text: let it go before the next one is read.
+    changes: dict[str, Any] = {"origin": origin(path)} if report.findings else {"source": None}
+    return Checked(replace(report, **changes), seconds)
+
+
+def _proven(report: FileReport, config: Config, seconds: Counter[str], past: Past) -> FileReport:
+    from time import perf_counter
+
+    from tclint.driver.fixing import proven
+
+    began = perf_counter()
+    report = proven(report, config, past)
+    seconds.update({"fixes tried": perf_counter() - began})
+    return report
+
+
+def _confirmed(report: FileReport, config: Config, seconds: Counter[str]) -> FileReport:
+    """Raises :class:`SourceError` for a launch file that is wrong or does not fit the kernel."""
+    from time import perf_counter
+
+    from tclint.driver.confirm import confirm
+    from tclint.executor.launch import LaunchError, beside, read
+
+    began = perf_counter()
+    path = config.launch or beside(report.path)
+    try:
+        report = confirm(report, read(path) if path else None, config.confirm_seconds)
+    except LaunchError as error:
+        raise SourceError(str(error)) from None
+    seconds.update({"confirm": perf_counter() - began})
+    return report
+
+
+# ---------------------------------------------------------------- several processes
+
+
+def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterator[Checked]:
+    from concurrent.futures import Future
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import active_children
+
+    waiting: deque[tuple[Input, Future[Checked]]] = deque()
+    others = set(active_children())
+    pool = _pool(jobs)
+
+    def result() -> Checked:
+        nonlocal pool
+        item, future = waiting.popleft()
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            # It does not say which input it was: this one goes again alone, the others to new processes afterwards,
+            # so that a process never forks while another pool has threads.
+            pool.shutdown()
+            alone = _alone(item, config)
+            pool = _pool(jobs)
+            again = [(other, submit(other)) for other, _ in waiting]
+            waiting.clear()
+            waiting.extend(again)
+            return alone
+
+    def submit(item: Input) -> Future[Checked]:
+        try:
+            return pool.submit(check, item, config)
+        except BrokenProcessPool as error:
+            failed: Future[Checked] = Future()
+            failed.set_exception(error)
+            return failed
+
+    try:
+        for item in inputs:
+            waiting.append((item, submit(item)))
+            if len(waiting) > jobs * _AHEAD:
+                yield result()
+        while waiting:
+            yield result()
+    except BaseException:
+        for process in set(active_children()) - others:  # nobody waits for what they are still at
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _alone(item: Input, config: Config) -> Checked:
+    from concurrent.futures.process import BrokenProcessPool
+    from dataclasses import replace
+
+    with _pool(1) as pool:
+        try:
+            return pool.submit(check, item, config).result()
+        except BrokenProcessPool:
+            member = item[1].member if isinstance(item[1], Source) else None
+            return Checked(replace(FileReport.failed(item[0], _DIED), member=member), Counter())
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    import tclint.linting.check  # noqa: F401  # once, not in each process
+
+    # A forked process has the ISA table and the rules already; elsewhere forking is unsafe or impossible.
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
+    return ProcessPoolExecutor(jobs, context, _ignore_interrupts)
+
+
+def _ignore_interrupts() -> None:
+    """The parent is interrupted too, and ends its processes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

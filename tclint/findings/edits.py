@@ -1,0 +1,286 @@
+"""Changes of the text that remove a finding: said in terms of instructions, made into edits of bytes.
+
+A check says what it wants as a :class:`Repair`: statements before or behind an instruction, another opcode or operand.
+Only here is the text looked at: a statement gets a line of its own with the indentation and the line end of its
+neighbour, and an operand is found between comments and line breaks. What cannot be found makes no fix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from tclint.findings.finding import Edit, Fix, Span
+from tclint.ir.nodes import Function, Instruction, Module
+from tclint.ir.operands import HEAD
+from tclint.isa.target import INTRODUCED, RENAMED, TOOLKITS, Target, Version, dotted
+from tclint.syntax.source import Source
+
+__all__ = [
+    "Change", "Repair", "after", "before", "inverted", "joined", "opcode", "operand", "removed", "resolve",
+    "retarget", "reversion", "without", "without_word",
+]  # fmt: skip
+
+# Text: they are compiled when the first fix is made, and a clean run makes none.
+_COMMENT = r"(?s)//[^\n]*|/\*.*?(?:\*/|\Z)"
+_END_OF_LINE = rb"[ \t]*(?://[^\r\n]*)?(?=\r?\n|\Z)"
+_SINCE_13, _OLDEST = (9, 0), 75
+"""The ``.version`` of CUDA 13, whose ptxas knows no older target, and none by its former name."""
+
+
+class Place(NamedTuple):
+    """An instruction in its text."""
+
+    data: bytes
+    start: int
+    end: int
+    instruction: Instruction
+
+    @property
+    def text(self) -> str:
+        """The instruction with blanks for its comments, one for each byte."""
+        text = self.data[self.start : self.end].decode("latin-1")
+        return re.sub(_COMMENT, lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+
+
+Make = Callable[[Place], Edit | None]
+
+
+class Change(NamedTuple):
+    """One edit at the instruction ``site``; ``function`` is where that is, when it is another one than the hit's."""
+
+    site: int
+    make: Make
+    function: Function | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A fix as a check says it; see :class:`tclint.findings.finding.Fix`."""
+
+    message: str
+    changes: tuple[Change | Edit, ...]
+    """Edits of bytes that are no instruction stand beside the others as they are."""
+    safe: bool = False
+
+
+# ---------------------------------------------------------------- what a change may be
+
+
+def before(site: int, *statements: str, function: Function | None = None) -> Change:
+    """Put *statements* in front of the instruction at *site*, behind its label."""
+
+    def make(place: Place) -> Edit:
+        line = place.data.rfind(b"\n", 0, place.start) + 1
+        lead = place.data[line : place.start]
+        gap = " " if lead.strip() else _line_end(place) + lead.decode()
+        return Edit(Span(place.start, place.start), "".join(s + gap for s in statements))
+
+    return Change(site, make, function)
+
+
+def after(site: int, *statements: str, function: Function | None = None) -> Change:
+    """Put *statements* behind the instruction at *site*."""
+
+    def make(place: Place) -> Edit:
+        line = place.data.rfind(b"\n", 0, place.start) + 1
+        rest = re.compile(_END_OF_LINE).match(place.data, place.end)
+        lead = place.data[line : place.start]
+        indent = lead[: len(lead) - len(lead.lstrip())].decode()
+        gap, at = (_line_end(place) + indent, rest.end()) if rest else (" ", place.end)
+        return Edit(Span(at, at), "".join(gap + s for s in statements))
+
+    return Change(site, make, function)
+
+
+def without(site: int) -> Change:
+    """Take the instruction away, and its line with it where nothing else stands there."""
+
+    def make(place: Place) -> Edit:
+        return Edit(_alone(place.data, Span(place.start, place.end)), "")
+
+    return Change(site, make)
+
+
+def opcode(site: int, new: str, function: Function | None = None) -> Change:
+    """Write the opcode *new*."""
+
+    def make(place: Place) -> Edit | None:
+        head = HEAD.match(place.text)
+        if head is None or "".join(head[3].split()) != place.instruction.opcode:
+            return None
+        return Edit(Span(place.start + head.start(3), place.start + head.end(3)), new)
+
+    return Change(site, make, function)
+
+
+def without_word(site: int, instruction: Instruction, word: str, instead: str = "") -> Change:
+    """Leave a modifier such as ``.relaxed`` out of the opcode, or write another one *instead*."""
+    words = instruction.opcode.split(".")
+    changed = [instead.lstrip(".") if w == word.lstrip(".") else w for w in words]
+    return opcode(site, ".".join(w for w in changed if w))
+
+
+def operand(site: int, role: str, new: str) -> Change:
+    """Write *new* for the operand that plays *role*, or that the syntax line calls so."""
+
+    def make(place: Place) -> Edit | None:
+        match = place.instruction.match
+        at = match.named.get(match.form.roles.get(role, role)) if match is not None else None
+        spans = _operands(place)
+        if at is None or spans is None or at >= len(spans) or len(spans) != len(place.instruction.operands):
+            return None
+        return Edit(spans[at], new)
+
+    return Change(site, make)
+
+
+def inverted(site: int) -> Change:
+    """Execute the instruction where it is not executed now: its guard negated, or no longer so."""
+
+    def make(place: Place) -> Edit | None:
+        head = HEAD.match(place.text)
+        if head is None or head[2] is None:
+            return None
+        at = place.start + head.start(1)
+        return Edit(Span(at, place.start + head.end(1)), "" if head[1] else "!")
+
+    return Change(site, make)
+
+
+def removed(span: Span) -> Edit:
+    """Take away what is no instruction, and its line with it where nothing else stands there."""
+    return Edit(span, "")
+
+
+def _operands(place: Place) -> list[Span] | None:
+    """Where the operands stand, in their order; None for what has none to find."""
+    text = place.text
+    head = HEAD.match(text)
+    if head is None:
+        return None
+    found, depth, start = [], 0, head.end()
+    end = text.rfind(";")
+    end = end if end >= 0 else len(text)
+    for at in range(start, end + 1):
+        char = text[at] if at < end else ","
+        depth += (char in "[{(") - (char in "]})")
+        if char == "," and (depth == 0 or at == end):
+            part = text[start:at]
+            first = start + len(part) - len(part.lstrip())
+            found.append(Span(place.start + first, place.start + start + len(part.rstrip())))
+            start = at + 1
+    return found
+
+
+def _line_end(place: Place) -> str:
+    """How lines end around an instruction."""
+    at = place.data.find(b"\n", place.end)
+    at = at if at >= 0 else place.data.rfind(b"\n")
+    return "\r\n" if at > 0 and place.data[at - 1 : at] == b"\r" else "\n"
+
+
+def _alone(data: bytes, span: Span) -> Span:
+    """A span with its whole line, when nothing else stands on it; otherwise with the blanks before it."""
+    line = data.rfind(b"\n", 0, span.start) + 1
+    end = data.find(b"\n", span.end)
+    end = len(data) if end < 0 else end + 1
+    lead, rest = data[line : span.start], data[span.end : end]
+    if not lead.strip() and not rest.strip():
+        return Span(line, end)
+    return Span(span.start - (len(lead) - len(lead.rstrip())) if not rest.strip() else span.start, span.end)
+
+
+# ---------------------------------------------------------------- the head of a module
+
+
+def reversion(module: Module, needed: Version, safe: bool = True) -> tuple[Repair, ...]:
+    """Raise (or, unsafe, lower) ``.version``; nothing where ptxas of that version would not take the target."""
+    targets = [t for t in map(Target.parse, module.targets) if t]
+    known = needed in TOOLKITS.values()
+    if module.version is None or not known or any(_refuses(needed, t) for t in targets):
+        return ()
+    change = _header(module.version_span, f".version {dotted(needed)}")
+    verb = "raise" if needed > module.version else "lower"
+    return (Repair(f"{verb} .version to {dotted(needed)}", (change,), safe and needed > module.version),)
+
+
+def _refuses(version: Version, target: Target) -> bool:
+    """Whether no ptxas that takes *version* takes *target* with it."""
+    gone = version >= _SINCE_13 and (target.number < _OLDEST or target.number in RENAMED)
+    return gone or version < target.introduced
+
+
+def retarget(module: Module, target: Target, least: Version | None = None) -> tuple[Repair, ...]:
+    """Name another target, and raise ``.version`` where it needs that: the module then runs on other devices."""
+    if str(target) not in INTRODUCED or module.version is None or len(module.targets) != 1:
+        return ()
+    changes = [_header(module.target_span, f".target {target}")]
+    needed = max(target.introduced, least or (0, 0))
+    if module.version < needed:
+        raised = reversion(module, needed)
+        if not raised and target.number not in RENAMED.values():
+            return ()
+        changes.append(_header(module.version_span, f".version {dotted(needed)}"))
+    return (Repair(f"use .target {target}", tuple(changes)),)
+
+
+def _header(span: tuple[int, int], text: str) -> Edit:
+    return Edit(Span(*span), text)
+
+
+# ---------------------------------------------------------------- into bytes
+
+
+def resolve(source: Source, function: Function | None, repairs: Iterable[Repair]) -> tuple[Fix, ...]:
+    """The fixes that *repairs* come to in the text; one of which an edit cannot be made is left out."""
+    found = []
+    for repair in repairs:
+        made: list[Edit] = []
+        safe = repair.safe
+        for change in repair.changes:
+            edit = _trimmed(source, change) if isinstance(change, Edit) else _made(source, function, change)
+            if edit is None:
+                break
+            if not isinstance(change, Edit):
+                owner = change.function or function
+                # The text of a function that was inlined is that of its other callers as well.
+                safe &= owner is not None and owner.start <= edit.span.start <= owner.end
+            if edit not in made:
+                made.append(edit)
+        else:
+            edits = tuple(sorted(made, key=lambda e: (e.span.start, e.span.end)))
+            if edits and not _overlapping(edits):
+                found.append(Fix(repair.message, edits, safe))
+    return tuple(found)
+
+
+def _trimmed(source: Source, edit: Edit) -> Edit:
+    return edit if edit.text else Edit(_alone(source.data, edit.span), "")
+
+
+def _made(source: Source, function: Function | None, change: Change) -> Edit | None:
+    owner = change.function or function
+    if owner is None:
+        return None
+    instruction = owner.instructions[change.site]
+    start, end = owner.start + instruction.start, owner.start + instruction.end
+    return change.make(Place(source.data, start, end, instruction))
+
+
+def _overlapping(edits: tuple[Edit, ...]) -> bool:
+    return any(b.span.start < a.span.end or a.span == b.span for a, b in pairwise(edits))
+
+
+def joined(data: bytes, edits: Iterable[Edit]) -> bytes:
+    """*data* with *edits* made, which must not overlap; equal ones are made once."""
+    parts, at = [], 0
+    for edit in sorted(set(edits), key=lambda e: (e.span.start, e.span.end)):
+        if edit.span.start < at:
+            raise ValueError(f"edits overlap at {edit.span.start}")
+        parts += [data[at : edit.span.start], edit.text.encode()]
+        at = edit.span.end
+    return b"".join((*parts, data[at:]))

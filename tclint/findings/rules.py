@@ -1,0 +1,279 @@
+"""The rules: one Markdown page each, ``rules/<ID>.md``, which is documentation, help text and test in one.
+
+A page starts with TOML between two ``+++`` lines and continues with the sections of ``HEADINGS``, in that order. The
+fenced ``ptx`` blocks under *Example* are modules that the rule must flag, those under *Correct* modules that no rule
+flags. A rule about what the ptxas of some CUDA toolkit does names one, ``toolkit = "12.8"``, that both are checked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tclint._data import data
+from tclint.findings.scales import Confidence, Severity
+
+HEADINGS = (
+    "What it finds",
+    "Why it is wrong",
+    "Example",
+    "Correct",
+    "Exceptions",
+    "How tclint decides",
+    "References",
+)
+
+_ID = re.compile(r"[A-Z]{2,4}[0-9]{3}")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_SECTION = re.compile(r"\d+(\.\d+)*")
+_TOOLKIT = re.compile(r"(\d+)\.(\d+)")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
+_KEYS = {"name": str, "severity": str, "confidence": str, "family": str, "since": str, "manual": list}
+_OPTIONAL_KEYS = {"toolkit": str}
+
+
+class RuleError(Exception):
+    """A rule page is not as it must be; the message names the file and the line."""
+
+
+class UnknownRule(LookupError):
+    """There is no rule of that id or name; the message may suggest one."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class CodeBlock(NamedTuple):
+    """A fenced ``ptx`` block of a page; ``line`` is the line of its first line of code."""
+
+    line: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule as its page describes it."""
+
+    id: str
+    """Letters of the family and three digits: ``WG001``. Never reused."""
+    name: str
+    """kebab-case; ``id`` and ``name`` are accepted alike wherever a rule is named."""
+    family: str
+    severity: Severity
+    """The severity of its findings unless a check lowers it."""
+    confidence: Confidence
+    since: str
+    """The version of tclint that brought it."""
+    manual: tuple[str, ...]
+    """The sections of the PTX ISA manual that it rests on: ``9.7.15.7.3``."""
+    summary: str
+    """The first sentence of the page, in plain text."""
+    body: str
+    """The page without its front matter, as Markdown."""
+    examples: tuple[CodeBlock, ...]
+    """Modules in which this rule finds something."""
+    corrections: tuple[CodeBlock, ...]
+    """Modules in which no rule finds anything."""
+    toolkit: tuple[int, int] | None = None
+    """The CUDA toolkit that both are checked for, when the rule depends on one."""
+
+    def __reduce__(self) -> tuple[Callable[[str], Rule], tuple[str]]:
+        """Findings travel between processes: a rule travels as its id."""
+        return find, (self.id,)
+
+
+class _Pages(Mapping[str, Rule]):
+    """The rules of a folder by id; a page is read when its rule is asked for: a run needs those that find something."""
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = {path.stem: path for path in sorted(folder.glob("*.md"))}
+        self._read: dict[str, Rule] = {}
+
+    def __getitem__(self, id: str) -> Rule:
+        rule = self._read.get(id)
+        if rule is None:
+            rule = self._read[id] = parse_page(id, self._paths[id].read_text(encoding="utf-8"))
+        return rule
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._paths
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
+@cache
+def all_rules() -> Mapping[str, Rule]:
+    """All rules by id, in the order of their ids. Asking for one raises RuleError if its page is not as it must be.
+
+    Raises RuleError as well where there are none: without its pages, tclint would find nothing anywhere.
+    """
+    folder = data("rules")
+    rules = _Pages(folder)
+    if not rules:
+        raise RuleError(f"tclint is not installed completely: there are no rules in {folder}")
+    return rules
+
+
+def load_rules(folder: Path) -> Mapping[str, Rule]:
+    """The rules of the pages in ``folder``, all of them read. Raises RuleError."""
+    rules = _Pages(folder)
+    names: dict[str, str] = {}
+    for rule in rules.values():
+        if (other := names.setdefault(rule.name, rule.id)) != rule.id:
+            raise RuleError(f"{rule.id}.md:1: {other} has the name {rule.name} already")
+    return rules
+
+
+def page(rule: Rule) -> Path:
+    """The file of its page."""
+    return data("rules") / f"{rule.id}.md"
+
+
+def url(rule: Rule) -> str | None:
+    """Where its page is published: below ``TCLINT_DOCS_URL``, as docs/site lays pages out. None where that is not set."""
+    from urllib.parse import quote
+
+    base = os.environ.get("TCLINT_DOCS_URL", "").rstrip("/")
+    return f"{quote(base, safe=':/@%~+,;=')}/rules/{rule.id}/" if base else None
+
+
+def find(text: str) -> Rule:
+    """The rule of that id or name, whatever its case. Raises UnknownRule, with a suggestion where one is near."""
+    rules = all_rules()
+    if (rule := rules.get(text.upper())) is not None:
+        return rule
+    by_name = {rule.name: rule for rule in rules.values()}
+    if (rule := by_name.get(text.lower())) is not None:
+        return rule
+    raise UnknownRule(f"there is no rule {text}{nearest(text, [*by_name, *rules])}")
+
+
+def nearest(text: str, words: Iterable[str]) -> str:
+    """``; did you mean WG001?`` when one of *words* is near *text*, whatever its case; else nothing."""
+    from difflib import get_close_matches
+
+    by_case = {word.lower(): word for word in words}
+    near = get_close_matches(text.strip().lower(), by_case, n=1)
+    return f"; did you mean {by_case[near[0]]}?" if near else ""
+
+
+def parse_page(rule_id: str, text: str) -> Rule:
+    """The rule that a page describes. Raises RuleError, naming ``<rule_id>.md`` and the line."""
+
+    def fail(line: int, message: str) -> RuleError:
+        return RuleError(f"{rule_id}.md:{line}: {message}")
+
+    if not _ID.fullmatch(rule_id):
+        raise fail(1, "the file name must be an id such as WG001")
+    lines = text.splitlines()
+    if lines[:1] != ["+++"] or "+++" not in lines[1:]:
+        raise fail(1, "must start with TOML between two lines +++")
+    close = lines.index("+++", 1)
+    meta = _front_matter("\n".join(lines[1:close]), lambda message: fail(1, message))
+    headings, blocks = _outline(lines, close + 1, fail)
+    if tuple(headings) != HEADINGS:
+        missing = [heading for heading in HEADINGS if heading not in headings]
+        raise fail(len(lines), f"missing: {', '.join(missing)}" if missing else "headings out of order")
+    ends = [*list(headings.values())[1:], len(lines) + 1]
+    sections = {
+        heading: lines[line : end - 1] for (heading, line), end in zip(headings.items(), ends, strict=True)
+    }
+    for heading, content in sections.items():
+        if not any(content):
+            raise fail(headings[heading], f"nothing under {heading!r}")
+        if heading in ("Example", "Correct") and heading not in blocks:
+            raise fail(headings[heading], f"{heading!r} needs a ptx block")
+    return Rule(
+        id=rule_id,
+        **meta,
+        summary=re.sub("[`*]", "", first_sentence("\n".join(sections["What it finds"]))),
+        body="\n".join(lines[close + 1 :]).strip() + "\n",
+        examples=tuple(blocks["Example"]),
+        corrections=tuple(blocks["Correct"]),
+    )
+
+
+def _outline(
+    lines: list[str], first: int, fail: Callable[[int, str], RuleError]
+) -> tuple[dict[str, int], dict[str, list[CodeBlock]]]:
+    """The line of each heading from ``lines[first]`` on, and the ptx blocks under it."""
+    headings: dict[str, int] = {}
+    blocks: dict[str, list[CodeBlock]] = {}
+    fence: tuple[int, str] | None = None  # the line of the open fence, and its language
+    for number, line in enumerate(lines[first:], first + 1):
+        if line.startswith("```"):
+            if fence is None:
+                fence = (number, line[3:].strip())
+                continue
+            if fence[1] == "ptx":
+                code = "\n".join(lines[fence[0] : number - 1]) + "\n"
+                blocks.setdefault(next(reversed(headings), ""), []).append(CodeBlock(fence[0] + 1, code))
+            fence = None
+        elif fence is None and line.startswith("## "):
+            heading = line[3:].strip()
+            if heading not in HEADINGS:
+                raise fail(number, f"heading {heading!r} is none of {', '.join(HEADINGS)}")
+            if heading in headings:
+                raise fail(number, f"heading {heading!r} occurs twice")
+            headings[heading] = number
+        elif fence is None and line.startswith("# "):
+            raise fail(number, "the title is made from id and name; start with '## What it finds'")
+    if fence is not None:
+        raise fail(fence[0], "code block without an end")
+    return headings, blocks
+
+
+def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]:
+    """The fields of Rule that the front matter gives; ``fail`` makes the exception from a message."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        meta = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise fail(f"front matter: {error}") from None
+    for key, kind in _KEYS.items():
+        if not isinstance(meta.get(key), kind):
+            raise fail(f"front matter: {key} must be a {kind.__name__}")
+    for key, kind in _OPTIONAL_KEYS.items():
+        if not isinstance(meta.get(key, kind()), kind):
+            raise fail(f"front matter: {key} must be a {kind.__name__}")
+    if unknown := meta.keys() - _KEYS.keys() - _OPTIONAL_KEYS.keys():
+        raise fail(f"front matter: unknown key {min(unknown)}")
+    for key, scale in (("severity", Severity), ("confidence", Confidence)):
+        labels = {step.label: step for step in scale}
+        if meta[key] not in labels:
+            raise fail(f"front matter: {key} must be one of {', '.join(labels)}")
+        meta[key] = labels[meta[key]]
+    if meta["confidence"] is Confidence.CONFIRMED:
+        raise fail("front matter: only the executor may say confirmed")
+    for key, pattern in (("name", _NAME), ("since", _VERSION)):
+        if not pattern.fullmatch(meta[key]):
+            raise fail(f"front matter: {key} = {meta[key]!r} is malformed")
+    if not meta["manual"] or not all(isinstance(s, str) and _SECTION.fullmatch(s) for s in meta["manual"]):
+        raise fail('front matter: manual must list section numbers such as "9.7.15.7.3"')
+    meta["manual"] = tuple(meta["manual"])
+    if "toolkit" in meta:
+        toolkit = _TOOLKIT.fullmatch(meta["toolkit"])
+        if toolkit is None:
+            raise fail(f'front matter: toolkit = {meta["toolkit"]!r} is no version such as "12.8"')
+        meta["toolkit"] = (int(toolkit[1]), int(toolkit[2]))
+    return meta
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of the first paragraph of a Markdown text, in one line."""
+    paragraph = text.strip().split("\n\n", 1)[0]
+    return _SENTENCE_END.split(" ".join(paragraph.split()), maxsplit=1)[0]

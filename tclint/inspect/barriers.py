@@ -1,0 +1,757 @@
+"""``tclint barriers``: who waits for whom in a kernel, as a table for people and as JSON for programs.
+
+docs/barriers.md shows both; docs/barriers.schema.json is the schema of the
+JSON. ``schema`` grows by one when a key changes its meaning or goes, not when
+one is added.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+from tclint.analyses.model import KernelModel
+from tclint.config.config import Config
+from tclint.config.selection import wants_entry
+from tclint.dataflow import LimitExceeded
+from tclint.driver.one import Input, debug, internal_error
+from tclint.findings.places import source_location
+from tclint.inspect.protocol import (
+    Arrive,
+    Barrier,
+    BarrierUse,
+    Bytes,
+    Event,
+    MbarrierRing,
+    Multicast,
+    Protocol,
+    Region,
+    RegionUse,
+    Unresolved,
+    Wait,
+    protocol,
+)
+from tclint.ir.frontend import analyse
+from tclint.ir.inline import inlinable, inline
+from tclint.ir.nodes import Function, Module
+from tclint.replay import Replay
+from tclint.report.formats._style import BOLD, CYAN, RED, Style, printable
+from tclint.syntax.source import Problem, Source, SourceError
+from tclint.values import thread_masks as T
+
+__all__ = ["SCHEMA", "Row", "Section", "Shown", "read", "render_json", "render_text", "sections", "show"]
+
+SCHEMA = 1
+_LINES = 4
+"""So many line numbers, or names, are shown; the rest is counted."""
+_NAME = 80
+"""So many characters of a name are shown as text."""
+_BROKEN = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
+"""Troubles of a function whose flow of control is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One function of a file; without a protocol it could not be read, and *problems* say why."""
+
+    function: Function
+    body: Function
+    """The same with its callees inside: what sites count in."""
+    protocol: Protocol | None
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What there is to show of one input."""
+
+    path: str
+    member: str | None
+    source: Source | None
+    module: Module | None
+    problems: tuple[Problem, ...]
+    kernels: tuple[Kernel, ...]
+    functions: tuple[str, ...] = ()
+    """All that have a body."""
+
+
+def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
+    """The protocols of the kernels of *source*, or of the functions that *entry* names, which may be patterns."""
+    module, problems = analyse(source)
+    bodies = [f for f in module.functions if f.instructions and not f.declared_only]
+    config = Config(entry=entry)
+    kernels = [f for f in bodies if f.entry] or bodies
+    wanted = [f for f in bodies if wants_entry(config, f.name)] if entry else kernels
+    callees = inlinable(module)
+    return Shown(
+        source.path,
+        source.member,
+        source,
+        module,
+        tuple(problems),
+        tuple(_kernel(source, f, inline(f, callees), module) for f in wanted),
+        tuple(f.name for f in bodies),
+    )
+
+
+def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
+    """What there is to show of one input, whatever happens to it."""
+    path, source = item
+    if isinstance(source, SourceError):
+        return _failed(path, None, source)
+    try:
+        return read(source, entry)
+    except SourceError as error:
+        return _failed(path, source.member, error)
+    except Exception as error:
+        if debug():
+            raise
+        return _failed(path, source.member, SourceError(internal_error(error)))
+
+
+def _failed(path: str, member: str | None, error: SourceError) -> Shown:
+    return Shown(path, member, None, None, (Problem(error.line, str(error)),), ())
+
+
+def _kernel(source: Source, function: Function, body: Function, module: Module) -> Kernel:
+    line = source.position(function.start).line
+    troubles = [
+        Problem(source.position(function.start + t.start).line, t.message)
+        for t in function.troubles
+        if t.kind in _BROKEN
+    ]
+    if function.damaged:
+        troubles.insert(0, Problem(line, "a syntax error lies in it: its barriers are not known"))
+    if troubles:
+        return Kernel(function, body, None, tuple(troubles))
+    model = KernelModel(body, module)
+    try:
+        found = protocol(model)
+        found = replace(found, unresolved=(*found.unresolved, *_replayed(model)))
+    except LimitExceeded as error:
+        return Kernel(function, body, None, (Problem(line, str(error)),))
+    finally:
+        model.release()
+    return Kernel(function, body, found, ())
+
+
+def _replayed(model: KernelModel) -> Iterator[Unresolved]:
+    """Why the synchronisation was not replayed to its end for all launches, which is how rule MB016 sees a hang."""
+    replay = model.made(Replay)
+    if replay.run is None and replay.reason:
+        sites = (replay.site,) if replay.site >= 0 else ()
+        yield Unresolved(sites, f"not replayed{' for all launches' if replay.runs else ''}: {replay.reason}")
+
+
+class _Places:
+    """Where the instructions of one function stand."""
+
+    def __init__(self, shown: Shown, kernel: Kernel) -> None:
+        assert shown.source is not None
+        assert shown.module is not None
+        self._source, self._module, self._function = shown.source, shown.module, kernel.body
+
+    def line(self, site: int) -> int:
+        function = self._function
+        return self._source.position(function.start + function.instructions[site].start).line
+
+    def lines(self, sites: Iterable[int]) -> list[int]:
+        return list(dict.fromkeys(self.line(i) for i in sites))
+
+    def source(self, site: int) -> tuple[str, int] | None:
+        found = source_location(self._module, self._function.location(site))
+        return (found.file, found.line) if found is not None else None
+
+    def words(self, sites: Sequence[int]) -> str:
+        """``line 12, 15 (ring.cu:7)``."""
+        text = _few(list(map(str, self.lines(sites))))
+        sources = dict.fromkeys(filter(None, map(self.source, sites)))
+        first = next(iter(sources), None)
+        return f"line {text}" + (f" ({os.path.basename(first[0])}:{first[1]})" if first else "")
+
+    def json(self, sites: Iterable[int]) -> list[dict[str, Any]]:
+        found = []
+        for site in sites:
+            source = self.source(site)
+            place: dict[str, Any] = {"line": self.line(site), "source": None}
+            if source is not None:
+                place["source"] = {"file": source[0], "line": source[1]}
+            if place not in found:
+                found.append(place)
+        return found
+
+
+# ---------------------------------------------------------------- text
+
+
+def render_text(shown: Iterable[Shown], color: bool = False) -> str:
+    """Every kernel with its barriers, one block for each ring."""
+    style = Style(color)
+    blocks = []
+    for one in shown:
+        where = one.path if one.member is None else f"{one.path}({one.member})"
+        for problem in one.problems:
+            at = f"{where}:{problem.line}" if problem.line else where
+            blocks.append([f"{style(RED, 'problem')}: {at}: {problem.message}"])
+        blocks += [list(_Text(one, kernel, style).kernel(where)) for kernel in one.kernels]
+    return "\n".join("".join(f"{_printable(line, color)}\n" for line in block) for block in blocks)
+
+
+def _printable(line: str, color: bool) -> str:
+    """*line* without what could steer the terminal, but for our own colours."""
+    if not color:
+        return printable(line)
+    return "\x1b".join(map(printable, line.split("\x1b")))
+
+
+class Row(NamedTuple):
+    """One line of a table: some cells, and the instructions that it is about."""
+
+    cells: tuple[str, ...]
+    sites: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of what is shown of a kernel."""
+
+    title: str
+    rows: tuple[Row, ...]
+    place: str = ""
+    """The address of an mbarrier."""
+    note: str = ""
+    """What holds of all of it."""
+
+
+def sections(found: Protocol) -> Iterator[Section]:
+    """A protocol as tables, but for its events in order."""
+    if found.mbarriers:
+        yield Section("roles", tuple(_roles(found)))
+    for ring in found.mbarriers:
+        note = f"a phase: {', '.join(_phase(ring))}"
+        yield Section(f"mbarrier {ring.name}", tuple(_ring(found, ring)), _place(ring), note)
+    yield Section("barriers of the CTA", tuple(_barriers(found.barriers)))
+    if found.cluster is not None:
+        yield Section("barrier of the cluster", tuple(_barrier_uses(found.cluster)))
+    yield Section("shared memory", tuple(_regions(found)))
+
+
+class _Text:
+    def __init__(self, shown: Shown, kernel: Kernel, style: Style) -> None:
+        self._kernel = kernel
+        self._places = _Places(shown, kernel)
+        self._style = style
+        assert shown.source is not None
+        self._line = shown.source.position(kernel.function.start).line
+
+    def kernel(self, where: str) -> Iterator[str]:
+        function = self._kernel.function
+        kind = "kernel" if function.entry else "function"
+        size = _size(function)
+        yield self._style(BOLD, f"{kind} {short_name(function.name)}") + f"  {where}:{self._line}, {size}"
+        for problem in self._kernel.problems:
+            yield f"  {self._style(RED, 'not shown')}: line {problem.line}: {problem.message}"
+        found = self._kernel.protocol
+        if found is None:
+            return
+        if not (found.mbarriers or found.barriers or found.cluster or found.unresolved or found.events):
+            yield "  no barriers, and nothing asynchronous"
+            return
+        for section in sections(found):
+            lines = _columns(map(self._cells, section.rows))
+            if lines:
+                yield ""
+                place = f"  at {section.place}" if section.place else ""
+                yield self._style(CYAN, section.title) + place
+                yield from (f"  {line}" for line in [*lines, *filter(None, (section.note,))])
+        yield from self._program(found)
+        yield from self._section("where", self._names(found))
+        unresolved = [(self._places.words(u.sites) if u.sites else "", u.why) for u in found.unresolved]
+        yield from self._section("not resolved", unresolved)
+
+    def _cells(self, row: Row) -> Cells:
+        return (*row.cells, self._places.words(row.sites)) if row.sites else row.cells
+
+    def _names(self, found: Protocol) -> Iterator[Cells]:
+        for n in found.names:
+            yield n.name, n.meaning, f"loop from line {self._places.line(n.site)}"
+
+    def _section(self, title: str, rows: Iterable[Cells]) -> Iterator[str]:
+        lines = _columns(rows)
+        if lines:
+            yield ""
+            yield self._style(CYAN, title)
+            yield from (f"  {line}" for line in lines)
+
+    def _program(self, found: Protocol) -> Iterator[str]:
+        """The events in order, those of one role together."""
+        rows = []
+        for event in found.events:
+            first = "  " * len(event.loops) + event.kind
+            rows.append((first, _about(found, event), event.who, self._places.words(event.sites)))
+        lines = iter(_columns(rows))
+        for number, section in enumerate(_sections(found.events)):
+            if not number:
+                yield ""
+                yield self._style(CYAN, "program")
+            yield f"  {self._style(BOLD, _together(found, section))}"
+            loops: tuple[int, ...] = ()
+            for event in section:
+                for depth, head in enumerate(event.loops):
+                    if head not in loops:
+                        yield f"    {'  ' * depth}loop from line {self._places.line(head)}"
+                loops = event.loops
+                yield f"    {next(lines)}"
+
+
+def _roles(found: Protocol) -> Iterator[Row]:
+    """What each role waits for, and what it signals."""
+    for number, role in enumerate(found.roles):
+        waits = [r.name for r in found.mbarriers if any(number in w.roles for w in r.waits)]
+        signals = [
+            r.name
+            for r in found.mbarriers
+            if any(number in a.roles for a in r.arrives) or any(number in c.roles for c in r.copies)
+        ]
+        if waits or signals:
+            signalling = f"signals {_few(signals)}" if signals else ""
+            yield Row((role.name, f"waits for {_few(waits)}" if waits else "", signalling))
+
+
+def _ring(found: Protocol, ring: MbarrierRing) -> Iterator[Row]:
+    wanted = "unknown" if ring.count is None else str(ring.count)
+    for i in ring.inits:
+        yield Row(("init", i.who, wanted), i.sites)
+    arriving = {site for a in ring.arrives for site in a.sites}
+    for a in ring.arrives:
+        bytes_ = [_bytes(e.bytes) for e in ring.expects if not set(a.sites).isdisjoint(e.sites)]
+        yield Row(("arrive", a.who, ", ".join([_arriving(a), *(f"expects {b}" for b in bytes_)])), a.sites)
+    for b in ring.expects:
+        if arriving.isdisjoint(b.sites):
+            yield Row(("expect", b.who, _bytes(b.bytes)), b.sites)
+    for b in ring.copies:
+        what = [_bytes(b.bytes, b.opcode), b.opcode, *_to(b.multicast)]
+        yield Row(("copy", b.who, ", ".join(what)), b.sites)
+    for w in ring.waits:
+        yield Row(("wait", w.who, _parity(w)), w.sites)
+    for then in ring.then:
+        stage = {True: "same stage", False: "another stage", None: ""}[then.same_stage]
+        name = found.mbarriers[then.ring].name
+        yield Row(("then", then.who, f"{name}, {stage}" if stage else name), then.sites)
+
+
+def _barriers(barriers: Iterable[Barrier]) -> Iterator[Row]:
+    for barrier in barriers:
+        number = "unknown" if barrier.number is None else str(barrier.number)
+        for row in _barrier_uses(barrier):
+            yield Row((number, *row.cells), row.sites)
+
+
+def _barrier_uses(barrier: Barrier) -> Iterator[Row]:
+    for use in barrier.uses:
+        count = f"for {use.count} threads" if use.count is not None else ""
+        yield Row((use.kind, use.who, count), use.sites)
+
+
+def _regions(found: Protocol) -> Iterator[Row]:
+    names = {site: _waits_for(found, event) for event in found.events for site in event.sites}
+    for region in found.regions:
+        for number, use in enumerate(region.uses):
+            name = region_words(region) if not number else ""
+            yield Row((name, use.verb, f"{use.proxy} proxy", use.who), use.sites)
+            for heard in use.heard:
+                other = region.uses[heard.of]
+                of = f"of the {other.verb} by {other.who}"
+                if heard.ordered is None:
+                    yield Row(("", "heard", of, "unknown"))
+                elif heard.ordered:
+                    at = dict.fromkeys(names.get(i, "the barrier of the warp") for i in heard.at)
+                    yield Row(("", "heard", of, f"at {_few([*at])}"), heard.at)
+                else:
+                    yield Row(("", "heard", of, "not on every way"), heard.way)
+
+
+def _waits_for(found: Protocol, event: Event) -> str:
+    """What a wait is for, in a few words."""
+    if event.rings:
+        return _few([found.mbarriers[n].name for n in event.rings])
+    return f"barrier {event.barrier}" if event.barrier is not None else "the barrier of the cluster"
+
+
+def _sections(events: Iterable[Event]) -> list[list[Event]]:
+    """Runs of events that some role does all of, in the same loop or in none."""
+    found: list[list[Event]] = []
+    core: set[int] = set()
+    for event in events:
+        last = found[-1][-1] if found else None
+        roles = set(event.roles)
+        if (
+            last is not None
+            and core & roles
+            and (last.loops[:1] == event.loops[:1] or set(last.roles) == roles == core)
+        ):
+            found[-1].append(event)
+            core &= roles
+        else:
+            found.append([event])
+            core = roles
+    return found
+
+
+def _together(found: Protocol, section: Iterable[Event]) -> str:
+    """The roles that take part in a section."""
+    roles = [found.roles[r] for r in sorted({r for event in section for r in event.roles})]
+    warps = [role for role in roles if role.partition is None]
+    every = sum(role.threads for role in found.roles if role.partition is None)
+    names = [T.describe(sum(role.threads for role in warps), every.bit_length())] if warps else []
+    return " and ".join([*names, *(role.name for role in roles if role.partition is not None)])
+
+
+Cells = tuple[str, ...]
+
+
+def _columns(rows: Iterable[Cells]) -> list[str]:
+    """Rows with their cells below each other."""
+    rows = list(rows)
+    if not rows:
+        return []
+    wide = max(map(len, rows))
+    widths = [max((len(row[k]) for row in rows if k < len(row)), default=0) for k in range(wide)]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False) if width]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _few(names: Sequence[str]) -> str:
+    rest = len(names) - _LINES
+    return ", ".join(names[:_LINES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def short_name(name: str) -> str:
+    """The name of a kernel, its middle left out where it is long: templates have names of a thousand characters."""
+    return name if len(name) <= _NAME else f"{name[: _NAME - 21]}...{name[-18:]}"
+
+
+def _size(function: Function) -> str:
+    if function.threads is not None:
+        return f"{function.threads} threads"
+    if function.most_threads is not None:
+        return f"at most {function.most_threads} threads"
+    return "threads of a CTA not known"
+
+
+def _place(ring: MbarrierRing) -> str:
+    start = f"{ring.base}{ring.offset:+d}" if ring.offset else ring.base
+    if ring.stages == 1:
+        return start
+    if ring.stride is not None:
+        return f"{start}, a stage every {ring.stride} bytes"
+    return f"{ring.base}, offsets {', '.join(map(str, ring.offsets))}"
+
+
+def _arriving(arrive: Arrive) -> str:
+    each = "unknown" if arrive.count is None else str(arrive.count)
+    many = "each thread" if arrive.threads is None else str(arrive.threads)
+    text = each if arrive.threads == 1 else f"{many} x {each}"
+    notes = [arrive.scope] if arrive.scope != "cta" else []
+    notes += _to(arrive.multicast)
+    notes += ["maybe another CTA's"] if arrive.remote and arrive.multicast is None else []
+    notes += ["when its tcgen05 operations are done"] if arrive.opcode.startswith("tcgen05") else []
+    notes += ["when its cp.async are done"] if arrive.opcode.startswith("cp.async") else []
+    return ", ".join([text, *notes])
+
+
+def _to(multicast: Multicast | None) -> list[str]:
+    return [] if multicast is None else [f"multicast to {multicast.to}"]
+
+
+def _bytes(number: int | None, opcode: str = "") -> str:
+    if number is not None:
+        return f"{number} bytes"
+    if opcode.startswith("tcgen05.cp"):
+        return "a matrix"
+    return "a box of its tensor map" if ".tensor" in opcode else "bytes unknown"
+
+
+def _parity(wait: Wait) -> str:
+    if wait.token:
+        return "the state of an arrival"
+    text = f"parity {wait.parity or 'unknown'}"
+    first = f", first {wait.first}" if wait.first is not None and wait.parity not in ("0", "1") else ""
+    return text + first + (f", {wait.scope}" if wait.scope != "cta" else "")
+
+
+def _phase(ring: MbarrierRing) -> Iterator[str]:
+    """What a phase gets of what it needs."""
+    wanted = "unknown" if ring.count is None else str(ring.count)
+    yield f"{_arrivals(ring)} of {wanted} arrivals"
+    if ring.delivered is None:
+        yield "bytes not known"
+        return
+    seen = dict.fromkeys((d.expected, d.copied, bool(d.expects), bool(d.copies)) for d in ring.delivered)
+    tensors = any(".tensor" in copy.opcode for copy in ring.copies)
+    for expected, copied, expects, copies in seen:
+        want = "bytes unknown" if expected is None else f"{expected} bytes"
+        got = "an unknown number" if copied is None else str(copied)
+        if copied is None and tensors:
+            got = "boxes of tensor maps"
+        if expects and copies:
+            yield f"{want} expected and {got} copied"
+        elif expects:
+            yield f"{want} expected by threads that copy none"
+        elif copies:
+            yield f"{got} copied by threads that expect none"
+
+
+def _arrivals(ring: MbarrierRing) -> str:
+    if ring.arriving is not None:
+        return str(ring.arriving)
+    found = ring.arrivals
+    return "an unknown number" if found is None or found.most is None else f"{found.least} to {found.most}"
+
+
+def region_words(region: Region) -> str:
+    """``tiles+0..8192``."""
+    if region.base is None:
+        return "address unknown"
+    if region.start is None:
+        return f"{region.name}, somewhere"
+    return f"{region.name}+{region.start}..{region.end}{'+' if region.more else ''}"
+
+
+def _about(found: Protocol, event: Event) -> str:
+    """What an event is about, in a few words."""
+    parts = [found.mbarriers[r].name for r in event.rings]
+    if event.kind in ("init", "inval", "arrive", "expect", "complete", "wait") and not parts:
+        parts = ["unknown mbarrier"]
+    if event.kind == "copy":
+        where = [region_words(found.regions[r]) for r in event.regions]
+        parts = [_bytes(event.bytes, event.opcode), *(["to " + p for p in parts]), *where]
+    elif event.kind == "mma":
+        parts = [event.opcode, *(region_words(found.regions[r]) for r in event.regions)]
+    elif event.kind in ("fence", "proxy fence"):
+        parts = [event.opcode]
+    elif event.kind in ("init", "arrive"):
+        count = "count unknown" if event.count is None else str(event.count)
+        parts += [count] if count != "1" or event.kind == "init" else []
+        parts += [f"expects {_bytes(event.bytes)}"] if "expect_tx" in event.opcode else []
+    elif event.kind in ("expect", "complete"):
+        parts.append(_bytes(event.bytes))
+    elif event.kind == "wait":
+        parts.append(f"parity {event.parity}" if event.parity else "")
+    elif event.kind.startswith("barrier"):
+        parts = ["unknown" if event.barrier is None else str(event.barrier)]
+        parts += [f"for {event.count} threads"] if event.count is not None else []
+    elif event.kind == "wait group":
+        parts = [event.group, f"all but {event.depth}" if event.depth else ""]
+        parts.append("sources only" if event.sources else "")
+    elif event.kind == "commit" and not event.rings:
+        parts = [event.group]
+    parts += _to(event.multicast)
+    return ", ".join(filter(None, parts))
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def render_json(shown: Iterable[Shown]) -> str:
+    """All inputs as one object."""
+    document = {"schema": SCHEMA, "files": [_file(one) for one in shown]}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _file(shown: Shown) -> dict[str, Any]:
+    broken = shown.problems or any(kernel.problems for kernel in shown.kernels)
+    return {
+        "path": shown.path,
+        "member": shown.member,
+        "status": "failed" if not shown.functions and broken else "partial" if broken else "analysed",
+        "problems": [_problem(problem) for problem in shown.problems],
+        "kernels": [_Json(shown, kernel).kernel() for kernel in shown.kernels],
+    }
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    return {"line": problem.line or None, "message": problem.message}
+
+
+def _multicast(found: Multicast | None) -> dict[str, Any] | None:
+    return None if found is None else asdict(found)
+
+
+class _Json:
+    def __init__(self, shown: Shown, kernel: Kernel) -> None:
+        assert shown.source is not None
+        self._kernel = kernel
+        self._places = _Places(shown, kernel)
+        self._line = shown.source.position(kernel.function.start).line
+
+    def kernel(self) -> dict[str, Any]:
+        function, found = self._kernel.function, self._kernel.protocol
+        document: dict[str, Any] = {
+            "name": function.name,
+            "entry": function.entry,
+            "line": self._line,
+            "threads": function.threads,
+            "most_threads": function.most_threads,
+            "problems": [_problem(problem) for problem in self._kernel.problems],
+        }
+        if found is None:
+            return document
+        names = [role.name for role in found.roles]
+        self._roles = names
+        return {
+            **document,
+            "roles": [
+                {
+                    "name": role.name,
+                    "warps": list(role.warps),
+                    "partition": role.partition,
+                    "events": [k for k, event in enumerate(found.events) if n in event.roles],
+                }
+                for n, role in enumerate(found.roles)
+            ],
+            "mbarriers": [self._ring(found, ring) for ring in found.mbarriers],
+            "barriers": [
+                {"number": barrier.number, "uses": [self._barrier_use(use) for use in barrier.uses]}
+                for barrier in found.barriers
+            ],
+            "cluster": [self._barrier_use(use) for use in found.cluster.uses] if found.cluster else [],
+            "regions": [
+                {
+                    "name": region.name or None,
+                    "base": region.base,
+                    "start": region.start,
+                    "end": region.end,
+                    "more": region.more,
+                    "uses": [self._region_use(use) for use in region.uses],
+                }
+                for region in found.regions
+            ],
+            "events": [self._event(found, event) for event in found.events],
+            "names": [
+                {"name": n.name, "meaning": n.meaning, "line": self._places.line(n.site)} for n in found.names
+            ],
+            "unresolved": [
+                {
+                    "line": self._places.line(u.sites[0]) if u.sites else None,
+                    "count": len(u.sites),
+                    "places": self._places.json(u.sites),
+                    "why": u.why,
+                }
+                for u in found.unresolved
+            ],
+        }
+
+    def _who(self, of: Any) -> dict[str, Any]:
+        return {
+            "who": of.who,
+            "roles": [self._roles[r] for r in of.roles],
+            "places": self._places.json(of.sites),
+        }
+
+    def _ring(self, found: Protocol, ring: MbarrierRing) -> dict[str, Any]:
+        arrivals = ring.arrivals
+        return {
+            "name": ring.name,
+            "base": ring.base,
+            "offset": ring.offset,
+            "offsets": list(ring.offsets),
+            "stride": ring.stride,
+            "stages": ring.stages,
+            "count": ring.count,
+            "init": [self._who(init) for init in ring.inits],
+            "arrive": [
+                {
+                    **self._who(a),
+                    "instruction": a.opcode,
+                    "threads": a.threads,
+                    "count": a.count,
+                    "scope": a.scope,
+                    "remote": a.remote,
+                    "multicast": _multicast(a.multicast),
+                }
+                for a in ring.arrives
+            ],
+            "arrivals": None
+            if arrivals is None
+            else {"least": arrivals.least, "most": arrivals.most, "usual": sorted(arrivals.known)},
+            "expect": [self._bytes(b) for b in ring.expects],
+            "copy": [self._bytes(b) for b in ring.copies],
+            "bytes": None
+            if ring.delivered is None
+            else [
+                {
+                    "expected": d.expected,
+                    "copied": d.copied,
+                    "expect": self._places.json(d.expects),
+                    "copy": self._places.json(d.copies),
+                }
+                for d in ring.delivered
+            ],
+            "wait": [
+                {
+                    **self._who(w),
+                    "parity": w.parity,
+                    "first": w.first,
+                    "state": w.token,
+                    "scope": w.scope,
+                }
+                for w in ring.waits
+            ],
+            "then": [
+                {**self._who(n), "mbarrier": found.mbarriers[n.ring].name, "same_stage": n.same_stage}
+                for n in ring.then
+            ],
+        }
+
+    def _bytes(self, of: Bytes) -> dict[str, Any]:
+        return {
+            **self._who(of),
+            "instruction": of.opcode,
+            "bytes": of.bytes,
+            "multicast": _multicast(of.multicast),
+        }
+
+    def _barrier_use(self, use: BarrierUse) -> dict[str, Any]:
+        return {**self._who(use), "kind": use.kind, "threads": use.threads, "count": use.count}
+
+    def _region_use(self, use: RegionUse) -> dict[str, Any]:
+        return {
+            **self._who(use),
+            "verb": use.verb,
+            "proxy": use.proxy,
+            "heard": [
+                {
+                    "of": heard.of,
+                    "ordered": heard.ordered,
+                    "at": self._places.json(heard.at),
+                    "way": self._places.json(heard.way),
+                }
+                for heard in use.heard
+            ],
+        }
+
+    def _event(self, found: Protocol, event: Event) -> dict[str, Any]:
+        return {
+            "kind": event.kind,
+            **self._who(event),
+            "instruction": event.opcode,
+            "loops": [self._places.line(site) for site in event.loops],
+            "mbarriers": [found.mbarriers[r].name for r in event.rings],
+            "regions": list(event.regions),
+            "count": event.count,
+            "bytes": event.bytes,
+            "parity": event.parity,
+            "group": event.group or None,
+            "depth": event.depth,
+            "sources": event.sources,
+            "barrier": event.barrier,
+            "scope": event.scope,
+            "multicast": _multicast(event.multicast),
+        }

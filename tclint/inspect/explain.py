@@ -1,0 +1,243 @@
+"""Texts about rules and instructions: ``tclint rules``, ``tclint explain`` and ``tclint isa``."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from tclint.findings.rules import Rule, first_sentence, nearest
+from tclint.isa.table import Form, OperandSpec, Table, split_opcode
+from tclint.isa.target import dotted
+
+__all__ = ["UnknownOpcode", "facts", "isa", "rule_list", "rules_json", "rules_markdown", "rules_table"]
+
+_WIDTH = 110
+_WHOLE = 4
+"""More forms than this are listed, not described."""
+_SPELLINGS = 16
+"""Of more spellings than this, the first and the last are shown."""
+_LIST = """\
+# Rules
+
+{rules} rules in {families} families, made from their pages by `tclint rules --output-format markdown`. A check can
+lower severity and confidence of a single finding. `--select` and `--ignore` take ids, names and families.
+"""
+
+
+class UnknownOpcode(LookupError):
+    """No instruction is spelled so; the message may suggest one."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+# ---------------------------------------------------------------- rules
+
+
+def rule_list(rules: Sequence[Rule]) -> str:
+    """One line for each rule: id, severity, name, summary."""
+    rows = [(rule.id, rule.severity.label, rule.name) for rule in rules]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "".join(
+        "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=True)), rule.summary])
+        + "\n"
+        for row, rule in zip(rows, rules, strict=True)
+    )
+
+
+def rules_table(rules: Sequence[Rule]) -> str:
+    """A Markdown table for each family. docs/rules.md is that of all rules, so links start from there."""
+    families: dict[str, list[str]] = {}
+    for rule in rules:
+        sentence = first_sentence(rule.body.partition("\n")[2]).replace("|", "\\|")
+        cells = (
+            f"[{rule.id}](../rules/{rule.id}.md)",
+            rule.name,
+            rule.severity.label,
+            rule.confidence.label,
+            sentence,
+        )
+        families.setdefault(rule.family, []).append(f"| {' | '.join(cells)} |\n")
+    tables = (
+        f"## {family}\n\n| rule | name | severity | confidence | what it finds |\n|---|---|---|---|---|\n{''.join(rows)}"
+        for family, rows in families.items()
+    )
+    return "\n".join((_LIST.format(rules=len(rules), families=len(families)), *tables))
+
+
+def rules_markdown(rules: Iterable[Rule]) -> str:
+    """The pages of the rules."""
+    return "\n".join(
+        f"# {rule.id} {rule.name}\n\n"
+        f"Severity {rule.severity.label}, confidence {rule.confidence.label}, "
+        f"PTX ISA {', '.join(rule.manual)}, since tclint {rule.since}.\n\n{rule.body}"
+        for rule in rules
+    )
+
+
+def rules_json(rules: Iterable[Rule]) -> str:
+    """The rules as a JSON list; ``explanation`` is the page as Markdown."""
+    documents = [
+        {
+            "id": rule.id,
+            "name": rule.name,
+            "family": rule.family,
+            "severity": rule.severity.label,
+            "confidence": rule.confidence.label,
+            "since": rule.since,
+            "manual": list(rule.manual),
+            "summary": rule.summary,
+            "explanation": rule.body,
+        }
+        for rule in rules
+    ]
+    return json.dumps(documents, indent=2, ensure_ascii=False) + "\n"
+
+
+# ---------------------------------------------------------------- instructions
+
+
+def isa(table: Table, opcode: str) -> str:
+    """What the table knows of an opcode, a form's name or the beginning of either. Raises UnknownOpcode."""
+    opcode = (opcode.split() or [""])[0].rstrip(";")
+    forms = _meant(table, opcode)
+    if not forms:
+        words = [*table.roots, *table.forms]
+        raise UnknownOpcode(f"there is no instruction {opcode}{nearest(opcode, words)}")
+    if len(forms) > _WHOLE:
+        width = max(len(form.name) for form in forms)
+        lines = [
+            textwrap.fill(f"{form.name:{width}}  {form.summary}", _WIDTH, subsequent_indent=" " * (width + 2))
+            for form in forms
+        ]
+        return "\n".join([*lines, "", f"{len(forms)} forms; `tclint isa NAME` describes one."]) + "\n"
+    others = [form.name for form in _spelled(table, opcode) if form not in forms]
+    more = [f"other forms: {', '.join(others)}\n"] if others else []
+    return "\n".join(["\n".join(_described(form)) + "\n" for form in forms] + more)
+
+
+def _meant(table: Table, text: str) -> list[Form]:
+    """The forms that *text* names: by name, as a whole opcode, by some of its words, or by its beginning."""
+    if text in table.forms:
+        return [table.forms[text]]
+    whole = {form.name: form for form, _, _ in table.candidates(text)}
+    if whole:
+        return list(whole.values())
+    started = [form for form in table if text and any(s.text.startswith(text) for s in form.syntax)]
+    return _spelled(table, text) or started
+
+
+def _spelled(table: Table, text: str) -> list[Form]:
+    """The forms whose opcodes can have all words of *text*."""
+    root, modifiers = split_opcode(text)
+    found = {
+        form.name: form for form, syntax in table.roots.get(root, ()) if syntax.accepts.issuperset(modifiers)
+    }
+    return list(found.values())
+
+
+def facts(form: Form) -> list[tuple[str, list[str]]]:
+    """What the table says of a form: titles, each with its lines. A row without a title goes on with the one before."""
+    rows = [
+        ("syntax", [syntax.text for syntax in form.syntax]),
+        *((f"  .{name}", [_shortened(spellings)]) for name, spellings in _choices(form)),
+        ("operands", list(_operands(form))),
+        ("roles", [", ".join(f"{role}: {name}" for role, name in form.roles.items())]),
+        ("executed by", [_executed_by(form)]),
+        ("completion", list(_completion(form))),
+        ("event", [] if form.event == "issue" else [form.event.replace("-", " ")]),
+        ("group", [form.group] if form.event in ("commit", "wait") else []),
+        ("since", [f"PTX ISA {dotted(form.available.since)}"]),
+        ("targets", [form.available.describe()]),
+        ("", list(_requirements(form))),
+        ("manual", [f"PTX ISA {form.manual}"] if form.manual else []),
+        ("example", list(form.examples[:1])),
+    ]
+    return [(title, [line for line in lines if line]) for title, lines in rows]
+
+
+def _described(form: Form) -> Iterator[str]:
+    yield f"{form.name}: {form.summary}" if form.summary else form.name
+    rows = facts(form)
+    width = max(len(title) for title, _ in rows) + 1
+    for title, lines in rows:
+        for number, line in enumerate(lines):
+            yield textwrap.fill(
+                line,
+                _WIDTH if title != "example" else len(line) + 20,  # to be copied
+                initial_indent=f"  {'' if number else title:{width}}",
+                subsequent_indent=" " * (width + 4),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+
+
+def _choices(form: Form) -> Iterator[tuple[str, frozenset[str]]]:
+    """The modifiers that have several spellings, by name."""
+    slots = {slot.name: slot.spellings for syntax in form.syntax for slot in syntax.slots}
+    yield from ((name, spellings) for name, spellings in slots.items() if spellings != {name})
+
+
+def _shortened(spellings: frozenset[str]) -> str:
+    import re
+
+    ordered = sorted(spellings, key=lambda s: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", s)])
+    if len(ordered) > _SPELLINGS:
+        return f"{ordered[0]} ... {ordered[-1]} ({len(ordered)} spellings)"
+    return " ".join(ordered)
+
+
+def _operands(form: Form) -> Iterator[str]:
+    operands = {operand.name: operand for syntax in reversed(form.syntax) for operand in syntax.operands}
+    for name, operand in operands.items():
+        spec = form.operands.get(name, OperandSpec())
+        words = ["optional"] if operand.optional else []
+        words.append("an address" if operand.style == "memory" else " and ".join(_access(spec)))
+        if spec.vector:
+            words.append("a vector" if spec.vector == "*" else f"a vector of {spec.vector}")
+        if spec.immediates is not None:
+            words.append("an integer in " + ", ".join(_range(r) for r in spec.immediates))
+        yield f"{'|'.join(operand.names)}: {', '.join(words)}"
+
+
+def _access(spec: OperandSpec) -> list[str]:
+    return [word for word in spec.access.split() if word in ("read", "write")]
+
+
+def _range(numbers: range) -> str:
+    if len(numbers) == 1:
+        return str(numbers[0])
+    return f"{numbers[0]}..{numbers[-1]}" + (f" in steps of {numbers.step}" if numbers.step > 1 else "")
+
+
+def _executed_by(form: Form) -> str:
+    who = f"all threads of the {form.scope} together" if form.scope not in ("", "thread") else ""
+    if form.scope == "lanes":
+        who = "all lanes of its mask together"
+    if who and form.scope_when:
+        who += f" (with {form.scope_when})"
+    return ", ".join(filter(None, (who, f"one {form.issued_by} for all" if form.issued_by else "")))
+
+
+def _completion(form: Form) -> Iterator[str]:
+    if form.event == "issue" or form.async_reads or form.async_writes:
+        by = f"by {form.completion or form.group}" if form.completion or form.group else "later"
+        yield f"asynchronous, completed {by}" + (f", in the {form.proxy} proxy" if form.proxy else "")
+        for verb, names in (("reads", form.async_reads), ("writes", form.async_writes)):
+            if names:
+                words = [f"the memory of {name[1:]}" if name.startswith("*") else name for name in names]
+                yield f"{verb} {', '.join(words)} until then"
+
+
+def _requirements(form: Form) -> Iterator[str]:
+    """What modifiers and operands need beyond their form, those with the same needs together."""
+    needs: dict[str, list[str]] = {}
+    for requirement in form.requires:
+        since = requirement.available.since
+        parts = [f"PTX ISA {dotted(since)}"] if since > form.available.since else []
+        if requirement.available.patterns:
+            parts.append(requirement.available.describe())
+        what = " ".join(sorted(requirement.when)) or f"operand {requirement.operand}"
+        needs.setdefault(", ".join(parts), []).append(what)
+    yield from (f"{', '.join(what)}: {text}" for text, what in needs.items() if text)

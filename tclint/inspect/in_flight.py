@@ -1,0 +1,108 @@
+"""What may be in flight at an instruction: the analyses that know it, and what their states say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from tclint.analyses.bulk import KNOWN, BulkReads, BulkWrites
+from tclint.analyses.cp_async import TRACKED, CopyGroups
+from tclint.analyses.groups import OPEN, OVERDUE, Groups, WgmmaGroups
+from tclint.analyses.model import KernelModel
+from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, Outstanding, Tcgen05, TensorMemory
+from tclint.dataflow import Analysis
+from tclint.inspect.mbarrier_use import MbarrierUse
+
+__all__ = ["CHANNELS", "Channel", "Told", "operations"]
+
+Told = Callable[[Any, Any, KernelModel], Iterable[tuple[int, str, int]]]
+"""Analysis, state and kernel to ``(instruction, how far it has come, ring of mbarriers or -1)``."""
+
+
+class Channel(NamedTuple):
+    """Something that is followed."""
+
+    name: str
+    analysis: type[Analysis[Any]]
+    told: Told
+    """What a state of the analysis says."""
+    groups: tuple[str, ...]
+    """What completes the operations that it follows; none: it follows signals."""
+
+
+def _age(groups: Groups, age: int) -> str:
+    if age == OPEN:
+        return "not committed"
+    if age == OVERDUE:
+        return "not committed before a wait"
+    if age == TRACKED:
+        return "an mbarrier tells when it is done"
+    if age == groups.deepest:
+        return f"{age} or more groups behind the newest"
+    return "in the newest group" if age == 0 else f"{age} group{'s' * (age > 1)} behind the newest"
+
+
+def _groups(groups: Groups, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
+    return ((site, _age(groups, age), -1) for site, age in state[0])
+
+
+def _reads(groups: Groups, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
+    """What is only not known to other threads is no longer in flight."""
+    return ((site, _age(groups, age), -1) for site, age in state[0] if age not in KNOWN)
+
+
+def _transfers(memory: Tcgen05, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
+    words = {
+        ISSUED: "no wait since",
+        COPIED: "no wait since, registers moved",
+        USED: "no wait since, registers used",
+    }
+    return (
+        (site, words[status], -1) for site, status in state if site in memory.loads or site in memory.stores
+    )
+
+
+def _operations(memory: Tcgen05, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
+    for site, status in state:
+        if site in memory.operations:
+            yield site, "not committed" if status == ISSUED else f"committed by #{status - 1}", -1
+
+
+def _mbarriers(use: MbarrierUse, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
+    words = {
+        "mbarrier-wait": "last wait",
+        "mbarrier-arrive": "arrived",
+        "mbarrier-expect": "bytes expected",
+        "mbarrier-complete": "bytes completed",
+        "commit": "arrives when the operations before it are done",
+    }
+    for site, ring in state:
+        yield site, words.get(model.instruction(site).event, "completes bytes when it is done"), ring
+
+
+CHANNELS = (
+    Channel("wgmma", WgmmaGroups, _groups, (WgmmaGroups.group,)),
+    Channel("cp.async", CopyGroups, _groups, (CopyGroups.group,)),
+    Channel("bulk: source not read", BulkReads, _reads, (BulkReads.group,)),
+    Channel("bulk: result not written", BulkWrites, _groups, (BulkWrites.group,)),
+    Channel("tensor memory", TensorMemory, _transfers, ("tcgen05.ld", "tcgen05.st")),
+    Channel("tcgen05", Outstanding, _operations, Outstanding.groups),
+    Channel("mbarrier", MbarrierUse, _mbarriers, ()),
+)
+"""All that is followed."""
+
+
+def operations(model: KernelModel, site: int, groups: Iterable[str] | None = None) -> set[int]:
+    """The asynchronous operations that may be in flight before an instruction: of some *groups*, or all.
+
+    Paths that exclude each other are joined. Raises LimitExceeded where an analysis does not settle.
+    """
+    found: set[int] = set()
+    if model.cfg.block_of[site] not in model.cfg.rank:
+        return found
+    for channel in CHANNELS:
+        wanted = channel.groups if groups is None else set(channel.groups) & set(groups)
+        if any(model.sites("issue", group) for group in wanted):
+            analysis, results = model.solved(channel.analysis)
+            found.update(at for at, _, _ in channel.told(analysis, results.before(site), model))
+    return found

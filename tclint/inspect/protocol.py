@@ -1,0 +1,1221 @@
+"""Who waits for whom in a kernel: its roles, their events in order, its barriers and its shared memory, as data.
+
+This draws together what the other analyses know and decides nothing new, so
+that ``tclint barriers`` can show it. Everything is told by site (instruction
+number); what is not known is None, or an entry of ``unresolved`` with the
+reason, and never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice, pairwise
+from math import prod
+from typing import NamedTuple, TypeVar
+
+from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring, transferred
+from tclint.analyses.model import KernelModel
+from tclint.analyses.provenance import origin
+from tclint.analyses.role_paths import SYSTEM_CALLS, calls, deciding, known_functions
+from tclint.inspect.pretty import Expressions
+from tclint.inspect.region_order import news_of
+from tclint.ir.cfg import CFG
+from tclint.values import Level
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
+
+__all__ = [
+    "Arrive",
+    "Barrier",
+    "BarrierUse",
+    "Bytes",
+    "Changing",
+    "Delivered",
+    "Event",
+    "Heard",
+    "Init",
+    "MbarrierRing",
+    "Multicast",
+    "Next",
+    "Protocol",
+    "Region",
+    "RegionUse",
+    "Role",
+    "Unresolved",
+    "Wait",
+    "partitions",
+    "protocol",
+]
+
+_KINDS = {
+    "mbarrier-init": "init",
+    "mbarrier-inval": "inval",
+    "mbarrier-arrive": "arrive",
+    "mbarrier-expect": "expect",
+    "mbarrier-complete": "complete",
+    "mbarrier-wait": "wait",
+    "barrier-sync": "barrier sync",
+    "barrier-arrive": "barrier arrive",
+    "barrier-wait": "barrier wait",
+    "proxy-fence": "proxy fence",
+    "memory-fence": "fence",
+    "pdl-wait": "pdl wait",
+    "pdl-launch": "pdl launch",
+    "clc-request": "copy",
+    "commit": "commit",
+    "wait": "wait group",
+}
+"""The events that are part of a protocol, and what they are called here; an operation that is issued: see `_issued`."""
+_SETUP = frozenset(("init", "inval", "fence", "proxy fence", "pdl wait", "pdl launch"))
+"""Events that make no role: some thread has to do them."""
+_LOCAL = re.compile(r"_ZZ.+E(\d+)([A-Za-z_]\w*?)(?:_\d+)?$")
+"""How a variable of a function is called in C++ (Itanium ABI, 5.1.6); the same of a namespace begins with ``_ZN``."""
+
+_LONGEST = 1000
+"""Characters of the name of a variable."""
+_FOLLOWED = 64
+"""Expressions that an address is made of, of which more are not looked at."""
+_RANKS = 16
+"""CTAs that a mask has bits for."""
+_OPERANDS = {
+    "count": "the number of {}",
+    "id": "the number of the barrier",
+    "mask": "the mask of CTAs",
+    "parity": "the parity",
+    "tx": "the number of bytes",
+    "bytes": "the number of bytes",
+}
+"""What is said of operands, by their roles."""
+_IN_WORDS = ("mask", "parity")
+"""Operands that are shown as expressions, too."""
+_ALL = "all threads"
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Warps that take part in the same events."""
+
+    name: str
+    warps: tuple[int, ...]
+    threads: int
+    partition: int | None = None
+    """Which case of a table of roles it is; its warps are then those that may be sent there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """The CTAs of the cluster that a copy fills, or in which a commit arrives."""
+
+    to: str
+    """In words."""
+    ctas: tuple[int, ...] | None
+    """Their ranks; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a role does, in program order; *sites* are several where the same is done again and again."""
+
+    kind: str
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    """Which of :attr:`Protocol.roles` take part."""
+    loops: tuple[int, ...] = ()
+    """The first sites of the loops around it, the outermost first; a loop that only waits is none."""
+    opcode: str = ""
+    rings: tuple[int, ...] = ()
+    """Which of :attr:`Protocol.mbarriers` it may be about; none: no mbarrier, or not known which."""
+    regions: tuple[int, ...] = ()
+    """Which of :attr:`Protocol.regions` it touches."""
+    count: int | None = None
+    """Arrivals of one thread, or the threads of a barrier."""
+    bytes: int | None = None
+    parity: str | None = None
+    group: str = ""
+    depth: int | None = None
+    """Groups that a wait leaves pending."""
+    sources: bool = False
+    """Whether it waits only until the sources of stores have been read."""
+    barrier: int | None = None
+    """The number of a barrier of the CTA."""
+    scope: str = "cta"
+    multicast: Multicast | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """Arrivals of the same kind by the same threads."""
+
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    opcode: str
+    threads: int | None
+    """Threads that arrive at each site; None: as many as there are, which is not known."""
+    count: int | None
+    """How often each of them does."""
+    scope: str
+    remote: bool
+    """Whether it may be at the mbarrier of another CTA."""
+    multicast: Multicast | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Bytes that are expected, or that a copy brings."""
+
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    opcode: str
+    bytes: int | None
+    """None: not a constant; what a tensor copy brings is said by its tensor map."""
+    multicast: Multicast | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The bytes of a phase, by one way through the program."""
+
+    expected: int | None
+    copied: int | None
+    expects: tuple[int, ...]
+    copies: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    parity: str | None
+    """In words; None: not known, or a state token."""
+    first: int | None
+    """The parity that the first wait has."""
+    token: bool
+    """Whether it waits for the phase of a state that an arrival gave."""
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Threads that wait for one ring and then signal another one: they free it, or fill it."""
+
+    ring: int
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    same_stage: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierRing:
+    """An mbarrier, or several that take turns."""
+
+    name: str
+    base: str
+    offset: int
+    stride: int | None
+    """Bytes from one stage to the next; None: there is one, or they are not evenly spaced."""
+    offsets: tuple[int, ...]
+    count: int | None
+    inits: tuple[Init, ...]
+    arrives: tuple[Arrive, ...]
+    arrivals: Arrivals | None
+    """How many a phase gets; None: not known."""
+    expects: tuple[Bytes, ...]
+    copies: tuple[Bytes, ...]
+    delivered: tuple[Delivered, ...] | None
+    waits: tuple[Wait, ...]
+    then: tuple[Next, ...]
+
+    @property
+    def stages(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def arriving(self) -> int | None:
+        """The arrivals that a phase gets; None: not known, or not exactly."""
+        found = self.arrivals
+        if found is None or found.most is None:
+            return None
+        if self.count is not None and self.count in found.known:
+            return self.count
+        return found.least if found.least == found.most else None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What those who use a region know of another use of it when they come to theirs."""
+
+    of: int
+    """Which of :attr:`Region.uses` it is about."""
+    ordered: bool | None
+    """Whether they have heard on every path that it is over; None: unknown."""
+    at: tuple[int, ...]
+    """The waits at which they hear of it."""
+    way: tuple[int, ...]
+    """The branches of a path on which they do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionUse:
+    verb: str
+    """``read`` or ``write``."""
+    proxy: str
+    who: str
+    roles: tuple[int, ...]
+    sites: tuple[int, ...]
+    heard: tuple[Heard, ...] = ()
+    """For one that reads, of what others write; for one that writes, of what they read before it does so again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Bytes of shared memory that belong together, because some accesses may touch any of them."""
+
+    name: str
+    base: str | None
+    """None: the address is not resolved."""
+    start: int | None
+    end: int | None
+    """None: not known where in what follows the base."""
+    more: bool
+    """Whether accesses of which only the first bytes are known may go on behind the end."""
+    uses: tuple[RegionUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierUse:
+    kind: str
+    """``sync``, ``arrive`` or ``wait``."""
+    sites: tuple[int, ...]
+    who: str
+    roles: tuple[int, ...]
+    threads: int | None
+    count: int | None
+    """The threads that it is for; None: all, or not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A barrier of the CTA, or that of the cluster."""
+
+    number: int | None
+    """None: that of the cluster, or not known which."""
+    uses: tuple[BarrierUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changing:
+    """What an expression calls something that a loop changes."""
+
+    name: str
+    meaning: str
+    site: int
+    """Where the loop begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A reason why something is not known, and where it holds."""
+
+    sites: tuple[int, ...]
+    """Without any it is about the kernel."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """All of that for one kernel."""
+
+    roles: tuple[Role, ...]
+    mbarriers: tuple[MbarrierRing, ...]
+    barriers: tuple[Barrier, ...]
+    cluster: Barrier | None
+    regions: tuple[Region, ...]
+    events: tuple[Event, ...]
+    names: tuple[Changing, ...]
+    unresolved: tuple[Unresolved, ...]
+
+
+def protocol(model: KernelModel) -> Protocol:
+    """The protocol of a kernel; made once."""
+    return model.made(_read)
+
+
+def _read(model: KernelModel) -> Protocol:
+    return _Reader(model).protocol()
+
+
+def partitions(model: KernelModel) -> dict[int, int]:
+    """The blocks that one case alone of a table of roles leads to, each with the number of the case, where nobody knows its warps."""
+    cfg, found = model.cfg, dict[int, int]()
+    for dispatcher in sorted(model.reachability.unread):
+        cases: dict[int, int] = {}
+        for edge in cfg.successors[dispatcher]:
+            cases.setdefault(edge.target, edge.case)
+        reached = {case: _from(cfg, target, dispatcher) for target, case in cases.items()}
+        for case, blocks in reached.items():
+            others = set[int]().union(*(b for c, b in reached.items() if c != case))
+            found.update(dict.fromkeys(blocks - others, case))
+    return found
+
+
+def _from(cfg: CFG, start: int, without: int) -> set[int]:
+    found, work = {start}, [start]
+    while work:
+        for edge in cfg.successors[work.pop()]:
+            if edge.target != without and edge.target not in found:
+                found.add(edge.target)
+                work.append(edge.target)
+    return found
+
+
+class _Touch(NamedTuple):
+    """An access to shared memory, and the bytes from a base that it may touch."""
+
+    access: Access
+    proxy: str
+    base: str | None
+    start: int | None
+    end: int | None
+    more: bool
+    """Whether it may go on behind the end."""
+    hidden: int | None = None
+    """The value because of which it is not known where the bytes are."""
+
+
+class _Reader:
+    """Reads a protocol off a model."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self.mbarriers = model.made(Mbarriers)
+        self.words = Expressions(model.values)
+
+    def protocol(self) -> Protocol:
+        mbarriers = tuple(self._ring(n) for n in range(len(self.rings)))
+        events = tuple(self._events())
+        return Protocol(
+            roles=self.roles,
+            mbarriers=tuple(replace(ring, then=tuple(self._next(n))) for n, ring in enumerate(mbarriers)),
+            barriers=tuple(self._barriers()),
+            cluster=self._cluster(),
+            regions=self.regions,
+            events=events,
+            names=tuple(self._names()),
+            unresolved=tuple(self._unresolved(mbarriers)),
+        )
+
+    def _names(self) -> Iterator[Changing]:
+        for name in sorted(self.words.names.values(), key=lambda name: (name.block, name.name)):
+            yield Changing(name.name, name.meaning, self.model.cfg.blocks[name.block].start)
+
+    # ------------------------------------------------------------ who
+
+    @cached_property
+    def sites(self) -> dict[int, str]:
+        """The events of the protocol in program order, each with its kind."""
+        model, found = self.model, dict[int, str]()
+        for event in model.events:
+            match = model.instruction(event.site).match
+            if match is None or match.problem or match.form.scope == "lanes":
+                continue
+            kind = self._issued(event.site) if event.kind == "issue" else _KINDS.get(event.kind, "")
+            if kind and self._threads(event.site):
+                found[event.site] = kind
+        return found
+
+    def _issued(self, site: int) -> str:
+        """What an asynchronous operation is called: what multiplies has a descriptor or an accumulator."""
+        instruction = self.model.instruction(site)
+        form = instruction.match.form if instruction.match else None
+        if form is None or form.group in ("tcgen05.ld", "tcgen05.st", "none"):
+            return ""
+        if "b" in form.roles and "d" in form.roles:
+            return "mma"
+        return "copy" if "*" in "".join((*form.async_reads, *form.async_writes)) else ""
+
+    def _threads(self, site: int) -> int:
+        return self.model.views.at(site).threads & self.model.cta
+
+    def _who(self, site: int) -> str:
+        """The threads that execute an instruction, in words."""
+        threads = self._threads(site)
+        partition = self._partitions.get(self.model.cfg.block_of[site])
+        if partition is not None:
+            lanes = "" if T.whole(threads, 32) == threads else "some lanes of "
+            return f"{'a lane of ' if T.at_most_one_lane(threads) else lanes}partition {partition}"
+        words = self.model.who(threads)
+        if not self._some(site) or words.startswith("some "):
+            return words
+        return "some threads" if words == _ALL else f"some of {words}"
+
+    def _some(self, site: int) -> bool:
+        """Whether something that is not known decides which of the threads execute it; that they wait does not."""
+        if site not in self._split:
+            model, threads = self.model, self._threads(site)
+            values = model.values
+            self._split[site] = threads & (threads - 1) != 0 and any(
+                values.mask(p) is None
+                and values.level(p) > Level.WARPGROUP
+                and not any(self.sites.get(at) == "wait" for kind, at in values.volatile(p) if kind == "site")
+                for p in deciding(model, site)
+            )
+        return self._split[site]
+
+    @cached_property
+    def _split(self) -> dict[int, bool]:
+        return {}
+
+    @cached_property
+    def roles(self) -> tuple[Role, ...]:
+        block_of = self.model.cfg.block_of
+        warps: dict[int, list[int]] = {}
+        sent: dict[int, int] = {}
+        for number, (site, kind) in enumerate(self.sites.items()):
+            threads = self._threads(site)
+            partition = self._partitions.get(block_of[site])
+            if partition is not None:
+                sent[partition] = sent.get(partition, 0) | T.whole(threads, 32)
+            elif kind not in _SETUP:
+                for w in _warps(threads):
+                    warps.setdefault(w, []).append(number)
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for w in _warps(self.model.cta):
+            alike.setdefault(tuple(warps.get(w, ())), []).append(w)
+        found = []
+        for members in alike.values():
+            threads = sum(0xFFFFFFFF << 32 * w for w in members) & self.model.cta
+            found.append(Role(self.model.who(threads), tuple(members), threads))
+        for partition, threads in sorted(sent.items()):
+            found.append(Role(f"partition {partition}", tuple(_warps(threads)), threads, partition))
+        return tuple(found)
+
+    @cached_property
+    def _partitions(self) -> dict[int, int]:
+        return partitions(self.model)
+
+    def _part(self, site: int) -> tuple[int, ...]:
+        """The roles that take part in an event."""
+        partition = self._partitions.get(self.model.cfg.block_of[site])
+        threads = self._threads(site)
+        return tuple(
+            n for n, role in enumerate(self.roles) if role.partition == partition and role.threads & threads
+        )
+
+    def _many(self, site: int) -> int | None:
+        """How many threads execute an instruction, if the size of a CTA is bounded."""
+        threads = self._threads(site)
+        known = threads.bit_count() <= 1 or self.model.function.most_threads is not None
+        return threads.bit_count() if known and not self._some(site) else None
+
+    # ------------------------------------------------------------ mbarriers
+
+    @property
+    def rings(self) -> list[Ring]:
+        return self.mbarriers.made
+
+    @cached_property
+    def _number(self) -> dict[Ring, int]:
+        return {ring: n for n, ring in enumerate(self.rings)}
+
+    @cached_property
+    def _bases(self) -> list[str]:
+        """For each ring what its addresses are offsets from."""
+        return [self.words.text(ring.stages[0].base, _LONGEST) or "?" for ring in self.rings]
+
+    @cached_property
+    def _short(self) -> dict[str, str]:
+        """Names of variables without that of the function they are local to, where that is no other's."""
+        bases = {*self._bases, *(base for base, _, _ in self._areas if base is not None)}
+        short = {base: _unmangled(base) for base in sorted(bases)}
+        often = Counter(short.values())
+        return {base: name if often[name] == 1 else base for base, name in short.items()}
+
+    def _label(self, number: int) -> str:
+        stages = self.rings[number].stages
+        offset = f"{stages[0].offset:+d}" if stages[0].offset else ""
+        many = f"[{len(stages)}]" if len(stages) > 1 else ""
+        return f"{self._short[self._bases[number]]}{offset}{many}"
+
+    def _ring(self, number: int) -> MbarrierRing:
+        ring = self.rings[number]
+        offsets = tuple(stage.offset for stage in ring.stages)
+        steps = {b - a for a, b in pairwise(offsets)}
+        arriving = [i for i in self.mbarriers.arriving if ring in self.mbarriers.rings_at(i)]
+        expects = [
+            i
+            for event in ("mbarrier-arrive", "mbarrier-expect")
+            for i in ring.uses.get(event, ())
+            if self.model.instruction(i).role("tx") is not None
+        ]
+        first = ring.stages[0]
+        return MbarrierRing(
+            name=self._label(number),
+            base=self._bases[number],
+            offset=offsets[0],
+            stride=next(iter(steps)) if len(steps) == 1 else None,
+            offsets=offsets,
+            count=ring.count,
+            inits=tuple(_merged(self._init(i) for i in sorted(ring.inits))),
+            arrives=tuple(_merged(self._arrive(i, ring) for i in arriving)),
+            arrivals=self.mbarriers.arrivals(first),
+            expects=tuple(_merged(self._bytes(i, "tx") for i in sorted(expects))),
+            copies=tuple(_merged(self._bytes(i, "bytes") for i in self.mbarriers.copies(ring))),
+            delivered=self._delivered(first),
+            waits=tuple(_merged(self._wait(i) for i in ring.uses.get("mbarrier-wait", ()))),
+            then=(),
+        )
+
+    def _init(self, site: int) -> Init:
+        return Init((site,), self._who(site), self._part(site))
+
+    def _arrive(self, site: int, ring: Ring) -> Arrive:
+        model = self.model
+        named = self.mbarriers.named(site)
+        here = self._threads(site)
+        at_once = {(threads & here).bit_count() for m, threads in named.items() if m in ring.stages}
+        every = self._many(site)
+        counted = model.instruction(site).role("count") is not None
+        multicast = self._multicast(site)
+        return Arrive(
+            sites=(site,),
+            who=self._who(site),
+            roles=self._part(site),
+            opcode=_opcode(model, site),
+            threads=max(at_once) if every is not None else None,
+            count=model.known(site, "count") if counted else 1,
+            scope=_scope(model, site),
+            remote=multicast is not None or any(a.remote for a in self.mbarriers.addresses(site)),
+            multicast=multicast,
+        )
+
+    def _multicast(self, site: int) -> Multicast | None:
+        """Which CTAs are meant: bit *r* of the mask is the CTA of rank *r* (9.7.9.25.4.1)."""
+        model = self.model
+        match = model.instruction(site).match
+        modifiers = match.modifiers if match is not None else ()
+        if ".multicast::cluster::all" in modifiers:
+            size = model.function.directives.get(".reqnctapercluster")
+            return Multicast("all CTAs", tuple(range(prod(size))) if size else None)
+        value = model.value(site, "mask") if ".multicast::cluster" in modifiers else None
+        if value is None:
+            return None
+        mask = model.values.known(value)
+        if mask is None:
+            words = self.words.text(value)
+            return Multicast(f"CTAs of mask {words}" if words else "unknown CTAs", None)
+        ctas = tuple(rank for rank in range(_RANKS) if mask >> rank & 1)
+        ranks = ", ".join(map(str, ctas))
+        return Multicast({0: "no CTA", 1: f"CTA {ranks}"}.get(len(ctas), f"CTAs {ranks}"), ctas)
+
+    def _bytes(self, site: int, role: str) -> Bytes:
+        return Bytes(
+            sites=(site,),
+            who=self._who(site),
+            roles=self._part(site),
+            opcode=_opcode(self.model, site),
+            bytes=self._size(site, role),
+            multicast=self._multicast(site),
+        )
+
+    def _size(self, site: int, role: str) -> int | None:
+        """The bytes that are expected, or copied."""
+        match = self.model.instruction(site).match
+        own = None if match is None else transferred(match)
+        return self.model.known(site, role) if own is None else own
+
+    def _delivered(self, object_: Mbarrier) -> tuple[Delivered, ...] | None:
+        found = self.mbarriers.deliveries(object_)
+        if found is None:
+            return None
+        return tuple(
+            Delivered(
+                self._sum(d.expects, "tx", d.threads),
+                self._sum(d.copies, "bytes", d.threads),
+                tuple(d.expects),
+                tuple(d.copies),
+            )
+            for d in found
+        )
+
+    def _sum(self, sites: Iterable[int], role: str, threads: int) -> int | None:
+        numbers = [self._size(i, role) for i in sites]
+        known = [n for n in numbers if n is not None]
+        return sum(known) * threads.bit_count() if len(known) == len(numbers) else None
+
+    def _wait(self, site: int) -> Wait:
+        model = self.model
+        parity = model.value(site, "parity")
+        return Wait(
+            sites=(site,),
+            who=self._who(site),
+            roles=self._part(site),
+            parity=None if parity is None else self.words.text(parity),
+            first=None if parity is None else self._first(site, parity),
+            token=parity is None,
+            scope=_scope(model, site),
+        )
+
+    def _first(self, site: int, parity: int) -> int | None:
+        """The parity when a thread waits there for the first time, if that is the same on all ways."""
+        values = self.model.values
+        if values.known(parity) is not None:
+            return values.known(parity)
+        resolve = self.model.at_first(site) if self._begins_alike(site, parity) else None
+        number = None if resolve is None else values.known(resolve(parity))
+        return None if number is None else number & 1
+
+    def _begins_alike(self, site: int, value: int) -> bool:
+        """Whether *value* depends on nothing but loops that *site* is in, and is executed in each round of.
+
+        Then it is executed in the first round of all of them for the first time.
+        """
+        cfg, values = self.model.cfg, self.model.values
+        here = cfg.block_of[site]
+        if self.model.instruction(site).guard >= 0:
+            return False
+        work, seen = [value], set[int]()
+        while work:
+            v = values.find(work.pop())
+            if v in seen:
+                continue
+            seen.add(v)
+            node = values.node(v)
+            if node[0] in ("unknown", "undefined", "load", "collective"):
+                return False
+            if node[0] != "phi":
+                work += values.parts(node)
+                continue
+            body = cfg.loops.get(node[1], frozenset())
+            brought = list(zip(cfg.sources[node[1]], values.arguments(v), strict=False))
+            rounds = [b for b, _ in brought if b in body]
+            begins = {x for b, x in brought if b not in body}
+            if here not in body or len(begins) != 1 or not all(cfg.dominates(here, b) for b in rounds):
+                return False
+            work += begins
+        return True
+
+    # ------------------------------------------------------------ order of a round
+
+    def _next(self, number: int) -> Iterator[Next]:
+        """What is signalled by threads that have just waited for a ring."""
+        ring = self.rings[number]
+        found: list[Next] = []
+        for wait in ring.uses.get("mbarrier-wait", ()):
+            for signal, rings in self._signals.items():
+                threads = self._threads(wait) & self._threads(signal)
+                if not threads or wait not in self._before(signal):
+                    continue
+                for other in rings:
+                    if other is not ring:
+                        same = self._same_stage(wait, ring, signal, other)
+                        found.append(
+                            Next(
+                                self._number[other],
+                                (signal,),
+                                self._who(signal),
+                                self._part(signal),
+                                same,
+                            )
+                        )
+        yield from _merged(sorted(dict.fromkeys(found), key=lambda n: (n.ring, n.sites)))
+
+    @cached_property
+    def _signals(self) -> dict[int, list[Ring]]:
+        """What completes phases, in order, with the rings."""
+        sites = [*self.mbarriers.arriving, *(i for ring in self.rings for i in self.mbarriers.copies(ring))]
+        return {
+            i: sorted(self.mbarriers.rings_at(i), key=self._number.__getitem__) for i in sorted(set(sites))
+        }
+
+    def _before(self, signal: int) -> frozenset[int]:
+        """The waits that a round passes last before the signal: those between which nothing else is signalled.
+
+        Waits of a loop around those are of an earlier time, and left out.
+        """
+        if signal not in self._waited:
+            self._waited[signal] = frozenset(self._passed(signal))
+        return self._waited[signal]
+
+    @cached_property
+    def _waited(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    def _passed(self, signal: int) -> Iterator[int]:
+        cfg, threads = self.model.cfg, self._threads(signal)
+        work = [(cfg.block_of[signal], signal, False)]
+        visited: set[tuple[int, bool]] = set()
+        while work:
+            block, end, waited = work.pop()
+            for site in reversed(self._exchanges.get(block, ())):
+                if site >= end or not threads & self._threads(site):
+                    continue
+                if self.sites[site] == "wait":
+                    waited = True
+                    yield site
+                elif waited:
+                    break
+            else:
+                if waited and block in self._loops:
+                    continue
+                for edge in cfg.predecessors[block]:
+                    before = edge.source
+                    if (
+                        cfg.rank.get(before, cfg.rank[block]) < cfg.rank[block]
+                        and (before, waited) not in visited
+                    ):
+                        visited.add((before, waited))
+                        work.append((before, cfg.blocks[before].end, waited))
+
+    @cached_property
+    def _exchanges(self) -> dict[int, list[int]]:
+        """The waits at mbarriers, and the signals to them, by block."""
+        block_of, found = self.model.cfg.block_of, dict[int, list[int]]()
+        for site in sorted({*self._signals, *(i for i, kind in self.sites.items() if kind == "wait")}):
+            if site in self.sites:
+                found.setdefault(block_of[site], []).append(site)
+        return found
+
+    def _same_stage(self, wait: int, ring: Ring, signal: int, other: Ring) -> bool | None:
+        """Whether both name the stage with the same index; None: not known."""
+        if len(ring.stages) != len(other.stages) or len(ring.stages) == 1:
+            return None
+        values = self.model.values
+        a, b = self.model.value(wait, "mbarrier"), self.model.value(signal, "mbarrier")
+        if a is None or b is None:
+            return None
+        indices = []
+        for value, of in ((a, ring), (b, other)):
+            first = values.add(of.stages[0].base, values.constant(of.stages[0].offset))
+            indices.append(values.add(value, values.times(first, -1)))
+        if self._index(indices[0]) == self._index(indices[1]):
+            return True
+        terms, constant = values.linear(values.add(indices[1], values.times(indices[0], -1)))
+        return constant == 0 if not terms else None
+
+    def _index(self, value: int) -> Hashable:
+        """An offset in a ring in one spelling: a compiler multiplies an index before or after it takes its low bits."""
+        values = self.model.values
+        terms, constant = values.linear(value)
+        if len(terms) != 1 or constant:
+            return values.find(value)
+        ((term, factor),) = terms
+        node = values.node(term)
+        if node[:2] != ("op", "mask"):
+            return values.find(value)
+        inner, rest = values.linear(node[2])
+        mask = node[3]
+        while mask & 1 == 0 and rest % 2 == 0 and all(f % 2 == 0 for _, f in inner):
+            inner, rest = tuple((t, f // 2) for t, f in inner), rest // 2
+            mask, factor = mask >> 1, factor * 2
+        return values.total(inner, rest), mask, factor
+
+    # ------------------------------------------------------------ barriers
+
+    def _barriers(self) -> Iterator[Barrier]:
+        model, found = self.model, dict[int | None, list[BarrierUse]]()
+        for site in self.sites:
+            match = model.instruction(site).match
+            if match is not None and "id" in match.form.roles:
+                found.setdefault(model.known(site, "id"), []).append(self._barrier_use(site))
+        for number, uses in sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0)):
+            yield Barrier(number, tuple(_merged(uses)))
+
+    def _cluster(self) -> Barrier | None:
+        uses = [self._barrier_use(i) for i in self.sites if self._of_cluster(i)]
+        return Barrier(None, tuple(_merged(uses))) if uses else None
+
+    def _of_cluster(self, site: int) -> bool:
+        return self.model.instruction(site).group == "cluster"
+
+    def _barrier_use(self, site: int) -> BarrierUse:
+        return BarrierUse(
+            self.sites[site].removeprefix("barrier "),
+            (site,),
+            self._who(site),
+            self._part(site),
+            self._many(site),
+            self.model.known(site, "count"),
+        )
+
+    # ------------------------------------------------------------ shared memory
+
+    @cached_property
+    def _accesses(self) -> list[_Touch]:
+        model, found = self.model, []
+        for site, match in sorted(model.shared.sites.items()):
+            if model.cfg.block_of[site] not in model.cfg.rank or not self._threads(site):
+                continue
+            for access in model.shared.accesses(site):
+                touch = self._touch(access, match.form.proxy or "generic")
+                # Of a generic address nothing says that it is in shared memory.
+                if touch.base is not None or access.later or match.space.startswith(".shared"):
+                    found.append(touch)
+        return found
+
+    def _touch(self, access: Access, proxy: str) -> _Touch:
+        values = self.model.values
+        terms, constant = values.linear(access.address)
+        variable = next((t for t, factor in terms if factor == 1 and self._is_shared(t)), None)
+        exact = variable is not None
+        variable = self._variable(access.address) if variable is None else variable
+        base = None if variable is None else self.words.text(variable, _LONGEST)
+        if base is None or variable is None:
+            return _Touch(access, proxy, None, None, None, False, access.address)
+        size = self.model.size(variable)
+        offset = values.total(tuple(t for t in terms if t[0] != variable), constant)
+        bounds = self._bounds(offset, access) if exact else None
+        if bounds is None:
+            if size:
+                return _Touch(access, proxy, base, 0, size, False)
+            return _Touch(access, proxy, base, None, None, False, self._unbounded(offset))
+        start, end = bounds
+        known = self.model.known(access.site, "bytes") if access.later else None
+        end += known or access.size
+        if size and (start < 0 or end > size):  # nothing outside of a variable is touched
+            start, end = max(start, 0), min(end, size)
+        return _Touch(access, proxy, base, start, end, access.later and known is None and end != size)
+
+    def _bounds(self, offset: int, access: Access) -> tuple[int, int] | None:
+        """The least and the greatest offset that the threads of an access may have."""
+        model = self.model
+        common, mine, constant = model.shared.split(offset)
+        low = high = constant
+        if model.values.known(mine) is None:
+            planes = model.values.planes(mine)
+            if planes is None or model.function.most_threads is None:
+                return model.values.interval(offset)
+            threads = self._threads(access.site)
+            low, high = (
+                low + T.extreme(planes, threads, least=True),
+                high + T.extreme(planes, threads, least=False),
+            )
+        else:
+            number = model.values.known(mine) or 0
+            low, high = low + number, high + number
+        around = model.values.interval(common)
+        return None if around is None else (low + around[0], high + around[1])
+
+    def _unbounded(self, offset: int) -> int:
+        """The part of an offset that may be anything, if it is one."""
+        values = self.model.values
+        terms = tuple(t for t in values.linear(offset)[0] if values.interval(t[0]) is None)
+        return values.total(terms, 0) if terms else offset
+
+    def _variable(self, address: int) -> int | None:
+        """The shared variable that an address is made from, if there is but one."""
+        values = self.model.values
+        whole = values.made_of(address, until=lambda v: values.node(v)[0] == "load" or self._is_shared(v))
+        followed = list(islice(whole, _FOLLOWED + 1))
+        found = [v for v in followed if self._is_shared(v)]
+        return found[0] if len(found) == 1 and len(followed) <= _FOLLOWED else None
+
+    def _is_shared(self, value: int) -> bool:
+        """Whether *value* is the address of a shared variable, or that aligned."""
+        values = self.model.values
+        node = values.node(value)
+        if node[:2] == ("op", "mask"):
+            return any(self._is_shared(t) for t, factor in values.linear(node[2])[0] if factor == 1)
+        return self.model.space(value).startswith(".shared")
+
+    @cached_property
+    def _areas(self) -> list[tuple[str | None, int | None, int | None]]:
+        """Extents that overlap made one, and those that are only read added to what was written before them."""
+        known: dict[str, list[tuple[int, int, bool]]] = {}
+        loose: set[str | None] = set()
+        for touch in self._accesses:
+            if touch.base is None or touch.start is None or touch.end is None:
+                loose.add(touch.base)
+            else:
+                # A matrix has an address and no end.
+                starts = touch.access.writes or not touch.more
+                known.setdefault(touch.base, []).append((touch.start, touch.end, starts))
+        found: list[tuple[str | None, int | None, int | None]] = []
+        for base in sorted(known):
+            runs: list[tuple[int, int, bool]] = []
+            for start, end, starts in sorted(known[base]):
+                last = runs[-1] if runs else None
+                if last is not None and (start < last[1] or not starts):
+                    runs[-1] = (last[0], max(last[1], end), last[2] or starts)
+                else:
+                    runs.append((start, end, starts))
+            found += [(base, start, end) for start, end, _ in runs]
+        return found + [(base, None, None) for base in sorted(loose, key=lambda b: (b is None, b or ""))]
+
+    @cached_property
+    def _area(self) -> dict[tuple[str | None, int | None], int]:
+        """Which of the areas an extent is in, by its base and start."""
+        areas: dict[str | None, list[tuple[int, int, int]]] = {}
+        found: dict[tuple[str | None, int | None], int] = {}
+        for n, (base, start, end) in enumerate(self._areas):
+            if start is None or end is None:
+                found[base, None] = n
+            else:
+                areas.setdefault(base, []).append((start, end, n))
+        for touch in self._accesses:
+            at = touch.start
+            if at is not None:
+                inside = (n for low, high, n in areas[touch.base] if low <= at < high)
+                found[touch.base, at] = next(inside)
+        return found
+
+    @cached_property
+    def _touched(self) -> dict[int, list[int]]:
+        """The regions that each access is in, by site."""
+        found: dict[int, list[int]] = {}
+        for touch in self._accesses:
+            found.setdefault(touch.access.site, []).append(self._area[touch.base, touch.start])
+        return found
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        uses: list[list[RegionUse]] = [[] for _ in self._areas]
+        more = [False for _ in self._areas]
+        for touch in self._accesses:
+            site, area = touch.access.site, self._area[touch.base, touch.start]
+            verb = "write" if touch.access.writes else "read"
+            part = self._part(site)
+            uses[area].append(RegionUse(verb, touch.proxy, self._who(site), part, (site,)))
+            more[area] |= touch.more
+        return tuple(
+            Region(
+                self._short.get(base or "", ""),
+                base,
+                start,
+                end,
+                more[n],
+                self._heard(_merged(sorted(uses[n], key=lambda use: (use.verb != "write", use.sites)))),
+            )
+            for n, (base, start, end) in enumerate(self._areas)
+        )
+
+    def _heard(self, uses: list[RegionUse]) -> tuple[RegionUse, ...]:
+        """The uses of one region, with what those who come to each have heard of the others."""
+
+        def about(use: RegionUse) -> Iterator[Heard]:
+            for n, other in enumerate(uses):
+                if other.verb != use.verb:
+                    news = news_of(self.model, other.sites, use.sites, again=use.verb == "write")
+                    if news is not None:
+                        yield Heard(n, *news)
+
+        return tuple(replace(use, heard=tuple(about(use))) for use in uses)
+
+    # ------------------------------------------------------------ events
+
+    def _events(self) -> Iterator[Event]:
+        run: list[Event] = []
+        for site, kind in self.sites.items():
+            event = self._event(site, kind)
+            if run and (run[0].kind, run[0].who, run[0].loops) != (event.kind, event.who, event.loops):
+                yield from _merged(run)
+                run = []
+            run.append(event)
+        yield from _merged(run)
+
+    def _event(self, site: int, kind: str) -> Event:
+        model = self.model
+        parity = model.value(site, "parity")
+        role = next((r for r in ("tx", "bytes") if model.instruction(site).role(r) is not None), None)
+        rings = self.mbarriers.rings_at(site)
+        counted = model.instruction(site).role("count") is not None
+        return Event(
+            kind="cluster " + kind.removeprefix("barrier ") if self._of_cluster(site) else kind,
+            sites=(site,),
+            who=self._who(site),
+            roles=self._part(site),
+            loops=self._around(site),
+            opcode=_opcode(model, site),
+            rings=tuple(sorted(self._number[ring] for ring in rings)),
+            regions=tuple(sorted(set(self._touched.get(site, ())))) if kind in ("copy", "mma") else (),
+            count=model.known(site, "count") if counted else 1 if kind == "arrive" else None,
+            bytes=self._size(site, role or "bytes"),
+            parity=None if parity is None else self.words.text(parity),
+            group=model.instruction(site).group if kind in ("commit", "wait group") else "",
+            depth=model.known(site, "depth"),
+            sources=kind == "wait group" and _completion(model, site) == "read",
+            barrier=model.known(site, "id"),
+            scope=_scope(model, site),
+            multicast=self._multicast(site),
+        )
+
+    def _around(self, site: int) -> tuple[int, ...]:
+        cfg = self.model.cfg
+        inside = sorted(
+            (-len(body), head) for head, body in self._loops.items() if cfg.block_of[site] in body
+        )
+        return tuple(cfg.blocks[head].start for _, head in inside)
+
+    @cached_property
+    def _loops(self) -> dict[int, frozenset[int]]:
+        """The loops in which something else happens than a wait for one phase."""
+        cfg, found = self.model.cfg, dict[int, frozenset[int]]()
+        for head, body in cfg.loops.items():
+            inside = [i for i in self.sites if cfg.block_of[i] in body]
+            if any(self.sites[i] != "wait" or self._moves(i, body) for i in inside):
+                found[head] = body
+        return found
+
+    def _moves(self, wait: int, body: frozenset[int]) -> bool:
+        """Whether a loop changes what a wait in it is for."""
+        cfg = self.model.cfg
+        for role in ("mbarrier", "parity", "state"):
+            value = self.model.value(wait, role)
+            for kind, at in self.model.values.volatile(value) if value is not None else ():
+                if (at if kind == "block" else cfg.block_of[at]) in body:
+                    return True
+        return False
+
+    # ------------------------------------------------------------ what is not known
+
+    def _unresolved(self, mbarriers: Iterable[MbarrierRing]) -> Iterator[Unresolved]:
+        """Each reason once, those that are about the kernel first."""
+        found: dict[str, set[int]] = {}
+        for site, why in (
+            *self._unfollowed(),
+            *self._unknown_operands(),
+            *self._unknown_phases(mbarriers),
+            *self._unknown_places(),
+        ):
+            found.setdefault(why, set()).update([site] if site >= 0 else ())
+        unresolved = [Unresolved(tuple(sorted(sites)), why) for why, sites in found.items()]
+        yield from sorted(unresolved, key=lambda u: (u.sites[:1], u.why))
+
+    def _unfollowed(self) -> Iterator[tuple[int, str]]:
+        """What leads out of what is seen; -1 is the kernel."""
+        model, cfg = self.model, self.model.cfg
+        if not model.function.entry:
+            yield -1, "not a kernel: what its callers have done, and do next, is not seen"
+        for block in model.reachability.unread:
+            yield (
+                cfg.blocks[block].end - 1,
+                "roles are dispatched by a number from memory: which warps make which partition is not known",
+            )
+        known = known_functions(model.module)
+        for i in calls(model):
+            callee = model.instruction(i).callee
+            if cfg.block_of[i] in cfg.rank and callee not in known:
+                who = callee or "a function whose address is computed"
+                yield i, f"calls {who}: what that does to barriers is not seen"
+            elif cfg.block_of[i] in cfg.rank and callee not in SYSTEM_CALLS:
+                yield i, f"calls {callee}, which is shown by itself (--entry {callee})"
+
+    def _unknown_operands(self) -> Iterator[tuple[int, str]]:
+        for i in self.mbarriers.unresolved:
+            yield i, self._unnamed(i)
+        for site, kind in self.sites.items():
+            of = "threads of the barrier" if kind.startswith("barrier") else "arrivals"
+            for role, what in _OPERANDS.items():
+                value = self.model.value(site, role)
+                if value is not None and not self._shown(role, value):
+                    yield site, f"{what.format(of)} depends on {origin(self.model, value)}"
+
+    def _shown(self, role: str, value: int) -> bool:
+        """Whether an operand is a number, or has words where these are as good."""
+        known = self.model.values.known(value) is not None
+        return known or (role in _IN_WORDS and self.words.text(value) is not None)
+
+    def _unknown_phases(self, mbarriers: Iterable[MbarrierRing]) -> Iterator[tuple[int, str]]:
+        for ring, made in zip(mbarriers, self.rings, strict=True):
+            first = made.stages[0]
+            if ring.count is None and all(None not in stage.counts for stage in made.stages):
+                yield from ((i, "these ask for different numbers of arrivals") for i in made.inits)
+            if ring.delivered is None:
+                for i, why in self.mbarriers.hiding_bytes(first):
+                    yield i, f"the bytes of a phase are not known: {why}"
+            if ring.arriving is None:
+                for i, why in self._unknown_arrivals(ring, first):
+                    yield i, f"the arrivals of a phase are not known: {why}"
+
+    def _unknown_arrivals(self, ring: MbarrierRing, first: Mbarrier) -> Iterator[tuple[int, str]]:
+        reasons = list(self.mbarriers.hiding_arrivals(first))
+        if reasons:
+            yield from reasons
+        elif self.model.function.most_threads is None:
+            yield -1, "how many threads a CTA has is up to the launch"
+        elif not self.mbarriers.elsewhere and all(a.count is not None for a in ring.arrives):
+            yield from ((i, "which of these are in the same one") for a in ring.arrives for i in a.sites)
+
+    def _unknown_places(self) -> Iterator[tuple[int, str]]:
+        for touch in self._accesses:
+            if touch.hidden is not None:
+                base = touch.base
+                where = (
+                    "an address in shared memory" if base is None else f"the offset from {self._short[base]}"
+                )
+                yield touch.access.site, f"{where} depends on {origin(self.model, touch.hidden)}"
+
+    def _unnamed(self, site: int) -> str:
+        """Why it is not known which mbarrier an instruction names."""
+        value = self.model.value(site, "mbarrier")
+        if value is not None and self.mbarriers.addresses(site) and self._variable(value) is not None:
+            text = self.words.text(value)
+            where = f" at {text}" if text else " at this address"
+            if self.sites.get(site) == "init":
+                return "it is not known how many mbarriers this makes"
+            return f"no mbarrier.init makes an mbarrier{where}"
+        return f"the address of the mbarrier comes from {origin(self.model, value)}"
+
+
+def _warps(threads: int) -> Iterator[int]:
+    return (w for w in range((threads.bit_length() + 31) // 32) if threads >> 32 * w & 0xFFFFFFFF)
+
+
+def _unmangled(symbol: str) -> str:
+    """The last part of the C++ name of a variable."""
+    found = _LOCAL.match(symbol)
+    if found is not None and int(found[1]) == len(found[2]):
+        return found[2]
+    rest, last = symbol.removeprefix("_ZN"), ""
+    while rest != symbol and (size := re.match(r"\d+", rest)):
+        end = size.end() + int(size[0])
+        last, rest = rest[size.end() : end], rest[end:]
+    return last if last and rest == "E" else symbol
+
+
+def _opcode(model: KernelModel, site: int) -> str:
+    """What the instruction is called in the ISA table."""
+    match = model.instruction(site).match
+    return match.form.name if match is not None else model.instruction(site).name
+
+
+def _completion(model: KernelModel, site: int) -> str:
+    match = model.instruction(site).match
+    return match.form.completion if match is not None else ""
+
+
+def _scope(model: KernelModel, site: int) -> str:
+    """The threads that hear of what happened before: of the CTA unless it says otherwise (9.7.13.15.13)."""
+    match = model.instruction(site).match
+    modifiers = match.modifiers if match is not None else ()
+    if ".relaxed" in modifiers:
+        return "relaxed"
+    return next((m[1:] for m in (".cluster", ".gpu", ".sys") if m in modifiers), "cta")
+
+
+def _merged(items: Iterable[E]) -> list[E]:
+    """Items that differ in their sites alone made one, in the order of the first of them."""
+    found: dict[Hashable, E] = {}
+    for item in items:
+        key = replace(item, sites=())  # type: ignore[type-var]
+        old = found.get(key)
+        sites = (*(old.sites if old is not None else ()), *item.sites)  # type: ignore[attr-defined]
+        found[key] = replace(item, sites=tuple(dict.fromkeys(sites)))  # type: ignore[type-var]
+    return list(found.values())

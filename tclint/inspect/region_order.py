@@ -1,0 +1,81 @@
+"""Whether those who use a region of shared memory have heard of each other: who reads of the write, who writes again of the
+reads (PTX ISA 8.8, 9.7.13)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from tclint.analyses.happens_before import Order, Scope, Verdict
+from tclint.analyses.model import KernelModel
+from tclint.dataflow import Path
+
+__all__ = ["News", "news_of"]
+
+_MOST = 32
+"""Places of one use that are looked at: more are those of an unrolled loop."""
+
+
+class News(NamedTuple):
+    """What the threads that execute some instructions have heard of others when they come there."""
+
+    ordered: bool | None
+    """Whether they have heard of them on every path; None: unknown."""
+    at: tuple[int, ...]
+    """The waits at which they do."""
+    way: tuple[int, ...]
+    """The branches of a path on which they do not."""
+
+
+def news_of(model: KernelModel, first: Collection[int], then: Collection[int], again: bool) -> News | None:
+    """What those who come to *then* have heard of *first*; None: no way leads from the one to the other.
+
+    *again*: only a second round of *then* has to wait for *first*, as that comes behind it.
+    """
+    order = model.made(Order)
+    told = order.over(first)
+    verdicts = list(_verdicts(model, order, told, first, then, again))
+    if not verdicts:
+        return None
+    wrong = next((v.path for v in verdicts if v.path is not None), None)
+    unknown = model.reachability.unread or any(v.ordered is None for v in verdicts)
+    return News(
+        False if wrong is not None else None if unknown else True,
+        tuple(sorted({i for v in verdicts for i in v.at})),
+        () if wrong is None else _branches(model, wrong),
+    )
+
+
+def _verdicts(
+    model: KernelModel,
+    order: Order,
+    told: frozenset[int],
+    first: Collection[int],
+    then: Collection[int],
+    again: bool,
+) -> Iterator[Verdict]:
+    given = order.certain(first)
+    for use in _places(model, then, told):
+        if all(model.views.apart(i, use) for i in first):
+            if not again or model.reaches(use, use):
+                yield order.verdict(use, told, use if again else -1, given=given)
+            continue
+        # Who does both may do it to bytes of its own: that no barrier stands between is no fault then.
+        for start in _places(model, [i for i in first if model.reaches(i, use)], told):
+            found = order.verdict(use, told, start, scope=Scope.LANES)
+            yield found if found.path is None else Verdict(None, (), False)
+
+
+def _places(model: KernelModel, sites: Iterable[int], told: Collection[int]) -> list[int]:
+    """The first of *sites* between two waits of a block, under one guard."""
+    waits = sorted(told)
+    found: dict[tuple[int, tuple[int, int, bool]], int] = {}
+    for site in sorted(sites):
+        found.setdefault((bisect_left(waits, site), model.place(site)), site)
+    return [*found.values()][:_MOST]
+
+
+def _branches(model: KernelModel, path: Path) -> tuple[int, ...]:
+    """Where a path is decided."""
+    return tuple(model.cfg.blocks[edge.source].end - 1 for edge in path.edges if edge.predicate >= 0)

@@ -1,0 +1,52 @@
+"""From the bytes of a module to its instructions, and what is wrong with it as a whole."""
+
+from __future__ import annotations
+
+from tclint.ir.nodes import Module
+from tclint.ir.rebuild import Builds
+from tclint.isa.target import Target
+from tclint.syntax.source import Problem, Source
+
+__all__ = ["analyse"]
+
+
+def analyse(source: Source, builds: Builds | None = None) -> tuple[Module, list[Problem]]:
+    """The module of *source*, and what is wrong with it as a whole.
+
+    *builds* keeps the earlier states of an edited text, so that only the edited part is built again.
+    """
+    from tclint.syntax import problems
+
+    tree, module = (builds or Builds()).build(source.data)
+    found = [
+        Problem(source.position(p.start_byte).line, p.message + _without_end(source, p.function))
+        for p in problems(tree)
+    ]
+    if not found and not module.functions and module.version is None and not module.variables:
+        found.append(Problem(1, "no PTX in it: neither .version nor a function"))
+        return module, found
+    if module.version is None:
+        found.append(Problem(1, ".version is missing"))
+    if not module.targets:
+        found.append(Problem(1, ".target is missing"))
+    for name in module.targets:
+        if Target.parse(name) is None and name not in _TARGET_OPTIONS:
+            found.append(Problem(source.position(module.target_span[0]).line, f"unknown target {name}"))
+    found += [Problem(source.position(t.start).line, t.message) for t in module.troubles]
+    for function in module.functions:
+        for trouble in function.troubles:
+            line = source.position(function.start + trouble.start).line
+            found.append(Problem(line, f"{function.name}: {trouble.message}"))
+    return module, found
+
+
+def _without_end(source: Source, function: int) -> str:
+    """Where the function that the text ends in begins, and where that is; -1: it ends in none."""
+    if function < 0:
+        return ""
+    end = len(source.data.rstrip(b"\0").rstrip())
+    first, last = source.position(function).line, source.position(end).line
+    return f" (the function begins at line {first}, the file ends at line {last})"
+
+
+_TARGET_OPTIONS = frozenset(("texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"))

@@ -1,0 +1,237 @@
+"""From a source to its report: parse, build, check, and turn hits into findings."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+from tclint.analyses.model import KernelModel
+from tclint.checks import Hit, kernel_checks, module_checks
+from tclint.config.config import Config
+from tclint.config.selection import ignored, wants_entry
+from tclint.dataflow.solver import LimitExceeded
+from tclint.findings.edits import resolve
+from tclint.findings.finding import FileReport, Finding, Fingerprints, Span, Step
+from tclint.findings.places import source_location
+from tclint.findings.rules import Rule, all_rules
+from tclint.ir.frontend import analyse
+from tclint.ir.inline import inlinable, inline
+from tclint.ir.nodes import Function, Module
+from tclint.linting.cache import Facts, Past, Said
+from tclint.linting.subsumption import without_consequences
+from tclint.linting.suppress import apply
+from tclint.syntax.source import Problem, Source
+
+__all__ = ["as_findings", "check_source"]
+
+_NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
+
+
+def check_source(
+    source: Source,
+    config: Config | None = None,
+    clock: Callable[[str, float], None] | None = None,
+    past: Past | None = None,
+) -> FileReport:
+    """Lint one source.
+
+    The cyclic garbage collector rests meanwhile: what is made for a source is
+    dropped as a whole, and looking for cycles in it costs a tenth of the time.
+
+    *clock* is told the seconds that each stage took. A function whose
+    analysis exceeds its limit, or that a syntax error lies in, is reported as
+    a problem; the others are still checked.
+
+    *past* knows earlier states of the same text, and learns this one. What it
+    says is what a run without it says, unless it was told to be quick.
+    """
+    with _without_collector():
+        return _check(source, config or Config(), clock, past or Past())
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _check(
+    source: Source, config: Config, clock: Callable[[str, float], None] | None, past: Past
+) -> FileReport:
+    rules = all_rules()
+    on = frozenset(rules) if config.rules is None else config.rules
+    began = perf_counter()
+    past.owing = False
+
+    def tick(stage: str) -> None:
+        nonlocal began
+        now = perf_counter()
+        if clock is not None:
+            clock(stage, now - began)
+        began = now
+        past.pause()
+
+    module, problems = analyse(source, past.builds)
+    tick("parse and build")
+    found: list[tuple[Rule, Function | None, Hit]] = []
+    if module.functions or module.version is not None:
+        for names, module_check in module_checks():
+            if on.isdisjoint(names):
+                continue
+            for rule, hit in module_check(module, config):
+                about = hit.function
+                if rule in on and (about is None or _wanted(about, config)):
+                    found.append((rules[rule], about, hit))
+            tick("check " + names[0])
+    callees = inlinable(module)
+    facts = Facts.of(module, config)
+
+    def check(function: Function) -> Said:
+        return _kernel_hits(KernelModel(function, module, config, past.pause), on, tick)
+
+    for function in module.functions:
+        if not function.instructions or function.declared_only or not _wanted(function, config):
+            continue
+        if any(
+            t.kind in ("undefined-guard", "undefined-label", "duplicate-label") for t in function.troubles
+        ):
+            continue
+        whole = inline(function, callees)
+        hits, limits = past.checked(module, whole, facts, check)
+        line = source.position(function.start).line if limits else 0
+        problems += [Problem(line, limit) for limit in limits]
+        off = ignored(config, source.path, function.name) if hits else ()
+        told = without_consequences(hits, config.confidence, off)
+        found += [(rule, whole, hit) for rule, hit in told]
+    if not problems:
+        past.forget_all_but(module)
+    made = as_findings(source, module, found)
+    findings = apply(source, module, made, config, complete=not (problems or past.owing))
+    tick("findings")
+    status = "analysed" if not problems else "partial" if module.functions else "failed"
+    return FileReport(
+        path=source.path,
+        member=source.member,
+        status=status,  # type: ignore[arg-type]
+        problems=tuple(problems),
+        findings=findings,
+        source=source,
+        entries=tuple(function.name for function in module.functions if function.instructions),
+    )
+
+
+def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], None]) -> Said:
+    """What the checks of the rules that are *on* say of a function, and which of them gave up."""
+    rules = all_rules()
+    hits: list[tuple[Rule, Hit]] = []
+    limits: list[str] = []
+    roots = {use.opcode.partition(".")[0] for use in model.function.uses}
+    for names, kernel_check, needs in kernel_checks():
+        if (needs and needs not in roots) or on.isdisjoint(names):
+            continue
+        try:
+            for rule, hit in kernel_check(model):
+                if rule in on:
+                    hits.append((rules[rule], hit))
+        except LimitExceeded as error:
+            limits.append(str(error))
+        tick("check " + names[0])
+    if hits and model.reachability.aborted:
+        doubt = "some thread aborts the kernel whatever the launch is"
+        hits = [(rule, hit.doubted(doubt)) for rule, hit in hits]
+    model.release()
+    return tuple(hits), tuple(limits)
+
+
+def _wanted(function: Function, config: Config) -> bool:
+    """Whether findings about a function can be trusted, and are asked for."""
+    return not function.damaged and wants_entry(config, function.name)
+
+
+def as_findings(
+    source: Source,
+    module: Module,
+    found: list[tuple[Rule, Function | None, Hit]],
+    prints: Fingerprints | None = None,
+) -> tuple[Finding, ...]:
+    """The findings that *found*, hits of rules in functions of *module*, stand for; by place, then by rule."""
+    if not found:
+        return ()
+    from tclint.findings.vocabulary import source_help
+
+    prints = prints or Fingerprints()
+    made = []
+    for rule, function, hit in sorted(found, key=lambda item: (_span(item[2], item[1]).start, item[0].id)):
+        owner = hit.function or function
+        span = _span(hit, owner)
+        steps = []
+        for mark in hit.steps:
+            where = mark.function or owner
+            assert where is not None
+            ins = where.instructions[mark.site]
+            steps.append(
+                Step(
+                    Span(where.start + ins.start, where.start + ins.end),
+                    mark.message,
+                    where.name,
+                    mark.role,
+                    source_location(module, where.location(mark.site)),
+                )
+            )
+        location = None
+        if owner is not None and hit.site >= 0:
+            location = source_location(module, owner.location(hit.site))
+        parts = _parts(source, [span, *(s.span for s in steps)])
+        entry = owner.name if owner is not None else None
+        made.append(
+            Finding(
+                rule=rule,
+                severity=hit.severity or rule.severity,
+                confidence=hit.confidence or rule.confidence,
+                span=span,
+                message=hit.message,
+                entry=entry,
+                steps=tuple(steps),
+                count=hit.count,
+                doubt=hit.doubt,
+                help=hit.help,
+                help_source=source_help(rule.id, entry, source.data),
+                fingerprint=prints.make(rule.id, entry, parts),
+                source_location=location,
+                fixes=resolve(source, owner, hit.fixes),
+            )
+        )
+    return tuple(made)
+
+
+def _span(hit: Hit, function: Function | None) -> Span:
+    if hit.span is not None:
+        return Span(*hit.span)
+    owner = hit.function or function
+    assert owner is not None, "a hit without a span needs a function"
+    instruction = owner.instructions[hit.site]
+    return Span(owner.start + instruction.start, owner.start + instruction.end)
+
+
+def _parts(source: Source, spans: list[Span]) -> Iterator[str]:
+    """The tokens of *spans*, names numbered by first occurrence: what a recompile leaves alone."""
+    numbers: dict[str, str] = {}
+    for span in spans:
+        text = source.data[span.start : span.end].decode("latin-1")
+        text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+        tokens = _NAME.findall(text)
+        seen_opcode = False
+        for token in tokens:
+            if token[0] in "%$" or (seen_opcode and (token[0].isalpha() or token[0] == "_")):
+                token = numbers.setdefault(token, f"n{len(numbers)}")
+            elif "." in token or token in ("ret", "exit", "bra", "trap"):
+                seen_opcode = True
+            yield token

@@ -1,0 +1,74 @@
+"""One finding for one fault: what follows from a hit of another rule, and goes with it, is not told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from tclint.checks import Hit
+from tclint.findings.rules import Rule
+from tclint.findings.scales import Confidence, Severity
+
+__all__ = ["without_consequences"]
+
+_COMMITS = ("TC005", "TC008", "TC010")
+_READS = ("WG001", "WG003")
+_CAUSES = {
+    "BK005": ("BK002", "BK004"),
+    "CL002": ("CL001",),
+    "MB004": ("MB008",),
+    "MB006": ("MB003", "MB004", "MB005"),
+    "MB008": ("MB003", "TC008", "TC010"),
+    "TC001": _COMMITS,
+    "TC005": ("TC008", "TC010"),
+    "TC007": ("TC002", "TC003"),
+    "TC010": ("TC008",),
+    "TC012": (*_COMMITS, "TC001"),
+    "TM003": ("TC017",),
+    "TM011": ("TM006",),
+    "WG004": _READS,
+    "WG005": (*_READS, "WG004", "WG011"),
+    "WG007": (*_READS, "WG004", "WG005", "WG011"),
+    "WG011": (*_READS, "WG004"),
+}
+"""Rule -> the rules whose findings may be the cause of its own, or name the same fault more precisely."""
+
+_STALLS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence".split())
+"""Families whose faults change what the rest of a replay does."""
+
+
+def without_consequences(
+    found: Iterable[tuple[Rule, Hit]], shown: Confidence, ignored: Collection[str] = ()
+) -> Iterator[tuple[Rule, Hit]]:
+    """The hits in one function of which no other hit says the cause.
+
+    What is not *shown*, or is of a rule that is *ignored* there, is the cause of nothing.
+    """
+    hits = list(found)
+    for rule, hit in hits:
+        if hit.replayed and any(_tells(r, h, shown) and r.id not in ignored for r, h in hits):
+            continue
+        wanted = {id for id in _CAUSES.get(rule.id, ()) if id not in ignored}
+        causes = (h for r, h in hits if r.id in wanted and _outweighs(r, h, rule, hit, shown))
+        left = set(hit.about)
+        for cause in causes:
+            if not cause.before_it or cause.site < hit.site:
+                left -= cause.about
+        if left or not hit.about:
+            yield rule, hit
+
+
+def _tells(rule: Rule, hit: Hit, shown: Confidence) -> bool:
+    """Whether a hit says what may be behind all that goes wrong in a replay."""
+    return (
+        rule.family in _STALLS
+        and not hit.replayed
+        and (hit.severity or rule.severity) > Severity.INFO
+        and (hit.confidence or rule.confidence) >= max(shown, Confidence.MEDIUM)
+    )
+
+
+def _outweighs(rule: Rule, hit: Hit, other: Rule, than: Hit, shown: Confidence) -> bool:
+    """Whether who does not see *than* sees *hit*, and takes it as seriously."""
+    severity, confidence = hit.severity or rule.severity, hit.confidence or rule.confidence
+    enough = min(than.confidence or other.confidence, max(shown, Confidence.MEDIUM))
+    return severity >= (than.severity or other.severity) and confidence >= enough

@@ -1,0 +1,314 @@
+"""Comments that hide findings: ``// tclint: ignore[WG001] reason`` and ``// tclint: ignore-entry[WG001] reason``.
+
+The first is about the statement on its line or, when it has a line of its own, the next one; the second about the
+function that it stands before or in. One that hides nothing is a finding of SU001, one that cannot be understood a
+finding of SU002. A text without ``tclint:`` costs one search for these bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from tclint.config.config import Config
+from tclint.config.selection import meant, wants_entry
+from tclint.findings.edits import Repair, removed, resolve
+from tclint.findings.finding import Edit, Finding, Fingerprints, Span
+from tclint.findings.rules import Rule, UnknownRule, all_rules, nearest
+from tclint.ir.nodes import Function, Module
+from tclint.syntax.source import Source
+
+__all__ = ["LEXICAL", "MARK", "RULES", "Audit", "apply"]
+
+UNUSED, INVALID = RULES = ("SU001", "SU002")
+
+MARK = b"tclint:"
+LEXICAL = re.compile(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
+_DIRECTIVE = re.compile(r"(?:^|//)\s*tclint:\s*")
+"""At the start of a comment, or of one inside it; a reason may hold the ``//`` of an address."""
+_FORM = re.compile(
+    r"(?P<verb>[\w-]*)\s*(?:\[(?P<rules>[^\]]*)(?P<closed>\]?))?[\s:-]*(?P<reason>.*)", re.DOTALL
+)
+_MEANT = r"did you mean ([\w-]+)\?"
+_VERBS = ("ignore", "ignore-entry")
+_NO_STATEMENT = re.compile(rb"\s*(?:\.loc\b.*\n?|[\w$%]+:\s*)?")
+"""A line between a comment and its statement: blank, a label, or the position in the user's source."""
+
+_INLINE = 1 << 16
+"""Bytes of inline assembly before a comment in which its beginning is looked for."""
+
+
+@dataclass(slots=True)
+class _Suppression:
+    """One directive."""
+
+    span: Span
+    reason: str
+    rules: dict[str, frozenset[str]]
+    line: int
+    """The line that it is about; 0: it is about ``function``."""
+    function: Function | None
+    unused: set[str]
+    """Those of its selectors that have hidden nothing yet; copies that a compiler made share this set."""
+
+    def hides(self, rule: str) -> bool:
+        hit = {selector for selector, ids in self.rules.items() if rule in ids}
+        self.unused -= hit
+        return bool(hit)
+
+
+def apply(
+    source: Source, module: Module, findings: tuple[Finding, ...], config: Config, *, complete: bool
+) -> tuple[Finding, ...]:
+    """The findings with those marked that a comment suppresses, and what is wrong with the comments.
+
+    A comment is never called unused when the input was not analysed as a whole.
+    """
+    if MARK not in source.data:
+        return findings
+    return Audit(source, module, config).run(findings, complete)
+
+
+class Audit:
+    """What the comments of one source hide, and what is wrong with them."""
+
+    def __init__(self, source: Source, module: Module, config: Config, code: bytes | None = None) -> None:
+        """*code* is the source with blanks for its comments, where these are not those of PTX."""
+        self.source = source
+        self.module = module
+        self.config = config
+        self.on = frozenset(all_rules()) if config.rules is None else config.rules
+        self.functions = sorted(module.functions, key=lambda function: function.start)
+        self.code = LEXICAL.sub(_without_comment, source.data) if code is None else code
+        self.code_after: dict[int, int] = {}
+        """For lines without code, by their starts: the start of the next one with code."""
+        self.prints = Fingerprints()
+        self.copies: dict[tuple[str, ...], set[str]] = {}
+        self.wrong: list[Finding] = []
+
+    def run(self, findings: tuple[Finding, ...], complete: bool) -> tuple[Finding, ...]:
+        """The findings, marked, and those about the comments."""
+        suppressions = [s for comment in self._comments() for s in self._read(comment)]
+        marked = tuple(self._marked(finding, suppressions) for finding in findings)
+        if complete:
+            self._report_unused(suppressions)
+        return tuple(sorted((*marked, *self.wrong), key=lambda f: (f.span.start, f.rule.id)))
+
+    # ---------------------------------------------------------------- reading
+
+    def _comments(self) -> Iterable[Span]:
+        found = LEXICAL.finditer(self.source.data)
+        return [Span(*m.span()) for m in found if m["comment"] and MARK in m["comment"]]
+
+    def _read(self, comment: Span) -> Iterator[_Suppression]:
+        text = self.source.data[comment.start : comment.end].decode()
+        text = text[2:].removesuffix("*/") if text.startswith("/*") else text.removeprefix("//").lstrip("#")
+        for directive in _DIRECTIVE.split(text)[1:]:
+            form = _FORM.match(directive.strip())
+            assert form is not None  # every part of it may be empty
+            if trouble := _malformed(form):
+                remedy = "write // tclint: ignore[WG001] and the reason"
+                self._found(INVALID, comment, trouble, remedy, fixes=self._corrected(comment, trouble))
+                continue
+            rules = self._rules(comment, form["rules"])
+            if rules:
+                yield from self._placed(comment, form["verb"], rules, " ".join(form["reason"].split()))
+
+    def _rules(self, comment: Span, text: str) -> dict[str, frozenset[str]]:
+        rules: dict[str, frozenset[str]] = {}
+        for selector in (word.strip() for word in text.split(",")):
+            try:
+                ids = meant(selector)[0] - set(RULES) if selector else frozenset()
+            except UnknownRule as error:
+                remedy = "correct it, or remove it from the list"
+                self._found(
+                    INVALID, comment, str(error), remedy, fixes=self._respelled(comment, selector, str(error))
+                )
+                continue
+            if ids:
+                rules[selector] = ids
+            elif selector:
+                message = f"{selector} cannot be ignored by a comment"
+                self._found(
+                    INVALID, comment, message, "remove it from the list, or turn it off with --ignore"
+                )
+        return rules
+
+    def _placed(
+        self, comment: Span, verb: str, rules: dict[str, frozenset[str]], reason: str
+    ) -> Iterator[_Suppression]:
+        function = self._function(comment.start)
+        line = 0
+        if verb == "ignore":
+            line = self._line(comment)
+        else:
+            function = function or next((f for f in self.functions if f.start >= comment.end), None)
+            if function is None:
+                self._found(
+                    INVALID, comment, "no function follows", "put it before the function that it is about"
+                )
+                return
+        unused = set(rules)
+        if self._in_inline_assembly(comment):
+            unused = self.copies.setdefault((verb, *rules, reason), unused)
+            if function is not None and not wants_entry(self.config, function.name):
+                unused.clear()  # nobody looks whether this copy is used
+        yield _Suppression(comment, reason, rules, line, function, unused)
+
+    def _in_inline_assembly(self, comment: Span) -> bool:
+        """Whether a compiler put it there, which unrolls loops and instantiates templates."""
+        begin, end = (
+            self.source.data.rfind(mark, max(0, comment.start - _INLINE), comment.start)
+            for mark in (b"// begin inline asm", b"// end inline asm")
+        )
+        return begin > end
+
+    def _line(self, comment: Span) -> int:
+        """The line of the code that a comment stands beside, or of the next code."""
+        start = self.code.rfind(b"\n", 0, comment.start) + 1
+        passed = []
+        while start < len(self.code) and start not in self.code_after:
+            end = self.code.find(b"\n", start) + 1 or len(self.code)
+            if not _NO_STATEMENT.fullmatch(self.code, start, end):
+                break
+            passed.append(start)
+            start = end
+        start = self.code_after.get(start, start)
+        self.code_after.update(dict.fromkeys(passed, start))
+        return self.source.position(start).line
+
+    def _function(self, offset: int) -> Function | None:
+        at = bisect_right(self.functions, offset, key=lambda function: function.start) - 1
+        return self.functions[at] if at >= 0 and offset < self.functions[at].end else None
+
+    # ---------------------------------------------------------------- matching
+
+    def _marked(self, finding: Finding, suppressions: Iterable[_Suppression]) -> Finding:
+        lines = self._lines(finding)
+        owner = self._function(finding.span.start)
+        reason: str | None = None
+        for s in suppressions:
+            if s.line:
+                covers = s.line in lines
+            else:
+                assert s.function is not None  # see _placed
+                covers = s.function is owner or s.function.name == finding.entry
+            # All that match are used, so that none of them is called unused.
+            if covers and s.hides(finding.rule.id) and reason is None:
+                reason = s.reason
+        return finding if reason is None else replace(finding, suppressed=reason)
+
+    def _lines(self, finding: Finding) -> Collection[int]:
+        """The lines of the statement that a finding is in."""
+        start, end = finding.span.start, finding.span.end
+        function = self._function(start)
+        if function is not None and function.instructions:
+            at = bisect_right(function.instructions, start - function.start, key=lambda i: i.start) - 1
+            ins = function.instructions[max(at, 0)]
+            if ins.start <= start - function.start < ins.end:
+                start, end = function.start + ins.start, max(end, function.start + ins.end)
+        return range(self.source.position(start).line, self.source.position(max(start, end - 1)).line + 1)
+
+    def _report_unused(self, suppressions: Iterable[_Suppression]) -> None:
+        for s in suppressions:
+            unused = [
+                selector for selector in s.rules if selector in s.unused and s.rules[selector] <= self.on
+            ]
+            if unused:
+                s.unused.difference_update(unused)  # copies are told once
+                verb = "ignore" if s.line else "ignore-entry"
+                message = f"{verb}[{', '.join(unused)}] hides nothing"
+                remedy = "remove the comment" if len(unused) == len(s.rules) else "remove this from the list"
+                fixes = self._without(s.span, unused, all_of_it=len(unused) == len(s.rules))
+                self._found(UNUSED, s.span, message, remedy, s.function, fixes)
+
+    # ---------------------------------------------------------------- mending
+
+    def _text(self, comment: Span) -> str | None:
+        """The comment, when it is one directive and nothing else, so that an edit of it is about that one."""
+        text = self.source.data[comment.start : comment.end].decode()
+        return (
+            text
+            if len(_DIRECTIVE.findall(text[2:])) == 1 and text[2:].lstrip().startswith("tclint:")
+            else None
+        )
+
+    def _without(self, comment: Span, unused: list[str], all_of_it: bool) -> tuple[Repair, ...]:
+        """The comment removed, or its list without what hides nothing."""
+        text = self._text(comment)
+        if text is None:
+            return ()
+        if all_of_it:
+            return (Repair("remove the comment", (removed(comment),), True),)
+        start, end = text.index("[") + 1, text.index("]")
+        kept = [word.strip() for word in text[start:end].split(",") if word.strip() not in unused]
+        first = comment.start + len(text[:start].encode())
+        span = Span(first, first + len(text[start:end].encode()))
+        return (Repair(f"remove {', '.join(unused)} from the list", (Edit(span, ", ".join(kept)),), True),)
+
+    def _respelled(self, comment: Span, wrong: str, message: str) -> tuple[Repair, ...]:
+        """What was probably meant instead of a word; where that is not known, the comment without the word."""
+        text = self._text(comment)
+        meant = re.search(_MEANT, message)
+        if text is None:
+            return ()
+        if meant is None:
+            others = [w for w in text[text.find("[") + 1 : text.find("]")].split(",") if w.strip()]
+            return self._without(comment, [wrong], len(others) == 1) if wrong and "]" in text else ()
+        first = comment.start + len(text[: text.index(wrong)].encode())
+        edit = Edit(Span(first, first + len(wrong.encode())), meant[1])
+        return (Repair(f"write {meant[1]}", (edit,)),)
+
+    def _corrected(self, comment: Span, trouble: str) -> tuple[Repair, ...]:
+        """A directive that cannot be understood: the word that was meant, or no comment at all."""
+        if re.search(_MEANT, trouble):
+            return self._respelled(comment, trouble.split()[4].rstrip(";"), trouble)
+        return (Repair("remove the comment", (removed(comment),), True),) if self._text(comment) else ()
+
+    def _found(
+        self,
+        rule_id: str,
+        comment: Span,
+        message: str,
+        remedy: str,
+        function: Function | None = None,
+        fixes: tuple[Repair, ...] = (),
+    ) -> None:
+        function = function or self._function(comment.start)
+        entry = function.name if function is not None else None
+        if rule_id not in self.on or (entry is not None and not wants_entry(self.config, entry)):
+            return
+        rule: Rule = all_rules()[rule_id]
+        text = self.source.data[comment.start : comment.end].decode()
+        self.wrong.append(
+            Finding(
+                rule=rule,
+                severity=rule.severity,
+                confidence=rule.confidence,
+                span=comment,
+                message=message,
+                help=remedy,
+                fixes=resolve(self.source, function, fixes),
+                entry=entry,
+                fingerprint=self.prints.make(rule_id, entry, [" ".join(text.split())]),
+            )
+        )
+
+
+def _without_comment(match: re.Match[bytes]) -> bytes:
+    """Blanks for a comment, so that offsets and lines stay; a string as it is."""
+    return re.sub(rb"[^\n]", b" ", match[0]) if match["comment"] else match[0]
+
+
+def _malformed(form: re.Match[str]) -> str:
+    """What is wrong with a directive; empty: nothing."""
+    verb, rules = form["verb"], form["rules"]
+    if verb not in _VERBS:
+        return f"there is no directive {verb}{nearest(verb, _VERBS)}" if verb else "a directive is missing"
+    if rules is None:
+        return f"{verb} names no rule"
+    if not form["closed"]:
+        return f"the list of rules after {verb} has no ]"
+    return "" if rules.strip(" ,") else f"{verb}[] names no rule"

@@ -1,0 +1,122 @@
+"""What a kernel may leave in shared memory for its own loads (PTX ISA 8.2, 9.7.9.12, 9.7.9.25)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+from tclint.analyses.extents import Extent, Extents
+from tclint.analyses.model import KernelModel
+from tclint.ir.nodes import Vector
+from tclint.values.shared_memory import Access
+
+__all__ = ["Stored"]
+
+_STORES = frozenset(("st", "st.volatile", "st.sync", "st.mmio"))
+
+
+class _Place(NamedTuple):
+    """Where an access may be."""
+
+    variables: frozenset[int]
+    """Those of shared memory that it may be in, as far as its address is made of such."""
+    extent: Extent | None
+    sized: bool
+    """Whether it is known how many bytes it is about."""
+
+
+class Stored:
+    """The instructions that may write what a load from shared memory reads."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._extents = model.made(Extents)
+        self._writers: dict[int, list[int]] = {}
+        self._values: dict[int, list[int]] = {}
+        self._variables: dict[int, frozenset[int]] = {}
+
+    def writers(self, load: int) -> list[int]:
+        """Those of the load at *load*."""
+        found = self._writers.get(load)
+        if found is None:
+            reads = [self._place(access) for access in self.model.shared.accesses(load)]
+            met = (
+                sites for place, sites in self._writes.items() if any(self._may_meet(place, r) for r in reads)
+            )
+            found = self._writers[load] = sorted(set().union(*met))
+        return found
+
+    @cached_property
+    def _writes(self) -> dict[_Place, list[int]]:
+        """The instructions that may write to shared memory, by where: thousands of stores are alike in that."""
+        found: dict[_Place, list[int]] = {}
+        for site in self.model.shared.writers:
+            for access in self.model.shared.accesses(site):
+                if access.writes and (self._variables_of(access) or not self._elsewhere(access)):
+                    found.setdefault(self._place(access), []).append(site)
+        return found
+
+    def _place(self, access: Access) -> _Place:
+        return _Place(self._variables_of(access), self._extents.of(access), self._sized(access.site))
+
+    def known(self, load: int) -> bool:
+        """Whether nothing may write there but what a replay follows."""
+        return all(self.plain(i) or self.copies(i) or self._allocates(i) for i in self.writers(load))
+
+    def plain(self, site: int) -> bool:
+        """Whether it is a store of what registers hold."""
+        match = self.model.instruction(site).match
+        return match is not None and match.form.name in _STORES
+
+    def copies(self, site: int) -> bool:
+        """Whether it is a copy that reports to an mbarrier."""
+        instruction = self.model.instruction(site)
+        return instruction.event in ("issue", "clc-request") and instruction.group == "mbarrier"
+
+    def _allocates(self, site: int) -> bool:
+        """Whether it allocates tensor memory, and stores where that is."""
+        return self.model.instruction(site).event == "tmem-alloc"
+
+    def values(self, load: int) -> list[int]:
+        """What plain stores may have left there."""
+        if load not in self._values:
+            found = dict[int, None]()
+            for site in filter(self.plain, self.writers(load)):
+                stored = self.model.instruction(site).operands[-1]
+                for item in stored.items if isinstance(stored, Vector) else (stored,):
+                    found[self.model.values.operand(item, site)] = None
+            self._values[load] = list(found)
+        return self._values[load]
+
+    def _may_meet(self, write: _Place, read: _Place) -> bool:
+        """Whether both may be about the same byte, in whatever rounds of loops."""
+        mine, others = write.variables, read.variables
+        if mine and others and mine.isdisjoint(others) and any(map(self.model.size, mine | others)):
+            return False  # only those that the launch gives a size are one
+        written, there = write.extent, read.extent
+        if written is None or there is None or written.base != there.base:
+            return True
+        return written.low < there.high and (there.low < written.high or not write.sized)
+
+    def _variables_of(self, access: Access) -> frozenset[int]:
+        """The variables of shared memory that an address may lie in, as far as it is made of such."""
+        address = access.address
+        if address not in self._variables:
+            shared, values = self.model.shared, self.model.values
+            found = shared.origins(shared.split(address)[0])
+            self._variables[address] = frozenset(v for v in found if values.node(v)[0] == "symbol")
+        return self._variables[address]
+
+    def _elsewhere(self, access: Access) -> bool:
+        """Whether a generic address comes with the launch, as one of global memory does."""
+        values, match = self.model.values, self.model.instruction(access.site).match
+        if match is None or match.space:
+            return False
+        made = map(values.node, values.made_of(access.address))
+        return any(n[0] == "parameter" or (n[0] == "load" and not n[2].startswith(".shared")) for n in made)
+
+    def _sized(self, site: int) -> bool:
+        """Whether it is known how much is written: of a copy of a tensor, only how much at least."""
+        match = self.model.instruction(site).match
+        open_ = self.copies(site) or (match is not None and "bytes" in match.form.roles)
+        return not open_ or self.model.known(site, "bytes") is not None

@@ -1,0 +1,263 @@
+"""The baseline: findings that were there when it was written, which a run with it hides.
+
+An entry of it hides one finding of the same rule, kernel and instructions, which is what the first half of a fingerprint
+says (:class:`~tclint.findings.finding.Fingerprints`); how many there are of a kind counts, not which of them is the first. It
+hides one in its own file, or, when that file is not there any more, in another one: the file was renamed. So no entry
+hides two findings, and a finding that came is hidden only where an equal one went.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tclint.config.config import Config
+from tclint.config.selection import hidden, ignored, wants_entry
+from tclint.config.settings import SettingsError
+from tclint.findings.finding import FileReport, Finding
+from tclint.findings.places import region
+from tclint.findings.rules import all_rules
+
+__all__ = ["DEFAULT", "Baseline", "Entry", "of", "read"]
+
+DEFAULT = "tclint-baseline.json"
+SCHEMA = 1
+"""Grows when a key changes its meaning or goes, not when one is added."""
+
+Place = tuple[str, str | None]
+"""The path of a module from the folder of the baseline, with slashes, and its name in a container."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A finding as a baseline has it."""
+
+    path: str
+    """From the folder of the baseline, with slashes; absolute where there is no such way."""
+    member: str | None = None
+    entry: str | None = None
+    rule: str
+    fingerprint: str
+    line: int
+    """Where it was when it was recorded, for the reader: nothing depends on it, nor on the message."""
+    message: str
+
+    @property
+    def kind(self) -> str:
+        """What findings have in common that take each other's place."""
+        return _kind(self.fingerprint)
+
+    @property
+    def place(self) -> Place:
+        return self.path, self.member
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The entries of a file, and what became of them in a run."""
+
+    path: str
+    entries: tuple[Entry, ...] = ()
+    vanished: frozenset[int] = frozenset()
+    """The numbers of those of which a run has looked for the finding, and found none."""
+
+    @property
+    def gone(self) -> tuple[Entry, ...]:
+        return tuple(self.entries[number] for number in sorted(self.vanished))
+
+    def compared(
+        self, reports: Sequence[FileReport], config: Config, paths: Iterable[str | os.PathLike[str]]
+    ) -> tuple[list[FileReport], Baseline]:
+        """The reports with the findings marked that are in the baseline, and the baseline with what vanished.
+
+        *paths* are the arguments of the run. A finding that is hidden for another reason uses its entry up after those
+        that would be shown; one that a comment suppresses needs none.
+        """
+        if not self.entries:
+            return list(reports), self
+        places = [self._place(report) for report in reports]
+        here = frozenset(places)
+        own: defaultdict[tuple[Place, str], deque[int]] = defaultdict(deque)
+        moved: defaultdict[str, deque[int]] = defaultdict(deque)
+        for number, entry in enumerate(self.entries):
+            own[entry.place, entry.kind].append(number)
+            if self._missing(entry, here):
+                moved[entry.kind].append(number)
+        used: set[int] = set()
+        marked: set[tuple[int, int]] = set()
+        candidates = list(_candidates(reports, config))
+        # First all findings in the files that they were in: what is left of the entries may have moved.
+        for at, index, kind in candidates:
+            if entries := own[places[at], kind]:
+                used.add(entries.popleft())
+                marked.add((at, index))
+        for at, index, kind in candidates:
+            if (at, index) not in marked and (entries := moved[kind]):
+                used.add(entries.popleft())
+                marked.add((at, index))
+        analysed = {place: r.path for place, r in zip(places, reports, strict=True) if r.status == "analysed"}
+        arguments = [os.path.abspath(path) for path in paths]
+        failed = [os.path.abspath(report.path) for report in reports if report.status == "failed"]
+        vanished = frozenset(
+            number
+            for number, entry in enumerate(self.entries)
+            if number not in used and self._looked_for(entry, analysed, here, arguments, failed, config)
+        )
+        shown = [
+            replace(
+                report,
+                findings=tuple(
+                    replace(finding, baselined=True) if (at, index) in marked else finding
+                    for index, finding in enumerate(report.findings)
+                ),
+            )
+            for at, report in enumerate(reports)
+        ]
+        return shown, replace(self, vanished=vanished)
+
+    def updated(self, reports: Iterable[FileReport], config: Config, *, prune: bool) -> Baseline:
+        """The baseline without what is gone and, unless *prune*, with the findings that :meth:`compared` left unmarked.
+
+        An entry that stays is as it was, so that a version control system shows what came and what went.
+        """
+        entries = [entry for number, entry in enumerate(self.entries) if number not in self.vanished]
+        if not prune:
+            entries += [
+                self._entry(report, finding)
+                for report in reports
+                for finding in report.findings
+                if _recordable(finding) and not hidden(config, report, finding)
+            ]
+        return Baseline(self.path, tuple(sorted(entries, key=_order)))
+
+    def __str__(self) -> str:
+        """What stands in the file: JSON with an entry on each line, in an order that no line number changes."""
+        import json
+
+        lines = ",".join(f"\n{json.dumps(asdict(entry))}" for entry in self.entries)
+        return f'{{\n"schema": {SCHEMA},\n"findings": [{lines}\n]\n}}\n'
+
+    def _entry(self, report: FileReport, finding: Finding) -> Entry:
+        path, member = self._place(report)
+        return Entry(
+            path=path,
+            member=member,
+            entry=finding.entry,
+            rule=finding.rule.id,
+            fingerprint=finding.fingerprint,
+            line=region(report, finding.span)[0].line,
+            message=finding.message,
+        )
+
+    @property
+    def _folder(self) -> str:
+        return os.path.dirname(os.path.abspath(self.path))
+
+    def _place(self, report: FileReport) -> Place:
+        try:
+            path = os.path.relpath(report.path, self._folder)
+        except ValueError:  # another drive
+            path = os.path.abspath(report.path)
+        return path.replace(os.sep, "/"), report.member
+
+    def _missing(self, entry: Entry, here: frozenset[Place]) -> bool:
+        """Whether the module of an entry is not there any more, so that its findings may be elsewhere."""
+        if entry.place in here:
+            return False
+        if entry.member is not None and any(path == entry.path for path, _ in here):
+            return True
+        return not os.path.lexists(os.path.join(self._folder, entry.path))
+
+    def _looked_for(
+        self,
+        entry: Entry,
+        analysed: dict[Place, str],
+        here: frozenset[Place],
+        arguments: Sequence[str],
+        failed: Sequence[str],
+        config: Config,
+    ) -> bool:
+        """Whether this run would have found the finding of an entry, if there were one."""
+        if config.rules is not None and entry.rule not in config.rules:
+            return False
+        if entry.entry is not None and not wants_entry(config, entry.entry):
+            return False
+        if (path := analysed.get(entry.place)) is not None:
+            return entry.rule not in all_rules() or entry.rule not in ignored(config, path, entry.entry or "")
+        path = os.path.normpath(os.path.join(self._folder, entry.path))
+        named = any(_in(path, argument) or fnmatchcase(path, argument) for argument in arguments)
+        return named and not any(_in(path, other) for other in failed) and self._missing(entry, here)
+
+
+def of(config: Config) -> Baseline:
+    """The baseline of a run; an empty one where it has none. Raises SettingsError as :func:`read` does."""
+    return Baseline("") if config.baseline is None else read(config.baseline)
+
+
+def read(path: str | os.PathLike[str]) -> Baseline:
+    """The baseline in a file. Raises SettingsError for one that cannot be read or is none."""
+    import json
+
+    path = os.fspath(path)
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            document = json.load(file)
+    except OSError as error:
+        raise SettingsError(f"the baseline {path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"the baseline {path} is not JSON: {error}") from None
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(schema, int) or not isinstance(document.get("findings"), list):
+        raise SettingsError(f"{path} is not a baseline of tclint: it needs a schema and findings")
+    if schema > SCHEMA:
+        raise SettingsError(f"the baseline {path} has schema {schema}; this tclint knows {SCHEMA}: update it")
+    return Baseline(path, tuple(_read(path, n, found) for n, found in enumerate(document["findings"], 1)))
+
+
+def _read(path: str, number: int, found: Any) -> Entry:
+    """An entry of a file; keys that are not known are left out."""
+    text = (str,)
+    kinds = {"line": (int,), "member": (str, type(None)), "entry": (str, type(None))}
+    try:
+        values = {field.name: found.get(field.name) for field in fields(Entry)}
+        wrong = [name for name, value in values.items() if not isinstance(value, kinds.get(name, text))]
+    except AttributeError:
+        raise SettingsError(f"the baseline {path}: finding {number} is not an object") from None
+    if wrong:
+        raise SettingsError(f"the baseline {path}: finding {number} has no right {wrong[0]}")
+    return Entry(**values)
+
+
+def _in(path: str, other: str) -> bool:
+    """Whether *path* is *other* or in that folder."""
+    return path == other or path.startswith(os.path.join(other, ""))
+
+
+def _kind(fingerprint: str) -> str:
+    return fingerprint.partition(":")[0]
+
+
+def _recordable(finding: Finding) -> bool:
+    """What a comment suppresses needs no entry, and a comment that is wrong gets none: it is to be corrected."""
+    return finding.suppressed is None and finding.rule.family != "suppression"
+
+
+def _candidates(reports: Sequence[FileReport], config: Config) -> list[tuple[int, int, str]]:
+    """The findings that may have an entry: report, number and kind; those first that would be shown."""
+    found = [
+        (bool(hidden(config, report, finding)), at, finding.span.start, index, _kind(finding.fingerprint))
+        for at, report in enumerate(reports)
+        for index, finding in enumerate(report.findings)
+        if _recordable(finding)
+    ]
+    return [(at, index, kind) for _, at, _, index, kind in sorted(found)]
+
+
+def _order(entry: Entry) -> tuple[object, ...]:
+    kind, _, ordinal = entry.fingerprint.partition(":")
+    number = int(ordinal) if ordinal.isdecimal() else 0
+    return entry.path, entry.member or "", entry.entry or "", entry.rule, kind, number

@@ -1,0 +1,126 @@
+"""Folds findings that one change mends: one cause with many uses, one source line that was compiled many times.
+
+The finding that is kept says in ``variants`` where the others are. Findings of one kernel are one where the rule, its
+advice and the last step before the bad use are the same: the commit that nobody waits for, not each register that is
+read too early. Findings of several kernels are one where the rule, the source line and all calls through which it was
+inlined are the same, and the file has a folder or the kernel the same name; the second defect of a kernel at that line
+folds only with the second one of another.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport, Finding, SourceLocation, Span, Variant
+from tclint.findings.places import region
+from tclint.report.locate import calls
+from tclint.report.summary import Summary, present
+
+if TYPE_CHECKING:
+    from tclint.report.baseline import Baseline
+
+
+def told(
+    reports: Sequence[FileReport],
+    config: Config,
+    paths: Iterable[str | os.PathLike[str]] = (),
+    known: Baseline | None = None,
+) -> tuple[list[FileReport], Summary]:
+    """The reports of a run over *paths* as they are to be shown: without what is *known*, and each defect once."""
+    if known is not None:
+        reports, known = known.compared(reports, config, paths)
+    return fold(*present(reports, config, known.gone if known is not None else ()))
+
+
+def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileReport], Summary]:
+    """The reports with each defect once, and the numbers of what is left."""
+    same_line: dict[Hashable, list[tuple[int, Finding]]] = {}
+    for number, report in enumerate(reports):
+        seen: Counter[Hashable] = Counter()
+        for index, finding in enumerate(_causes(report)):
+            key: Hashable = (number, index)
+            if finding.source_location is not None:
+                line = _line(finding, finding.source_location)
+                seen[line, finding.entry] += 1
+                key = (line, seen[line, finding.entry])
+            same_line.setdefault(key, []).append((number, finding))
+    kept: list[list[Finding]] = [[] for _ in reports]
+    for places in same_line.values():
+        number, finding = max(places, key=lambda place: _gravity(place[1]))  # the first of the gravest
+        others = [v for n, other in places if other is not finding for v in _places(reports[n], other)]
+        kept[number].append(replace(finding, variants=(*finding.variants, *others)))
+    folded = [
+        replace(report, findings=tuple(sorted(findings, key=lambda f: (f.span.start, f.span.end, f.rule.id))))
+        for report, findings in zip(reports, kept, strict=True)
+    ]
+    return folded, _recount(folded, summary)
+
+
+def _line(finding: Finding, location: SourceLocation) -> Hashable:
+    """What findings at one source line have in common.
+
+    A bare file name does not tell two kernels apart: what NVRTC compiles is called ``default_program`` by everybody.
+    """
+    name = calls(location)[-1].file
+    kernel = None if "/" in name or "\\" in name else finding.entry
+    return finding.rule.id, location, kernel, finding.suppressed is None
+
+
+def _causes(report: FileReport) -> Iterable[Finding]:
+    """The findings of one input, one for each cause."""
+    same: dict[Hashable, list[Finding]] = {}
+    for index, finding in enumerate(report.findings):
+        cause = _cause(finding)
+        key: Hashable = index
+        if cause is not None:
+            key = (finding.rule.id, finding.entry, finding.help, cause, finding.suppressed is None)
+        same.setdefault(key, []).append(finding)
+    for findings in same.values():
+        first = max(findings, key=_gravity)
+        others = [v for other in findings if other is not first for v in _places(report, other)]
+        yield replace(
+            first, count=sum(finding.count for finding in findings), variants=(*first.variants, *others)
+        )
+
+
+def _cause(finding: Finding) -> Span | None:
+    """The last step before the bad use; None where it comes first."""
+    before = list(takewhile(lambda step: step.span != finding.span, finding.steps))
+    return before[-1].span if before else None
+
+
+def _gravity(finding: Finding) -> tuple[int, int]:
+    return finding.severity, finding.confidence
+
+
+def _places(report: FileReport, finding: Finding) -> list[Variant]:
+    """The place of a finding that is folded away, and of those that were folded into it."""
+    line, column = region(report, finding.span)[0]
+    place = Variant(report.path, report.member, finding.entry, line, column, finding.fingerprint)
+    return [place, *finding.variants]
+
+
+def _recount(reports: Iterable[FileReport], summary: Summary) -> Summary:
+    """The numbers of what is left; the files in which something was found stay as they are."""
+    found = [finding for report in reports for finding in report.findings if finding.suppressed is None]
+    fixes = [
+        any(fix.safe for fix in finding.fixes)
+        for report in reports
+        for finding in report.findings
+        if report.member is None and finding.fixes and finding.suppressed is None
+    ]
+    severities = Counter(finding.severity for finding in found)
+    return replace(
+        summary,
+        by_severity={severity: severities[severity] for severity in summary.by_severity},
+        by_rule=dict(sorted(Counter(finding.rule.id for finding in found).items())),
+        folded=sum(len(finding.variants) for finding in found),
+        fixable=sum(fixes),
+        unsafe_fixable=len(fixes) - sum(fixes),
+    )

@@ -1,0 +1,46 @@
+"""The output formats, one module each, found by discovery.
+
+A format is a module ``tclint/report/formats/<format>.py`` with a function ``render(reports, context) -> str``. It gets
+the reports as they are to be shown: what is hidden is left out already, and ``context.summary`` has the numbers.
+Suppressed findings are left out too, unless the module sets ``SUPPRESSED = True`` and marks them itself.
+
+Add a module here to add a format (CONTRIBUTING.md, "Add an output format").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from tclint._data import modules
+
+if TYPE_CHECKING:
+    from tclint.findings.finding import FileReport
+    from tclint.report.summary import Context
+
+
+class Renderer(Protocol):
+    """The function ``render`` of a format; its text ends with a line feed or is empty."""
+
+    def __call__(self, reports: Sequence[FileReport], context: Context) -> str: ...
+
+
+def formats() -> list[str]:
+    """The names of all formats; a module whose name starts with an underscore is none."""
+    return modules(__path__)
+
+
+def renderer(name: str) -> Renderer:
+    """What writes the format that ``formats`` names."""
+    module = import_module(f"{__name__}.{name}")
+    render = cast(Renderer, module.render)
+    if getattr(module, "SUPPRESSED", False):
+        return render
+    return lambda reports, context: render([_without_suppressed(report) for report in reports], context)
+
+
+def _without_suppressed(report: FileReport) -> FileReport:
+    from dataclasses import replace
+
+    return replace(report, findings=tuple(f for f in report.findings if f.suppressed is None))

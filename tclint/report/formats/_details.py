@@ -1,0 +1,89 @@
+"""What several formats for programs say of a finding in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tclint.findings.finding import FileReport, Finding, Variant
+from tclint.findings.places import place, region
+from tclint.report.locate import Target, calls
+from tclint.report.summary import Context, count
+
+SHOWN_VARIANTS = 5
+"""More places than this are only counted."""
+
+NO_LINE = "no .loc names its source line: compile with line information (nvcc -lineinfo)"
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """The text without the lone surrogates that stand for bytes of file names that are not UTF-8."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def details(report: FileReport, finding: Finding, context: Context) -> Iterator[str]:
+    """The path, the advice and where else, as lines of plain text."""
+    for number, step in enumerate(finding.steps, 1):
+        role = f"[{step.role}] " if step.role else ""
+        yield f"{number}. {_at(context.locate(report, step))}: {role}{step.message}"
+    if finding.help:
+        yield f"help: {finding.help}"
+    if finding.help_source is not None:
+        yield f"help: {finding.help_source.producer}: {finding.help_source.text}"
+    if finding.count > 1:
+        yield f"note: {count(finding.count, 'use')} with this cause"
+    yield from (f"note: {text}" for text in variant_notes(report, finding))
+    line, column = region(report, finding.span)[0]
+    yield f"PTX: {place(report)}:{line}:{column}{f' in {finding.entry}' if finding.entry else ''}"
+    if finding.confirmation is not None:
+        yield f"executed: {finding.confirmation}"
+    if finding.source_location is not None:
+        yield f"source: {', '.join(chain(finding))}"
+    elif context.locate.mode == "source":
+        yield f"note: {NO_LINE}"
+    yield f"rule: {finding.rule.name}, PTX ISA {', '.join(finding.rule.manual)}"
+
+
+def chain(finding: Finding) -> list[str]:
+    """``a.cuh:10:3`` and, for each call through which it was inlined, ``inlined at gemm.cu:50:1``."""
+    assert finding.source_location is not None
+    first, *rest = (
+        f"{call.file}:{call.line}{f':{call.column}' if call.column else ''}"
+        for call in calls(finding.source_location)
+    )
+    return [first, *(f"inlined at {call}" for call in rest)]
+
+
+def variant_notes(report: FileReport, finding: Finding) -> Iterator[str]:
+    """Where the findings are that were folded into this one."""
+    home = (report.path, report.member, finding.entry)
+    here = [v for v in finding.variants if (v.path, v.member, v.entry) == home]
+    there = [v for v in finding.variants if (v.path, v.member, v.entry) != home]
+    if here:
+        lines = _listed([str(v.line) for v in here])
+        yield f"the same cause also shows at {'line' if len(here) == 1 else 'lines'} {lines}"
+    if there:
+        kernels = {(v.path, v.member, v.entry) for v in there}
+        yield f"also in {count(len(kernels), 'other compiled variant')}: {_listed([_named(v) for v in there])}"
+
+
+def where(target: Target) -> str:
+    """``gemm.cu:50:3``."""
+    return f"{target.path}:{target.line}{f':{target.column}' if target.column else ''}"
+
+
+def _at(target: Target) -> str:
+    """``gemm.cu:50``, or ``line 42`` in the PTX."""
+    return f"{target.path}:{target.line}" if target.source else f"line {target.line}"
+
+
+def _named(variant: Variant) -> str:
+    return f"{variant.path}{f'({variant.member})' if variant.member else ''}:{variant.line}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_VARIANTS
+    shown = names if more <= 1 else names[:SHOWN_VARIANTS]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(shown) < len(names) else "")

@@ -1,0 +1,36 @@
+"""One line per finding, ``file:line:column: severity RULE message [name]``, as editors and grep read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tclint.findings.finding import FileReport
+from tclint.findings.places import place
+from tclint.report.formats._details import where
+from tclint.report.formats._style import printable
+from tclint.report.summary import Context, count, tally
+
+
+def render(reports: Sequence[FileReport], context: Context) -> str:
+    """The findings and problems, and the tally as the last line."""
+    lines = [line for report in reports for line in _lines(report, context)]
+    return "\n".join([*lines, tally(context.summary)]) + "\n"
+
+
+def _lines(report: FileReport, context: Context) -> Iterator[str]:
+    path = place(report)
+    for problem in report.problems:
+        at = f"{path}:{problem.line}" if problem.line else path
+        yield _one_line(f"{at}: problem: {problem.message}")
+    for finding in report.findings:
+        target = context.locate(report, finding)
+        at = where(target if target.source else target._replace(path=path))
+        more = f" (and {count(len(finding.variants), 'more place')})" if finding.variants else ""
+        if finding.confirmation is not None:
+            more += f" ({finding.confirmation.status})"
+        rule = finding.rule
+        yield _one_line(f"{at}: {finding.severity.label} {rule.id} {finding.message} [{rule.name}]{more}")
+
+
+def _one_line(text: str) -> str:
+    return printable(" ".join(text.splitlines()))

@@ -1,0 +1,150 @@
+"""JSON for programs; ``schema`` grows by one when a key changes its meaning or goes, not when one is added.
+
+Lines and columns are 1-based and count code points; an end is the place after the last character. A ``line`` that is
+null belongs to a problem about the whole input.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tclint.findings.finding import Confirmation, FileReport, Finding, Fix, SourceLocation, Span
+from tclint.findings.places import region
+from tclint.report.summary import Context, Summary
+
+SCHEMA = 1
+SUPPRESSED = True
+
+
+def render(reports: Sequence[FileReport], context: Context) -> str:
+    """The whole run as one object."""
+    document = {
+        "schema": SCHEMA,
+        "files": [_file(report, context) for report in reports],
+        "summary": _summary(context.summary),
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _file(report: FileReport, context: Context) -> dict[str, Any]:
+    return {
+        "path": report.path,
+        "member": report.member,
+        "origin": report.origin,
+        "status": report.status,
+        "problems": [
+            {"line": problem.line or None, "message": problem.message} for problem in report.problems
+        ],
+        "findings": [_finding(report, finding, context) for finding in report.findings],
+    }
+
+
+def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str, Any]:
+    target = context.locate(report, finding)
+    return {
+        "id": finding.rule.id,
+        "name": finding.rule.name,
+        "severity": finding.severity.label,
+        "confidence": finding.confidence.label,
+        "doubt": finding.doubt or None,
+        "entry": finding.entry,
+        **_region(report, finding.span),
+        "shown_at": {
+            "kind": "source" if target.source or report.asm is not None else "ptx",
+            "path": target.path,
+            "line": target.line,
+            "column": target.column or None,
+        },
+        "message": finding.message,
+        "help": finding.help or None,
+        "help_source": asdict(finding.help_source) if finding.help_source else None,
+        "manual": list(finding.rule.manual),
+        "steps": [
+            {
+                **_region(report, step.span),
+                "entry": step.entry,
+                "role": step.role,
+                "message": step.message,
+                "source_location": _source_location(step.source_location),
+            }
+            for step in finding.steps
+        ],
+        "count": finding.count,
+        "fingerprint": finding.fingerprint,
+        "source_location": _source_location(finding.source_location),
+        "variants": [asdict(variant) for variant in finding.variants],
+        "fixes": [_fix(report, fix) for fix in finding.fixes],
+        "suppressed": finding.suppressed,
+        "confirmation": _confirmation(finding.confirmation),
+    }
+
+
+def _confirmation(confirmation: Confirmation | None) -> dict[str, str | None] | None:
+    if confirmation is None:
+        return None
+    return {
+        "status": confirmation.status,
+        "reason": confirmation.reason or None,
+        "schedule": confirmation.schedule or None,
+        "observation": confirmation.observation or None,
+    }
+
+
+def _region(report: FileReport, span: Span) -> dict[str, int]:
+    start, end = region(report, span)
+    return {
+        "line": start.line,
+        "column": start.column,
+        "end_line": end.line,
+        "end_column": end.column,
+    }
+
+
+def _source_location(location: SourceLocation | None) -> dict[str, Any] | None:
+    if location is None:
+        return None
+    return {
+        "file": location.file,
+        "line": location.line,
+        "column": location.column or None,
+        "inlined_at": [_source_location(call) for call in location.inlined_at],
+    }
+
+
+def _fix(report: FileReport, fix: Fix) -> dict[str, Any]:
+    return {
+        "message": fix.message,
+        "safe": fix.safe,
+        "edits": [{**_region(report, edit.span), "text": edit.text} for edit in fix.edits],
+    }
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    return {
+        "version": summary.version,
+        "files": summary.files,
+        "analysed": summary.files - summary.partial - summary.failed,
+        "partial": summary.partial,
+        "failed": summary.failed,
+        "severities": {severity.label: number for severity, number in summary.by_severity.items()},
+        "rules": summary.by_rule,
+        "folded": summary.folded,
+        "hidden": _total(summary.hidden),
+        "below_severity": _total(summary.below_severity),
+        "ignored": _total(summary.ignored),
+        "suppressed": _total(summary.suppressed),
+        "baselined": _total(summary.baselined),
+        "gone": [asdict(entry) for entry in summary.gone],
+        "excluded": summary.excluded,
+        "fixed": sum(summary.fixed.values()),
+        "fixable": summary.fixable,
+        "unsafe_fixable": summary.unsafe_fixable,
+        "asm": {**asdict(summary.asm), "arch": summary.arch},
+    }
+
+
+def _total(by_rule: dict[str, int]) -> dict[str, Any]:
+    return {"total": sum(by_rule.values()), "rules": by_rule}

@@ -1,0 +1,96 @@
+"""JUnit XML: one suite per input, one test case per finding, valid for the schemas of Jenkins and of Ant.
+
+A finding that does not fail the run (``--fail-on``) is a skipped test, a problem is an error, and an input in which
+nothing was found has one test that passed. The name of a test does not depend on lines, so its history goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from typing import NamedTuple
+from xml.sax.saxutils import escape, quoteattr
+
+from tclint.findings.finding import FileReport, Finding
+from tclint.findings.places import place
+from tclint.report.formats._details import details, where
+from tclint.report.summary import Context
+
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class _Case(NamedTuple):
+    name: str
+    outcome: str
+    """``failure``, ``error`` or ``skipped``; empty: it passed."""
+    type: str = ""
+    message: str = ""
+    text: str = ""
+
+
+def render(reports: Sequence[FileReport], context: Context) -> str:
+    """The whole run as one ``testsuites``."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+    suites = [line for number, report in enumerate(reports) for line in _suite(number, report, now, context)]
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>", ""])
+
+
+def _suite(number: int, report: FileReport, now: str, context: Context) -> Iterator[str]:
+    path = context.locate.relative(report.path) + (f"({report.member})" if report.member else "")
+    cases = [*_problems(report), *(_case(report, finding, context) for finding in report.findings)]
+    cases = cases or [_Case("tclint", "")]
+    outcomes = [case.outcome for case in cases]
+    yield _tag(
+        "testsuite",
+        {
+            "name": path,
+            "package": "tclint",
+            "id": str(number),
+            "timestamp": now,
+            "hostname": "localhost",
+            "tests": str(len(cases)),
+            "failures": str(outcomes.count("failure")),
+            "errors": str(outcomes.count("error")),
+            "skipped": str(outcomes.count("skipped")),
+            "time": "0",
+        },
+    )
+    yield "<properties/>"
+    for case in cases:
+        yield _tag("testcase", {"name": case.name, "classname": path, "time": "0"})
+        if case.outcome:
+            kind = {"type": case.type} if case.type else {}
+            tag = _tag(case.outcome, kind | {"message": case.message})
+            yield f"{tag}{escape(_legal(case.text))}</{case.outcome}>"
+        yield "</testcase>"
+    yield "<system-out/>"
+    yield "<system-err/>"
+    yield "</testsuite>"
+
+
+def _problems(report: FileReport) -> Iterator[_Case]:
+    for number, problem in enumerate(report.problems, 1):
+        at = f"{place(report)}:{problem.line}" if problem.line else place(report)
+        yield _Case(f"problem {number}", "error", "problem", problem.message, f"{at}: {problem.message}")
+
+
+def _case(report: FileReport, finding: Finding, context: Context) -> _Case:
+    fails = context.fail_on is not None and finding.severity >= context.fail_on
+    at = where(context.locate(report, finding))
+    return _Case(
+        f"{finding.rule.id} {finding.rule.name} [{finding.fingerprint}]",
+        "failure" if fails else "skipped",
+        finding.severity.label if fails else "",  # the schema of Ant allows no type there
+        finding.message,
+        "\n".join([f"{at}: {finding.message}", *details(report, finding, context)]),
+    )
+
+
+def _tag(name: str, attributes: dict[str, str]) -> str:
+    return f"<{name} {' '.join(f'{key}={quoteattr(_legal(value))}' for key, value in attributes.items())}>"
+
+
+def _legal(text: str) -> str:
+    """The text without the characters that XML 1.0 cannot hold, not even escaped."""
+    return _ILLEGAL.sub("\ufffd", text)

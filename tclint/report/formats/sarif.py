@@ -1,0 +1,357 @@
+"""SARIF 2.1.0, for GitHub code scanning and for viewers.
+
+The objects are those of sarif-om, which follows a draft of the schema, checks nothing and cannot write JSON: that is done
+here. No other module knows it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+import sarif_om as om
+
+from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation, Span
+from tclint.findings.places import region
+from tclint.findings.rules import Rule, all_rules, url
+from tclint.findings.scales import Confidence, Severity
+from tclint.report.formats._details import clean, variant_notes
+from tclint.report.locate import calls
+from tclint.report.summary import Context
+
+SUPPRESSED = True
+"""A result says itself that it is suppressed."""
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_BASE = "%SRCROOT%"
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_PRIORITIES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
+_PRECISIONS = {
+    Confidence.LOW: "low",
+    Confidence.MEDIUM: "medium",
+    Confidence.HIGH: "high",
+    Confidence.CONFIRMED: "very-high",
+}
+_MOST_VARIANTS = 100
+"""Places that a result names; GitHub takes a thousand, and so many help nobody."""
+_PROBLEM = om.ReportingDescriptor(
+    id="TCLINT-INPUT",
+    name="InputNotAnalysed",
+    short_description=om.MultiformatMessageString(text="An input was not analysed, or not all of it."),
+    full_description=om.MultiformatMessageString(
+        text="An input could not be read, is no PTX, or has parts that could not be analysed. "
+        "Nothing is known about these parts: that they have no finding does not mean that they are correct."
+    ),
+    help=om.MultiformatMessageString(text="The message says what is wrong; ptxas may say more."),
+)
+_LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
+
+
+def render(reports: Sequence[FileReport], context: Context) -> str:
+    """The whole run as one log."""
+    on = all_rules().keys() if context.rules is None else context.rules
+    rules = {id: rule for id, rule in all_rules().items() if id in on}
+    for report in reports:
+        for finding in report.findings:
+            rules.setdefault(finding.rule.id, finding.rule)
+    log = om.SarifLog(
+        version="2.1.0", schema_uri=_SCHEMA, runs=[_Run(list(rules.values()), context).of(reports)]
+    )
+    return json.dumps(_encoded(log), indent=2) + "\n"
+
+
+class _Run:
+    """Makes the objects of one run."""
+
+    def __init__(self, rules: list[Rule], context: Context) -> None:
+        self._context = context
+        self._rules = rules
+        self._index = {rule.id: index for index, rule in enumerate(rules)}
+
+    def of(self, reports: Sequence[FileReport]) -> Any:
+        """The run."""
+        version = self._context.summary.version
+        return om.Run(
+            tool=om.Tool(
+                driver=om.ToolComponent(
+                    name="tclint",
+                    full_name=f"tclint {version}",
+                    version=version,
+                    semantic_version=version,
+                    rules=[_rule(rule) for rule in self._rules],
+                    notifications=[_PROBLEM],
+                )
+            ),
+            automation_details=om.RunAutomationDetails(id="tclint/"),
+            column_kind="unicodeCodePoints",
+            original_uri_base_ids={_BASE: om.ArtifactLocation(uri=_folder_uri(self._context.locate.root))},
+            artifacts=self._artifacts(reports),
+            invocations=[
+                om.Invocation(
+                    execution_successful=not (self._context.summary.failed or self._context.summary.partial),
+                    working_directory=om.ArtifactLocation(uri=_folder_uri(os.getcwd())),
+                    tool_execution_notifications=[
+                        n for report in reports for n in self._notifications(report)
+                    ],
+                )
+            ],
+            results=[self._result(report, finding) for report in reports for finding in report.findings],
+        )
+
+    def _artifacts(self, reports: Sequence[FileReport]) -> list[Any]:
+        """The inputs, with the hash of those whose text is at hand."""
+        found: dict[str, Any] = {}
+        for report in reports:
+            artifact = om.Artifact(location=self._artifact(report.path), roles=["analysisTarget"])
+            if report.member is None:
+                artifact.source_language = "ptx"
+                if report.source is not None:
+                    artifact.hashes = {"sha-256": sha256(report.source.data).hexdigest()}
+            found.setdefault(report.path, artifact)
+        return list(found.values())
+
+    def _notifications(self, report: FileReport) -> Iterator[Any]:
+        for problem in report.problems:
+            member = f"{report.member}: " if report.member else ""
+            yield om.Notification(
+                message=om.Message(text=_plain(f"{member}{problem.message}")),
+                level="error",
+                descriptor=om.ReportingDescriptorReference(id=_PROBLEM.id, index=0),
+                locations=[self._place(report.path, line=problem.line)],
+            )
+
+    def _result(self, report: FileReport, finding: Finding) -> Any:
+        related = list(self._related(report, finding))
+        result = om.Result(
+            rule_id=finding.rule.id,
+            rule_index=self._index[finding.rule.id],
+            level=_LEVELS[finding.severity],
+            message=om.Message(text=_message(report, finding, related)),
+            locations=[self._location(report, finding)],
+            related_locations=[location for location, _ in related] or None,
+            code_flows=self._code_flows(report, finding),
+            partial_fingerprints={
+                # GitHub knows the first name only, and would hash the line with all its registers for it.
+                "primaryLocationLineHash": finding.fingerprint,
+                "tclint/v1": finding.fingerprint,
+            },
+            fixes=[self._fix(report, fix) for fix in finding.fixes] or None,
+            properties={
+                "tclint/confidence": finding.confidence.label,
+                "tclint/uses": finding.count,
+                "tclint/variants": len(finding.variants),
+            },
+        )
+        if self._context.baseline:  # what is in it is left out: GitHub would open an alert for each
+            result.baseline_state = "new"
+        if finding.doubt:
+            result.properties["tclint/doubt"] = finding.doubt
+        if finding.help_source is not None:
+            result.properties["tclint/helpSource"] = asdict(finding.help_source)
+        if finding.suppressed is not None:
+            # sarif-om calls the status "state", which the final schema does not know: leave it out, it means accepted.
+            result.suppressions = [
+                om.Suppression(kind="inSource", justification=clean(finding.suppressed) or None)
+            ]
+        if finding.confirmation is not None:
+            result.properties["tclint/confirmation"] = {
+                "status": finding.confirmation.status,
+                "reason": clean(finding.confirmation.reason),
+                "schedule": finding.confirmation.schedule,
+                "observation": clean(finding.confirmation.observation),
+            }
+        return result
+
+    def _location(self, report: FileReport, finding: Finding) -> Any:
+        """The place of the finding: in the source where that is wanted and known."""
+        target = self._context.locate(report, finding)
+        if target.source is not None:
+            location = self._line(target.source)
+        else:
+            location = self._span(report, finding.span)
+            location.physical_location.region.snippet = om.ArtifactContent(text=_text(report, finding.span))
+        if finding.entry is not None:
+            name = clean(finding.entry)
+            qualified = clean(f"{report.member}::{finding.entry}") if report.member else name
+            location.logical_locations = [
+                om.LogicalLocation(name=name, fully_qualified_name=qualified, kind="function")
+            ]
+        return location
+
+    def _related(self, report: FileReport, finding: Finding) -> Iterator[tuple[Any, str]]:
+        """Other places with their numbers, and the words of the message that link to each, if any do."""
+        number = 0
+
+        def numbered(location: Any, words: str, link: str = "") -> tuple[Any, str]:
+            nonlocal number
+            number += 1
+            location.id = number
+            location.message = om.Message(text=_plain(words))
+            return location, link
+
+        target = self._context.locate(report, finding)
+        for step in finding.steps:
+            role = f"[{step.role}] " if step.role else ""
+            yield numbered(self._span(report, step.span), role + step.message, role + step.message)
+        if target.source is not None and all(step.span != finding.span for step in finding.steps):
+            yield numbered(self._span(report, finding.span), "the instruction in the PTX", "PTX")
+        if finding.source_location is not None:
+            for call in calls(finding.source_location):
+                if call != target.source:
+                    yield numbered(self._line(call), "the source line or a call through which it was inlined")
+        for variant in finding.variants[:_MOST_VARIANTS]:
+            entry = f" in {variant.entry}" if variant.entry else ""
+            place = self._place(variant.path, line=variant.line, column=variant.column)
+            yield numbered(place, f"the same defect{entry}")
+
+    def _code_flows(self, report: FileReport, finding: Finding) -> list[Any] | None:
+        if not finding.steps:
+            return None
+        flow = []
+        for index, step in enumerate(finding.steps, 1):
+            line = self._context.locate(report, step).source
+            location = self._line(line) if line is not None else self._span(report, step.span)
+            role = f"[{step.role}] " if step.role else ""
+            location.message = om.Message(text=_plain(role + step.message))
+            if step.entry is not None:
+                name = clean(step.entry)
+                location.logical_locations = [
+                    om.LogicalLocation(name=name, fully_qualified_name=name, kind="function")
+                ]
+            importance = "essential" if index in (1, len(finding.steps)) else "important"
+            flow.append(
+                om.ThreadFlowLocation(location=location, execution_order=index, importance=importance)
+            )
+        return [om.CodeFlow(thread_flows=[om.ThreadFlow(locations=flow)])]
+
+    def _fix(self, report: FileReport, fix: Fix) -> Any:
+        replacements = [
+            om.Replacement(
+                deleted_region=_region(report, edit.span),
+                inserted_content=om.ArtifactContent(text=clean(edit.text)) if edit.text else None,
+            )
+            for edit in fix.edits
+        ]
+        change = om.ArtifactChange(artifact_location=self._artifact(report.path), replacements=replacements)
+        return om.Fix(description=om.Message(text=_plain(fix.message)), artifact_changes=[change])
+
+    def _span(self, report: FileReport, span: Span) -> Any:
+        return self._physical(report.path, _region(report, span))
+
+    def _line(self, location: SourceLocation) -> Any:
+        return self._place(location.file, line=location.line, column=location.column)
+
+    def _place(self, path: str, *, line: int, column: int = 0) -> Any:
+        region = om.Region(start_line=line, start_column=column or None) if line else None
+        return self._physical(path, region)
+
+    def _physical(self, path: str, region: Any) -> Any:
+        return om.Location(
+            physical_location=om.PhysicalLocation(artifact_location=self._artifact(path), region=region)
+        )
+
+    def _artifact(self, path: str) -> Any:
+        relative = self._context.locate.relative(path)
+        if os.path.isabs(relative):
+            return om.ArtifactLocation(uri=Path(relative).as_uri())
+        return om.ArtifactLocation(uri=quote(os.fsencode(relative)), uri_base_id=_BASE)
+
+
+def _rule(rule: Rule) -> Any:
+    body = rule.body.strip() or rule.summary
+    return om.ReportingDescriptor(
+        id=rule.id,
+        name=rule.name,
+        short_description=om.MultiformatMessageString(text=rule.summary),
+        full_description=om.MultiformatMessageString(text=_first_paragraph(body)),
+        help=om.MultiformatMessageString(
+            text=f"{rule.summary} tclint explain {rule.id} shows the page of the rule.", markdown=body
+        ),
+        help_uri=url(rule),
+        default_configuration=om.ReportingConfiguration(level=_LEVELS[rule.severity]),
+        properties={
+            "tags": list(dict.fromkeys(("ptx", rule.family, "correctness"))),
+            "precision": _PRECISIONS[rule.confidence],
+            "problem.severity": _PRIORITIES[rule.severity],
+        },
+    )
+
+
+def _first_paragraph(body: str) -> str:
+    """What the page says first, in plain text of at most the thousand characters that GitHub shows."""
+    paragraphs = (" ".join(text.split()) for text in body.split("\n\n") if not text.startswith("#"))
+    return next(paragraphs, body).replace("`", "")[:1000]
+
+
+def _message(report: FileReport, finding: Finding, related: list[tuple[Any, str]]) -> str:
+    """What is wrong, the path with a link for each step, and the advice."""
+    links = [f"[{_bracketed(words)}]({location.id})" for location, words in related if words]
+    parts = [
+        _plain(finding.message),
+        *([f"Path: {', then '.join(links[: len(finding.steps)])}"] if finding.steps else []),
+        *(f"In the {link}" for link in links[len(finding.steps) :]),
+        *([f"Help: {_plain(finding.help)}"] if finding.help else []),
+        *([f"In {source.producer}: {_plain(source.text)}"] if (source := finding.help_source) else []),
+        *(_plain(note[0].upper() + note[1:]) for note in variant_notes(report, finding)),
+    ]
+    return ". ".join(part.rstrip(".") for part in parts) + "."
+
+
+def _plain(text: str) -> str:
+    """Text in which nothing reads as a link."""
+    return _LINK.sub(r"\\[\1\\]", clean(text))
+
+
+def _bracketed(text: str) -> str:
+    """The text of a link."""
+    return clean(text).replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+
+
+def _region(report: FileReport, span: Span) -> Any:
+    start, end = region(report, span)
+    return om.Region(
+        start_line=start.line, start_column=start.column, end_line=end.line, end_column=end.column
+    )
+
+
+def _text(report: FileReport, span: Span) -> str:
+    assert report.source is not None  # FileReport makes sure
+    return report.source.data[span.start : span.end].decode(errors="replace")
+
+
+def _folder_uri(path: str) -> str:
+    return Path(path).as_uri().rstrip("/") + "/"
+
+
+@cache
+def _fields(kind: type[Any]) -> list[tuple[str, str, Any]]:
+    """The attributes of a sarif-om class, what the schema calls them, and the values that need not be told."""
+    return [
+        (
+            field.name,
+            field.metadata["schema_property_name"],
+            () if field.name == "level" else (field.default, None),
+        )
+        for field in attrs.fields(kind)
+    ]
+
+
+def _encoded(value: Any) -> Any:
+    """What JSON is made of. A level is always told: without one, a result takes the level of its rule."""
+    if attrs.has(type(value)):
+        fields = ((key, getattr(value, name), silent) for name, key, silent in _fields(value.__class__))
+        return {key: _encoded(item) for key, item, silent in fields if item not in silent}
+    if isinstance(value, dict):
+        return {key: _encoded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_encoded(item) for item in value]
+    return value

@@ -1,0 +1,249 @@
+"""What a run found, as the output formats see it: the findings to show, the numbers, and where a span is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tclint._version import __version__
+from tclint.config import selection
+from tclint.config.config import Config
+from tclint.findings.finding import AsmCount, FileReport, Finding
+from tclint.findings.places import place
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence, Severity
+from tclint.report.locate import Locator
+
+if TYPE_CHECKING:
+    from tclint.report.baseline import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run found, in numbers: first what is shown, then what is hidden, by rule id and by the reason."""
+
+    files: int
+    partial: int
+    failed: int
+    files_with_findings: int
+    by_severity: dict[Severity, int]
+    """Every severity has an entry, the gravest first."""
+    by_rule: dict[str, int]
+    """By rule id, in the order of the ids; only rules that found something."""
+    folded: int = field(default=0, kw_only=True)
+    """Findings that are shown only as variants of another one."""
+    hidden: dict[str, int]
+    """Below ``min-confidence``."""
+    version: str = __version__
+    below_severity: dict[str, int] = field(default_factory=dict)
+    """Below ``min-severity``."""
+    ignored: dict[str, int] = field(default_factory=dict)
+    """By ``per-file-ignores`` or ``per-entry-ignores``. A rule that is off finds nothing and is not counted."""
+    suppressed: dict[str, int] = field(default_factory=dict)
+    """By a comment in the source."""
+    baselined: dict[str, int] = field(default_factory=dict)
+    """By the baseline."""
+    gone: tuple[Entry, ...] = ()
+    """The findings of the baseline that this run has looked for and not found."""
+    fixed: Mapping[Severity, int] = field(default_factory=dict)
+    """What ``--fix`` has mended; it is not among the others."""
+    fixable: int = 0
+    """Of what is shown, how many findings have a safe fix that can be applied to a file."""
+    unsafe_fixable: int = 0
+    """How many have unsafe ones only."""
+    excluded: int = 0
+    """Files and folders that ``exclude`` left out."""
+    min_confidence: Confidence = Confidence.MEDIUM
+    """The lowest one that is shown."""
+    asm: AsmCount = field(default_factory=AsmCount)
+    """The strings of inline assembly in all inputs."""
+    arch: str | None = None
+    """The architecture that they are compiled for, if it was named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a format may know about the run and the place its text goes to."""
+
+    summary: Summary
+    color: bool = False
+    width: int = 120
+    """Columns of the terminal; where there is none, a width that reads well."""
+    links: bool = False
+    """The terminal is likely to know hyperlinks (OSC 8)."""
+    locate: Locator = field(default_factory=Locator)
+    fail_on: Severity | None = Severity.WARNING
+    """The lowest severity that fails the run."""
+    rules: frozenset[str] | None = None
+    """The ids of the rules that were enabled; None: all."""
+    baseline: bool = False
+    """Whether findings were compared with a baseline; then all that are shown are new."""
+
+
+def present(
+    reports: Iterable[FileReport], config: Config, gone: tuple[Entry, ...] = ()
+) -> tuple[list[FileReport], Summary]:
+    """The reports as they are to be shown, and what there is in numbers; *gone* are the findings that vanished.
+
+    Findings that a comment suppresses stay: some formats show them as such.
+    """
+    shown: list[FileReport] = []
+    by_severity = dict.fromkeys(sorted(Severity, reverse=True), 0)
+    by_rule: Counter[str] = Counter()
+    out: dict[str, Counter[str]] = {}
+    for report in reports:
+        visible: list[Finding] = []
+        for finding in sorted(report.findings, key=lambda f: (f.span.start, f.span.end, f.rule.id)):
+            reason = selection.hidden(config, report, finding)
+            if reason:
+                out.setdefault(reason, Counter())[finding.rule.id] += 1
+            else:
+                by_severity[finding.severity] += 1
+                by_rule[finding.rule.id] += 1
+            if reason in ("", selection.SUPPRESSED):
+                visible.append(finding)
+        shown.append(replace(report, findings=tuple(visible)))
+    summary = Summary(
+        files=len(shown),
+        partial=sum(report.status == "partial" for report in shown),
+        failed=sum(report.status == "failed" for report in shown),
+        files_with_findings=sum(any(f.suppressed is None for f in report.findings) for report in shown),
+        by_severity=by_severity,
+        by_rule=_in_order(by_rule),
+        hidden=_in_order(out.get(selection.LOW_CONFIDENCE)),
+        below_severity=_in_order(out.get(selection.LOW_SEVERITY)),
+        ignored=_in_order(out.get(selection.IGNORED)),
+        suppressed=_in_order(out.get(selection.SUPPRESSED)),
+        baselined=_in_order(out.get(selection.BASELINED)),
+        gone=gone,
+        min_confidence=config.confidence,
+        asm=_added([report.asm for report in shown if report.asm is not None]),
+        arch=config.arch,
+    )
+    return shown, summary
+
+
+def _added(counts: list[AsmCount]) -> AsmCount:
+    return AsmCount(
+        sum(one.strings for one in counts),
+        sum(one.unknown for one in counts),
+        sum(one.unsure for one in counts),
+        sum(one.modules for one in counts),
+    )
+
+
+def _in_order(counts: Mapping[str, int] | None) -> dict[str, int]:
+    return dict(sorted((counts or {}).items()))
+
+
+def exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
+    """0 clean; 1 findings at or above *fail_on*; 2 an input that could not be analysed or with a wrong suppression."""
+    code = 0
+    for report in reports:
+        shown = [finding for finding in report.findings if finding.suppressed is None]
+        # A comment that is wrong about what it hides is no defect to be forgiven: the input cannot be trusted.
+        if report.problems or any(finding.rule.family == "suppression" for finding in shown):
+            return 2
+        if fail_on is not None and any(finding.severity >= fail_on for finding in shown):
+            code = 1
+    return code
+
+
+def tally(summary: Summary) -> str:
+    """The run in one honest sentence: what was found, what is hidden, what could not be analysed."""
+    fixed = sum(summary.fixed.values())
+    found = [
+        count(number, "note" if severity is Severity.INFO else severity.label)
+        for severity, left in summary.by_severity.items()
+        if (number := left + summary.fixed.get(severity, 0))
+    ]
+    readable = summary.files - summary.failed
+    files = count(readable, "file")
+    if found:
+        where = f"{summary.files_with_findings} of {files}" if readable > 1 else files
+        parts = [f"Found {', '.join(found)} in {where}"]
+        if fixed:
+            remaining = sum(summary.by_severity.values())
+            parts = [f"Found {', '.join(found)} ({fixed} fixed, {remaining} remaining)"]
+        if summary.folded:
+            parts.append(f"{count(summary.folded, 'more place')} folded into them")
+    else:
+        parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
+    if summary.fixable:
+        parts.append(f"{summary.fixable} fixable with --fix")
+    if summary.unsafe_fixable:
+        hidden = count(summary.unsafe_fixable, "more fix").replace("fixs", "fixes")
+        parts.append(f"{hidden} with --unsafe-fixes")
+    parts += _inline(summary)
+    parts += _hidden(summary)
+    if summary.excluded:
+        parts.append(f"{count(summary.excluded, 'path')} excluded by the configuration")
+    if summary.failed:
+        parts.append(f"{count(summary.failed, 'input')} could not be analysed")
+    if summary.partial:
+        parts.append(f"{count(summary.partial, 'input')} analysed only in part")
+    return "; ".join(parts) + "."
+
+
+def statistics_of(reports: Iterable[FileReport], summary: Summary) -> str:
+    """How often each rule found something, the most frequent first; what could not be analysed; the tally."""
+    problems = [
+        f"{place(report)}{f':{problem.line}' if problem.line else ''}: problem: {problem.message}"
+        for report in reports
+        for problem in report.problems
+    ]
+    rules = all_rules()
+    width = len(str(max(summary.by_rule.values(), default=0)))
+    counted = sorted(summary.by_rule.items(), key=lambda item: (-item[1], item[0]))
+    rows = [f"{number:>{width}}  {id}  {rules[id].name}" for id, number in counted]
+    return "\n".join([*problems, *rows, tally(summary)]) + "\n"
+
+
+def timings_of(seconds: Iterable[Mapping[str, float]]) -> str:
+    """The seconds of every stage over all inputs, the longest first."""
+    total: Counter[str] = Counter()
+    for stages in seconds:
+        total.update(stages)
+    whole = sum(total.values())
+    rows = [f"{took:8.3f} s  {took / whole:4.0%}  {stage}" for stage, took in total.most_common()]
+    return "\n".join([*rows, f"{whole:8.3f} s        all stages"]) + "\n"
+
+
+def _inline(summary: Summary) -> Iterator[str]:
+    """What was not asked of inline assembly, so that its silence is not mistaken for more than it is."""
+    asm = summary.asm
+    if asm.strings:
+        checked = "syntax, operands and availability" if summary.arch else "syntax and operands"
+        yield f"{count(asm.strings, 'asm string')} checked for {checked} only"
+        if asm.unknown:
+            yield f"{asm.unknown} of them with statements that only the preprocessor or Python knows"
+        if summary.arch and asm.unsure:
+            yield f"whether {asm.unsure} of them are compiled for {summary.arch} is not known"
+        if not summary.arch:
+            yield "--arch sm_XX checks availability too"
+
+
+def _hidden(summary: Summary) -> Iterator[str]:
+    """How many findings are hidden, for each reason."""
+    if hidden := sum(summary.hidden.values()):
+        if summary.min_confidence > Confidence.MEDIUM:
+            yield f"{count(hidden, 'finding')} below {summary.min_confidence.label} confidence hidden"
+        else:
+            yield f"{count(hidden, 'low-confidence finding')} hidden (--pedantic shows them)"
+    if below := sum(summary.below_severity.values()):
+        yield f"{count(below, 'finding')} below --min-severity hidden"
+    if ignored := sum(summary.ignored.values()):
+        yield f"{count(ignored, 'finding')} ignored by the configuration"
+    if suppressed := sum(summary.suppressed.values()):
+        yield f"{count(suppressed, 'finding')} suppressed by comments"
+    if baselined := sum(summary.baselined.values()):
+        yield f"{count(baselined, 'finding')} hidden by the baseline"
+    if summary.gone:
+        yield f"{count(len(summary.gone), 'finding')} of the baseline gone (tclint baseline --prune removes them)"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

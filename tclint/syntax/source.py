@@ -1,0 +1,174 @@
+"""The text of one module: its bytes, and where in it a byte offset is.
+
+Every offset in tclint is a byte offset into :attr:`Source.data`. Lines and columns exist only at the edge, where
+findings are shown; :meth:`Source.position` makes them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate, count
+from operator import add
+from os import PathLike, fspath
+from typing import NamedTuple
+
+
+class SourceError(Exception):
+    """An input that cannot be read or worked on as text; the message is meant for the user.
+
+    ``line`` is the 1-based line that the message is about, or 0 when it is about the whole input.
+    """
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class Position(NamedTuple):
+    """A place in a text, both 1-based; columns count code points, and a tab is one."""
+
+    line: int
+    column: int
+
+
+CONTAINERS = (
+    (b"\x7fELF", "an ELF file (cubin, object, library or executable)"),
+    (b"\x50\xed\x55\xba", "a fatbin"),
+    (b"!<arch>\n", "an archive of object files"),
+    (b"MZ", "a Windows executable or library"),
+)
+"""How the files begin in which PTX may be embedded, and what they are."""
+GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+_NOT_TEXT = (
+    *CONTAINERS,
+    (GZIP, "a gzip file"),
+    (ZSTD, "a zstd file"),
+    (b"\x7fTileIR\0", "Tile IR bytecode"),
+    (b"PK\x03\x04", "a zip file"),
+    (b"BC\xc0\xde", "LLVM bitcode"),
+)
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_UTF8_MARK = b"\xef\xbb\xbf"
+
+
+class Source:
+    """One PTX module as UTF-8 bytes, with the name under which it is shown."""
+
+    __slots__ = ("_line_starts", "_text", "container", "data", "member", "path")
+
+    def __init__(
+        self, data: bytes, path: str, container: str | None = None, member: str | None = None
+    ) -> None:
+        """Wrap ``data``, which must be valid UTF-8 (``from_bytes`` checks that)."""
+        self.data = data
+        self.path = path
+        self.container = container
+        self.member = member
+        self._text: str | None = None
+        self._line_starts: array[int] | None = None
+
+    def __repr__(self) -> str:
+        return f"Source({self.path!r}, {len(self.data)} bytes)"
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Source:
+        """Read a file. Raises SourceError when it cannot be read or is not text."""
+        return cls.from_bytes(read_bytes(path), fspath(path))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str) -> Source:
+        """Make a Source of ``data``. Raises SourceError, naming line and byte, when ``data`` is not UTF-8 text.
+
+        PTX is ASCII (PTX ISA 4.1); UTF-8 is taken because comments and names of source files hold it. A byte order
+        mark is dropped, and so are NUL bytes at the very end: NVRTC counts the terminating one into its result.
+        """
+        for magic, kind in _NOT_TEXT:
+            if data.startswith(magic):
+                raise SourceError(f"no PTX in it: it is {kind}")
+        if data.startswith(_UTF16):
+            raise SourceError("is UTF-16 text; PTX must be ASCII or UTF-8", 1)
+        data = data.removeprefix(_UTF8_MARK).rstrip(b"\0")
+        if (nul := data.find(b"\0")) >= 0:
+            line = _line_of(data, nul)
+            raise SourceError(f"is binary, not PTX text: byte {nul} (line {line}) is NUL", line)
+        if not data.isascii():
+            try:
+                data.decode()
+            except UnicodeDecodeError as error:
+                line = _line_of(data, error.start)
+                raise SourceError(
+                    f"is not UTF-8 text: byte {error.start} (line {line}) is 0x{data[error.start]:02x}", line
+                ) from None
+        return cls(data, path)
+
+    @property
+    def text(self) -> str:
+        """The whole text. Offsets do not index it unless it is ASCII."""
+        if self._text is None:
+            self._text = self.data.decode()
+        return self._text
+
+    @property
+    def line_count(self) -> int:
+        """The number of lines; the one after a final line feed counts, as it does in an editor."""
+        return len(self._starts())
+
+    def position(self, offset: int) -> Position:
+        """Line and column of a byte offset; the end of the data is the place after the last character.
+
+        Raises ValueError for an offset outside the data.
+        """
+        if not 0 <= offset <= len(self.data):
+            raise ValueError(f"offset {offset} is outside {self!r}")
+        starts = self._starts()
+        line = bisect_right(starts, offset)
+        before = self.data[starts[line - 1] : offset]
+        # An offset inside a character belongs to that character; its first bytes decode to nothing.
+        width = len(before) if before.isascii() else len(before.decode(errors="ignore"))
+        return Position(line, width + 1)
+
+    def line_text(self, line: int) -> str:
+        """The text of a 1-based line without its line end. Raises IndexError for a line that is not there."""
+        starts = self._starts()
+        if not 1 <= line <= len(starts):
+            raise IndexError(f"line {line} is outside {self!r}")
+        end = starts[line] if line < len(starts) else len(self.data)
+        return self.data[starts[line - 1] : end].rstrip(b"\r\n").decode()
+
+    def _starts(self) -> array[int]:
+        if self._line_starts is None:
+            lengths = map(len, self.data.split(b"\n"))
+            starts = array("q", map(add, accumulate(lengths, initial=0), count()))  # a line feed each
+            starts.pop()
+            self._line_starts = starts
+        return self._line_starts
+
+
+def read_bytes(path: str | PathLike[str]) -> bytes:
+    """The contents of a file. Raises SourceError when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except IsADirectoryError:
+        raise SourceError("is a directory, not a file") from None
+    except FileNotFoundError:
+        raise SourceError("no such file or directory") from None
+    except OSError as error:
+        raise SourceError(f"cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # a NUL in the name
+        raise SourceError(f"cannot be read: {error}") from None
+
+
+def _line_of(data: bytes, offset: int) -> int:
+    return data.count(b"\n", 0, offset) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why an input could not be analysed, or not all of it. Line 0: about the whole input."""
+
+    line: int
+    message: str

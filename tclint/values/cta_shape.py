@@ -1,0 +1,154 @@
+"""The shape of the CTA, as far as the text of a kernel tells (PTX ISA 10.1, 10.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+from tclint.ir.nodes import Function, Instruction, Special
+from tclint.values import thread_masks as T
+
+__all__ = [
+    "AXES",
+    "Definitions",
+    "fixed",
+    "is_alone",
+    "is_one_dimensional",
+    "may_be_alone",
+    "position",
+    "shape_of",
+    "thread_count",
+]
+
+AXES = ("%tid.x", "%tid.y", "%tid.z")
+"""Where a thread stands along each dimension of its CTA."""
+_SIZES = ("%ntid.x", "%ntid.y", "%ntid.z")
+_INDICES = ("%tid", "%laneid", "%warpid", "%lanemask")
+"""How the special registers begin that tell threads of a CTA apart."""
+_ACROSS = (*AXES[1:], *_SIZES[1:])
+"""What tells the shape of a CTA from its size."""
+Definitions = Mapping[int, list[int]]
+"""Where each register is written."""
+Shape = tuple[int, int, int]
+"""Threads of a CTA along x, y and z."""
+
+
+def thread_count(function: Function) -> int:
+    """How many threads a CTA has at most, in whole warps."""
+    total = function.most_threads
+    return T.LIMIT if total is None else min(max((total + 31) // 32 * 32, 32), T.LIMIT)
+
+
+def may_be_alone(function: Function) -> bool:
+    """Whether the kernel may be made for CTAs of one thread: it does not say how many there are, and none does anything with others."""
+    return function.most_threads is None and all(
+        use.match is None or use.match.form.scope == "thread" for use in function.uses
+    )
+
+
+def is_alone(function: Function) -> bool:
+    """Whether a kernel does not even ask which thread it is: several of them would all do the same."""
+    return not any(
+        isinstance(o, Special) and o.name.startswith(_INDICES)
+        for i in function.instructions
+        for o in i.operands
+    )
+
+
+def shape_of(function: Function, threads: int, one_dimensional: bool) -> Shape | None:
+    """The threads of a CTA in each dimension: as ``.reqntid`` fixes them (11.4.4), or all *threads* in one dimension."""
+    if function.threads:
+        x, y, z = (*function.directives[".reqntid"], 1, 1)[:3]
+        return x, y, z
+    return (threads, 1, 1) if one_dimensional else None
+
+
+def fixed(name: str, shape: Shape | None, stated: bool) -> int | None:
+    """The number that a special register is in all threads, for the *shape* of their CTA alone; None: it is not.
+
+    A size along x that is not *stated* is the most that there can be.
+    """
+    if shape is None:
+        return None
+    if name in AXES:
+        return 0 if shape[AXES.index(name)] == 1 else None
+    if name in _SIZES and (stated or name != "%ntid.x"):
+        return shape[_SIZES.index(name)]
+    return None
+
+
+def position(name: str, shape: Shape, threads: int) -> T.Planes | None:
+    """A special register that says where a thread stands, in each of the threads of a CTA of that *shape*; None for others.
+
+    Threads are numbered along x first, then along y, and warps take them in that order (10.1, 10.3, 10.4).
+    """
+    if name not in _PLACES:
+        return None
+    weight, base = _PLACES[name](*shape)
+    return T.digit(threads, weight, base if weight * base < prod(shape) else threads)
+
+
+_PLACES: dict[str, Callable[[int, int, int], tuple[int, int]]] = {
+    "%tid.x": lambda x, y, z: (1, x),
+    "%tid.y": lambda x, y, z: (x, y),
+    "%tid.z": lambda x, y, z: (x * y, z),
+    "%laneid": lambda x, y, z: (1, 32),
+    "%warpid": lambda x, y, z: (32, x * y * z),
+}
+"""The digit of the thread index that a special register is: what it counts, and up to which number."""
+
+
+def is_one_dimensional(function: Function, defs: Definitions) -> bool:
+    """Whether %tid.x numbers the threads: the launch is one-dimensional, or the kernel never looks further."""
+    shape = function.directives.get(".reqntid")
+    if shape:
+        return all(n == 1 for n in shape[1:])
+    instructions = function.instructions
+    others: dict[str, list[Instruction]] = {}
+    for use in function.uses:
+        if use.match is None or not use.sites or len(instructions[use.sites[0]].operands) != 2:
+            continue
+        for i in use.sites:
+            source = instructions[i].operands[1]
+            if isinstance(source, Special) and source.name in _ACROSS:
+                others.setdefault(source.name, []).append(instructions[i])
+    return not others or _only_numbered(function, defs, others)
+
+
+def _only_numbered(function: Function, defs: Definitions, specials: Mapping[str, list[Instruction]]) -> bool:
+    """Whether %tid.y and %tid.z do nothing but number the threads: (z * ntid.y + y) * ntid.x, to which x comes.
+
+    The CTA may have any shape then, and so one dimension.
+    """
+    named = {
+        name: {r for i in found for r in i.writes if len(defs[r]) == 1} for name, found in specials.items()
+    }
+    own = named.get("%tid.y", set()) | named.get("%tid.z", set())
+    if not own or any(
+        len(i.writes) != 1 or not set(i.writes) <= own for n in _ACROSS[:2] for i in specials.get(n, ())
+    ):
+        return False
+    rows: set[int] = set()
+    for i in function.instructions:
+        read = set(i.reads)
+        if not read.isdisjoint(own):
+            z, height, y = (
+                {operand for operand in i.operands[1:] if operand in named.get(name, ())}
+                for name in ("%tid.z", "%ntid.y", "%tid.y")
+            )
+            if i.name != "mad.lo" or {*i.operands[1:3]} != z | height or {i.operands[3]} != y:
+                return False
+            if len(defs[i.writes[0]]) != 1:
+                return False
+            rows.update(i.writes)
+    width = {
+        r
+        for r, found in defs.items()
+        for i in map(function.instructions.__getitem__, found)
+        if len(i.operands) == 2 and i.operands[1] == Special("%ntid.x")
+    }
+    return all(
+        i.name in ("mul.lo", "mad.lo") and not width.isdisjoint(i.reads)
+        for i in function.instructions
+        if not rows.isdisjoint(i.reads)
+    )

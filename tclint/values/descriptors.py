@@ -1,0 +1,266 @@
+"""The bit fields of matrix descriptors (PTX ISA 9.7.16.4), as data.
+
+A descriptor is a register, often put together at run time, so a field is
+asked with the bits of it that are known: what they leave open is not wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tclint.isa.table import Match
+from tclint.values import Bits
+
+__all__ = ["INSTRUCTION", "SHARED", "Bits", "Field", "Form", "Shape", "instruction_fields", "shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Bits ``low`` to ``low + size - 1`` of a descriptor, and what may stand there (None: anything)."""
+
+    name: str
+    low: int
+    size: int
+    allowed: frozenset[int] | None = None
+    scale: int = 0
+    """Bits that the descriptor leaves out: it holds ``N >> 3``."""
+
+    def read(self, bits: Bits) -> int | None:
+        """What stands there, if all of it is known."""
+        mask = (1 << self.size) - 1
+        zeros, ones = (part >> self.low & mask for part in bits)
+        return ones << self.scale if zeros | ones == mask else None
+
+    def admits(self, bits: Bits, number: int) -> bool:
+        """Whether *number* may stand there."""
+        mask = (1 << self.size) - 1
+        zeros, ones = (part >> self.low & mask for part in bits)
+        stored = number >> self.scale
+        return not stored & zeros and not ~stored & ones
+
+    def wrong(self, bits: Bits) -> bool:
+        """Whether nothing that is allowed can stand there."""
+        return self.allowed is not None and not any(self.admits(bits, number) for number in self.allowed)
+
+    def only(self, *allowed: int) -> Field:
+        """The same field with fewer numbers allowed."""
+        given = frozenset(allowed)
+        return replace(self, allowed=given if self.allowed is None else given & self.allowed)
+
+    def where(self) -> str:
+        """The bits in words."""
+        last = self.low + self.size - 1
+        return f"bit {self.low}" if last == self.low else f"bits {self.low}-{last}"
+
+
+def _field(name: str, low: int, last: int, *allowed: int, scale: int = 0) -> Field:
+    return Field(name, low, last - low + 1, frozenset(allowed) or None, scale)
+
+
+def _table(*fields: Field) -> Mapping[str, Field]:
+    return {field.name: field for field in fields}
+
+
+SHARED = _table(
+    _field("start address", 0, 13, scale=4),
+    _field("leading dimension", 16, 29, scale=4),
+    _field("stride dimension", 32, 45, scale=4),
+    _field("fixed constant", 46, 48, 1),
+    _field("base offset", 49, 51),
+    _field("leading dimension mode", 52, 52),
+    _field("fixed zero", 53, 60, 0),
+    _field("swizzling mode", 61, 63, 0, 1, 2, 4, 6),
+)
+"""The shared memory descriptor of tcgen05 (table 40)."""
+
+SWIZZLE_128_ATOM_32 = 1
+SWIZZLE_128 = 2
+
+# Tables 42 to 44, and 51 for negation.
+_PLAIN = (
+    _field("sparsity", 2, 2),
+    _field("reserved bit", 6, 6, 0),
+    _field("negation of A", 13, 13),
+    _field("negation of B", 14, 14),
+    _field("transposition of A", 15, 15),
+    _field("transposition of B", 16, 16),
+    _field("N", 17, 22, scale=3),
+)
+_DENSE_OR_SPARSE = (
+    *_PLAIN,
+    _field("sparsity selector", 0, 1),
+    _field("reserved bit 23", 23, 23, 0),
+    _field("M", 24, 28, scale=4),
+    _field("reserved bit 29", 29, 29, 0),
+)
+_SCALED = (
+    *_PLAIN,
+    _field("reserved bits 0-1", 0, 1, 0),
+    _field("saturation", 3, 3, 0),
+    _field("scale factor id of B", 4, 5),
+    _field("scale type", 23, 23),
+    _field("reserved bits 24-26", 24, 26, 0),
+    _field("M", 27, 28, scale=7),
+    _field("scale factor id of A", 29, 30),
+)
+_EIGHT_BITS = (0, 1, 3, 4, 5)
+_FOUR_BITS = (
+    _field("type of A", 7, 9, 1),
+    _field("type of B", 10, 11, 1),
+    _field("reserved bit 12", 12, 12, 0),
+    _field("transposition of A", 15, 15, 0),
+    _field("transposition of B", 16, 16, 0),
+    _field("K", 31, 31),
+)
+
+
+def _types(a_and_b: tuple[int, ...], *d: int) -> tuple[Field, ...]:
+    return (
+        _field("type of D", 4, 5, *d),
+        _field("type of A", 7, 9, *a_and_b),
+        _field("type of B", 10, 12, *a_and_b),
+    )
+
+
+INSTRUCTION: Mapping[str, Mapping[str, Field]] = {
+    ".kind::tf32": _table(*_DENSE_OR_SPARSE, *_types((2,), 1), _field("saturation", 3, 3, 0)),
+    ".kind::f16": _table(*_DENSE_OR_SPARSE, *_types((0, 1), 0, 1), _field("saturation", 3, 3, 0)),
+    ".kind::f8f6f4": _table(*_DENSE_OR_SPARSE, *_types(_EIGHT_BITS, 0, 1), _field("saturation", 3, 3, 0)),
+    ".kind::i8": _table(
+        *_DENSE_OR_SPARSE,
+        *_types((0, 1), 2),
+        _field("saturation", 3, 3),
+        _field("negation of A", 13, 13, 0),
+        _field("negation of B", 14, 14, 0),
+    ),
+    ".kind::mxf8f6f4": _table(
+        *_SCALED,
+        *_types(_EIGHT_BITS)[1:],
+        _field("scale type", 23, 23, 1),
+        _field("reserved bit 31", 31, 31, 0),
+    ),
+    ".kind::mxf4": _table(*_SCALED, *_FOUR_BITS, _field("scale type", 23, 23, 1)),
+    ".kind::mxf4nvf4": _table(*_SCALED, *_FOUR_BITS),
+}
+"""The instruction descriptor by the kind of the multiplication."""
+
+TRANSPOSED_IN_STEPS = frozenset((".kind::f8f6f4", ".kind::mxf8f6f4", ".kind::i8"))
+"""Kinds with elements of 8 bits, whose transposed B comes in larger steps of N (table 52)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the opcode of a multiplication says of its descriptor."""
+
+    kind: str
+    pair: bool = False
+    """``.cta_group::2``"""
+    sparse: bool = False
+    weights: bool = False
+    """``.ws``"""
+    shifted: bool = False
+    """``.ashift``"""
+    vector: str = ""
+    """``.scale_vectorsize``"""
+
+    @classmethod
+    def of(cls, match: Match) -> Form:
+        """The form of a ``tcgen05.mma``."""
+        return cls(
+            match.binding.get("kind") or next(m for m in match.modifiers if m in INSTRUCTION),
+            match.binding.get("cta_group") == ".cta_group::2",
+            ".sp" in match.modifiers,
+            ".ws" in match.modifiers,
+            ".ashift" in match.modifiers,
+            next((m for m in match.modifiers if m.startswith((".scale_vec", ".block1", ".block3"))), ""),
+        )
+
+    @property
+    def scaled(self) -> bool:
+        """Whether scale factors belong to it."""
+        return "scale type" in INSTRUCTION[self.kind]
+
+    def __str__(self) -> str:
+        words = (
+            ".sp" * self.sparse,
+            ".ws" * self.weights,
+            f".cta_group::{1 + self.pair}",
+            self.kind,
+            self.vector,
+        )
+        return "tcgen05.mma" + "".join(words)
+
+
+def _ns(form: Form) -> frozenset[int]:
+    if form.weights:
+        return frozenset((64, 128)) if form.sparse else frozenset((64, 128, 256))
+    if form.kind == ".kind::i8":
+        return frozenset(range(32, 257, 32)) if form.pair else frozenset((8, 24, *range(16, 257, 16)))
+    step = 16 if form.pair else 8
+    return frozenset(range(step, 257, step))
+
+
+def _ms(form: Form) -> frozenset[int]:
+    if form.weights:
+        found = {32, 64, 128}
+    elif form.scaled:
+        found = ({256} if form.sparse else {128, 256}) if form.pair else {128}
+    else:
+        found = {128, 256} if form.pair else {64, 128}
+    return frozenset(found & {128, 256} if form.shifted else found)
+
+
+def instruction_fields(form: Form, bits: Bits) -> Iterator[Field]:
+    """The fields of the instruction descriptor of *form*, each with all that may stand in it (tables 39, 42 to 44, 52, 57)."""
+    for name, field in INSTRUCTION[form.kind].items():
+        if name == "sparsity":
+            yield field.only(int(form.sparse))
+        elif name == "sparsity selector" and form.sparse and form.kind in (".kind::i8", ".kind::f8f6f4"):
+            yield field.only(0)
+        elif name == "M":
+            yield field.only(*_ms(form))
+        elif name == "N":
+            narrow = form.kind in TRANSPOSED_IN_STEPS and _is(form.kind, "transposition of B", bits, 1)
+            steps = range(32, 257, 32) if form.pair else range(16, 257, 16)
+            yield field.only(*_ns(form)).only(*steps) if narrow else field.only(*_ns(form))
+        elif (
+            name in ("type of A", "type of B")
+            and form.kind == ".kind::f16"
+            and _is(form.kind, "type of D", bits, 0)
+        ):
+            yield replace(field.only(0), name=f"{name}, with D of f16,")
+        elif name == "scale type" and form.vector in (".scale_vec::2X", ".block32"):
+            yield field.only(1)
+        elif name.startswith("scale factor id") and form.kind != ".kind::mxf8f6f4":
+            if _is(form.kind, "K", bits, 0):
+                yield field.only(0) if form.vector in (".scale_vec::4X", ".block16") else field.only(0, 2)
+        elif name == "K" and form.sparse:
+            yield field.only(0)
+        else:
+            yield field
+
+
+def _is(kind: str, name: str, bits: Bits, number: int) -> bool:
+    return INSTRUCTION[kind][name].read(bits) == number
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """M and N of a multiplication."""
+
+    m: int
+    n: int
+
+    def columns(self, form: Form) -> int:
+        """Columns of tensor memory that D takes in each CTA (9.7.16.10.5)."""
+        if form.weights:
+            return self.n * self.m // 128
+        return self.n // 2 if form.pair and self.m == 128 and not form.sparse else self.n
+
+
+def shape(form: Form, bits: Bits) -> Shape | None:
+    """The shape that the descriptor gives, if it is known."""
+    fields = INSTRUCTION[form.kind]
+    m, n = fields["M"].read(bits), fields["N"].read(bits)
+    return None if m is None or n is None else Shape(m, n)

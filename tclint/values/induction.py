@@ -1,0 +1,145 @@
+"""Counters of loops, and quotients and remainders as compilers spell them."""
+
+from __future__ import annotations
+
+from tclint.values.integers import SHORT
+from tclint.values.uniformity import Uniformity
+
+__all__ = ["Induction"]
+
+
+class Induction(Uniformity):
+    """What loops do to numbers, and what an index in a ring is computed from."""
+
+    def induction(self, value: int) -> tuple[int, int, int | None] | None:
+        """``(start, stride, modulus)`` when *value* is a loop counter; the modulus is of one that wraps to 0.
+
+        The wrapping counter of a ring is ``next = i + 1; i = next == N ? 0 : next``.
+        """
+        value = self.find(value)
+        node = self.nodes[value]
+        if node[0] != "phi":
+            return None
+        start: int | None = None
+        stride: int | None = None
+        modulus: int | None = None
+        for argument in self.arguments(value):
+            step, wraps = argument, None
+            inner = self.nodes[argument]
+            if inner[0] == "select":
+                condition = self.nodes[self.find(inner[1])]
+                tested = (
+                    condition[0] == "compare" and condition[1] == "eq" and self.find(condition[2]) == value
+                )
+                if tested and self.known(inner[2]) == 0:
+                    step = self.find(inner[3])
+                    bound = self.known(condition[3])
+                    terms, constant = self.linear(step)
+                    wraps = bound + constant if bound is not None and terms == ((value, 1),) else None
+            terms, constant = self.linear(step)
+            if terms == ((value, 1),):
+                if stride is not None and (stride, modulus) != (constant, wraps):
+                    return None
+                stride, modulus = constant, wraps
+            elif value in (t for t, _ in terms):
+                return None
+            else:
+                if start is not None and start != argument:
+                    return None
+                start = argument
+        return (start, stride, modulus) if start is not None and stride is not None else None
+
+    def steps(self, value: int) -> set[int]:
+        """The numbers that rounds of a loop add to *value*, without 0; none where no loop carries it."""
+        ends = map(self.linear, self.arguments(value) if self.node(value)[0] == "phi" else ())
+        return {by for terms, by in ends if by and terms == ((value, 1),)}
+
+    def quotient(self, value: int) -> tuple[int, int] | None:
+        """``(x, n)`` when *value* is x divided by the constant n, rounded down, of an unsigned x of 32 bits.
+
+        Compilers shift by a power of two, and multiply with the rounded reciprocal of any other n, whose upper half
+        they shift (Granlund and Montgomery, *Division by Invariant Integers using Multiplication*, 1994). Where that has
+        33 bits, t is the upper half of the product with its low 32, and ``(x - t) / 2 + t`` is shifted.
+        """
+        node, by = self.node(value), 0
+        if node[:2] == ("op", "div") and ".u32" in node[2]:
+            n = self.known(node[4])
+            return (self.find(node[3]), n) if n else None
+        if node[:2] == ("op", "shr") and node[2][1] in "ub":
+            number = self.known(node[4])
+            if number is None:
+                return None
+            inner = self.find(node[3])
+            long = self._long_reciprocal(inner)
+            if long is not None:
+                return self._divided(long[0], (1 << 32) + long[1], number + 33)
+            if number < 32:
+                value, by = inner, number
+        upper = self._upper_half(value)
+        if upper is not None:
+            return self._divided(upper[0], upper[1], by + 32)
+        return (value, 1 << by) if 0 < by < 32 else None
+
+    def _divided(self, x: int, factor: int, by: int) -> tuple[int, int] | None:
+        """What ``x * factor >> by`` divides by, if *factor* is a reciprocal."""
+        n = -(-(1 << by) // factor)
+        return (self.find(x), n) if n > 1 and factor == -(-(1 << by) // n) else None
+
+    def _upper_half(self, value: int) -> tuple[int, int] | None:
+        """``(x, factor)`` when *value* is the upper half of x times a constant of 32 bits."""
+        node = self.node(value)
+        if node[:2] == ("op", "mul") and ".hi" in node[2]:
+            numbers = [self.known(x) for x in node[3:5]]
+            if (numbers[0] is None) is (numbers[1] is None):
+                return None
+            factor = next(n for n in numbers if n is not None) & SHORT
+            return node[3 if numbers[0] is None else 4], factor
+        if (node[:2] == ("op", "shr") and self.known(node[4]) == 32) or (
+            node[0] == "part" and node[1:3] == (1, 32)
+        ):
+            product = node[3]
+        else:
+            return None
+        terms, constant = self.linear(product)
+        factors = {factor for _, factor in terms}
+        (factor,) = factors if len(factors) == 1 else (1,)
+        if factor < 2 or constant % factor:
+            return None
+        return self.total(tuple((t, 1) for t, _ in terms), constant // factor), factor
+
+    def _long_reciprocal(self, value: int) -> tuple[int, int] | None:
+        """``(x, factor)`` when *value* is ``(x - t) / 2 + t`` of the upper half t of x times a constant."""
+        terms, constant = self.linear(value)
+        if len(terms) != 2 or constant or any(factor != 1 for _, factor in terms):
+            return None
+        for (t, _), (half, _) in (terms, terms[::-1]):
+            node, upper = self.node(half), self._upper_half(t)
+            if upper is not None and node[:2] == ("op", "shr") and self.known(node[4]) == 1:
+                x = self.add(node[3], t)
+                if self.find(x) == self.find(upper[0]) or self.linear(x) == self.linear(upper[0]):
+                    return upper
+        return None
+
+    def remainder(self, terms: tuple[tuple[int, int], ...]) -> tuple[int, int, int] | None:
+        """``(f, low, n)`` when a sum is low + f times the remainder of some x by a constant n, as compilers spell it.
+
+        That is ``f * x - f * n * (x / n)``, and for a signed x and a power of two ``f * x - f * (x + s & -n)``, where s
+        comes from the sign of x, which an index does not have.
+        """
+        whole = self.total(terms, 0)
+        for term, factor in terms:
+            if factor >= 0:
+                continue
+            node, divided = self.node(term), self.quotient(term)
+            if divided is not None and factor % divided[1] == 0:
+                x, n = divided
+                each = -factor // n
+            elif node[:2] == ("op", "mask") and (n := (-node[3] & SHORT)) & (n - 1) == 0 and n > 1:
+                x, each = node[2], -factor
+            else:
+                continue
+            rest = self.add(self.add(whole, self.times(term, -factor)), self.times(x, -each))
+            signs, low = self.linear(rest)
+            if all(self.node(t)[:2] == ("op", "shr") and self.node(t) != node for t, _ in signs):
+                return each, low, n
+        return None

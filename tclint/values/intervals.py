@@ -1,0 +1,437 @@
+"""Bounds and known bits of values, and whether two ranges of addresses are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tclint.ir.cfg import CFG, Edge
+from tclint.ir.nodes import Function, Variable
+from tclint.values import thread_masks as T
+from tclint.values.induction import Induction
+from tclint.values.integers import EVERY, SHORT, trailing_zeros, type_width
+from tclint.values.ssa import DEEP
+from tclint.values.value_table import Node
+
+__all__ = ["Bits", "Bounds", "Interval"]
+
+Bits = tuple[int, int]
+"""Bits known to be 0 and bits known to be 1; a bit in both is of a number that is not computed yet."""
+Interval = tuple[int, int]
+"""The least and the greatest number."""
+_BITWISE = frozenset(("op", "sum", "select", "pack", "part", "broadcast"))
+_CARRIED = 24
+"""Phis that a value may be carried through for its bounds to be looked for."""
+_ROUNDS = 4
+"""Rounds after which bits that still change in a loop count as unknown."""
+_PEER = 0x3FF
+"""Bits of an address that are the same in every CTA of a cluster: the widest swizzle, too, fits to all of them."""
+
+
+class Bounds(Induction):
+    """Between what numbers values are, and which of their bits are the same always."""
+
+    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
+        super().__init__(function, cfg, variables)
+        self._bits: dict[int, Bits] = {}
+        self._intervals: dict[int, Interval | None] = {}
+        self._rounds: dict[int, int | None] = {}
+        self._guess: dict[int, Interval] = {}  # bounds that are being tried
+        self._seen_bounds: dict[int, Interval | None] = {}  # what one question has asked already
+
+    def interval(self, value: int, depth: int = 0) -> Interval | None:
+        """Bounds of *value* as a signed number, when both are known."""
+        value = self.find(value)
+        if not depth:
+            self._seen_bounds.clear()
+        elif depth > 16:
+            return None
+        elif value in self._seen_bounds:
+            return self._seen_bounds[value]
+        found = self._seen_bounds[value] = self._interval_of(value, depth)
+        return found
+
+    def _interval_of(self, value: int, depth: int) -> Interval | None:
+        node = self.nodes[value]
+        kind = node[0]
+        if kind == "const":
+            return node[1], node[1]
+        if kind == "special":
+            name = str(node[1])
+            if name.startswith("%tid."):
+                return 0, self.threads - 1
+            return (0, 31) if name == "%laneid" else (0, 31) if name == "%warpid" else None
+        if kind == "op" and node[1] == "mask":
+            inner = self.interval(node[2], depth + 1) if node[3] == SHORT else None
+            if inner is not None and inner[0] >= 0:
+                return inner
+            return (0, node[3]) if node[3] < 1 << 31 else None
+        if kind == "op" and node[1] == "shr":
+            inner, by = self.interval(node[3], depth + 1), self.known(node[4])
+            if inner is None or by is None or inner[0] < 0:
+                return None
+            by = min(by & 0xFFFFFFFF, 64)
+            return inner[0] >> by, inner[1] >> by
+        if kind == "op" and node[1] == "rem":
+            return self._rest_interval(node, depth)
+        if kind == "op" and node[1] in ("or", "xor"):
+            terms = [t for part in node[3:] for t, _ in self.linear(part)[0]]
+            zeros, ones = self.known_bits(value)
+            # What a loop carries has more of such bounds than it has values.
+            exact = ~zeros & EVERY < 1 << 31 and all(self.node(t)[:2] == ("op", "mask") for t in terms)
+            return (ones, ~zeros & EVERY) if exact else None
+        if kind == "broadcast":
+            return self.interval(node[1], depth + 1)
+        if kind == "select":
+            chosen = [self._arm(node, truth, depth) for truth in (True, False)]
+            if None in chosen:
+                return None
+            return min(b[0] for b in chosen if b), max(b[1] for b in chosen if b)
+        if kind == "phi":
+            return self._phi_interval(value)
+        if kind == "sum":
+            rest = self.remainder(node[1]) if len(node[1]) > 1 else None
+            if rest is not None:
+                each, least, n = rest
+                return node[2] + least, node[2] + least + each * (n - 1)
+            low = high = node[2]
+            for term, factor in node[1]:
+                bounds_of = self.interval(term, depth + 1)
+                if bounds_of is None:
+                    return None
+                ends = (bounds_of[0] * factor, bounds_of[1] * factor)
+                low, high = low + min(ends), high + max(ends)
+            return low, high
+        return None
+
+    def _rest_interval(self, node: Node, depth: int) -> Interval | None:
+        """Bounds of what is left of a division by a constant: it has the sign of what is divided (9.7.1.9)."""
+        by = self.known(node[4])
+        if by is None or not 0 < by <= 1 << 31:
+            return None
+        if node[2] in ((".s32",), (".s64",)):
+            inner = self.interval(node[3], depth + 1)
+            return 1 - by if inner is None or inner[0] < 0 else 0, by - 1
+        return (0, by - 1) if node[2] in ((".u32",), (".u64",)) else None
+
+    def _arm(self, node: Node, truth: bool, depth: int) -> Interval | None:
+        """Bounds of what a select gives where its condition is *truth*."""
+        arm = node[2] if truth else node[3]
+        tested = self._bounded(node, truth)
+        bounds = self.interval(tested[0], depth + 1) if tested is not None else None
+        if tested is None or bounds is None:
+            return self.interval(arm, depth + 1)
+        _, relation, limit, factor, offset = tested
+        low, high = bounds
+        if relation == "eq":
+            low, high = low + (low == limit), high - (high == limit)
+        else:
+            high = min(high, limit - 1) if low >= 0 else high
+        ends = [x * factor + offset for x in ((low, high) if low <= high else bounds)]
+        return min(ends), max(ends)
+
+    def _bounded(self, node: Node, truth: bool) -> tuple[int, str, int, int, int] | None:
+        """``(x, relation, limit, factor, offset)`` when an arm of a select is x * factor + offset, and x is tested there.
+
+        The relation is ``eq``: x is not the limit, or ``lt``: x is less.
+        """
+        test, arm = self.node(node[1]), node[2] if truth else node[3]
+        number = self.known(test[3]) if test[0] == "compare" else None
+        if number is None or (test[1] == "eq") is truth:
+            return None
+        (tested, shift), (terms, offset) = self.linear(test[2]), self.linear(arm)
+        if not tested or tested[0][1] != 1:
+            return None
+        factor = terms[0][1] if terms else 0
+        if terms != tuple((t, f * factor) for t, f in tested):
+            return None
+        return self.total(tested, 0), test[1], number - shift, factor, offset
+
+    def _phi_interval(self, value: int) -> Interval | None:
+        """Bounds of what a loop carries: what its constants and tests suggest, if no way round it leads out of that."""
+        if self._guess:
+            return self._guess.get(value)
+        if value not in self._intervals:
+            self._intervals[value] = counted = self._counted(value)
+            phis, numbers = self._carried(value) if counted is None else (set(), set())
+            if numbers:
+                guess = min(numbers), max(numbers)
+                self._guess = dict.fromkeys(phis, guess)
+                known, self._seen_bounds = self._seen_bounds, {}
+                brought = [self.interval(a, 1) for phi in phis for a in self.arguments(phi)]
+                self._guess, self._seen_bounds = {}, known
+                if all(b is not None and guess[0] <= b[0] and b[1] <= guess[1] for b in brought):
+                    self._intervals.update(dict.fromkeys(phis, guess))
+        return self._intervals[value]
+
+    def rounds(self, head: int) -> int | None:
+        """How many rounds the loop from block *head* has at most; None: each way back must test a counter from a constant."""
+        if head not in self._rounds:
+            self._rounds[head] = None  # as long as a test asks for what it is part of
+            inside = self.cfg.loops.get(head, frozenset())
+            back = [edge for edge in self.cfg.predecessors[head] if edge.source in inside]
+            taken = [self._taken(edge, head) for edge in back]
+            known = [n for n in taken if n is not None]
+            self._rounds[head] = max(known) + 1 if known and len(known) == len(taken) else None
+        return self._rounds[head]
+
+    def _taken(self, edge: Edge, head: int) -> int | None:
+        """Behind how many rounds of a loop the way back by *edge* is taken, one after the other."""
+        if edge.predicate < 0:
+            return None
+        test, truth = self.find(self.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)), edge.value
+        while self.nodes[test][0] == "not":
+            test, truth = self.find(self.nodes[test][1]), not truth
+        if self.nodes[test][0] != "compare":
+            return None
+        relation, *sides = self.nodes[test][1:4]
+        below = self.known(sides[0]) is None
+        tested, limit = sides if below else sides[::-1]
+        end, (terms, ahead) = self.known(limit), self.linear(tested)
+        counter = terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else -1
+        if end is None or counter < 0 or self.nodes[counter][:2] != ("phi", head):
+            return None
+        start, stride, modulus = self.induction(counter) or (-1, 0, None)
+        first = self.known(start) if start >= 0 else None
+        if first is None or not stride or modulus is not None:
+            return None
+        way = end - first - ahead
+        if relation == "eq" and not truth:
+            return way // stride if way % stride == 0 and way // stride >= 0 else None
+        if relation != "lt" or truth is not below or stride < 0 or not 0 <= first + ahead <= end < 1 << 31:
+            return None
+        return way // stride + 1 if not truth else -(-way // stride)  # up to the limit, or below it
+
+    def _counted(self, value: int) -> Interval | None:
+        """Bounds of a counter from a constant in a loop of so many rounds."""
+        start, stride, modulus = self.induction(value) or (-1, 0, None)
+        first = self.known(start) if start >= 0 else None
+        rounds = self.rounds(self.nodes[value][1]) if first is not None and modulus is None else None
+        if first is None or rounds is None:
+            return None
+        last = first + stride * (rounds - 1)
+        return min(first, last), max(first, last)
+
+    def _carried(self, value: int) -> tuple[set[int], set[int]]:
+        """The phis that *value* is carried through, and the numbers that may bound it; no numbers: too many, or one unknown."""
+        phis: set[int] = set()
+        numbers: set[int] = set()
+        work, seen = [value], {value}
+        while work:
+            v = work.pop()
+            node = self.nodes[v]
+            inner: tuple[int, ...] = ()
+            if node[0] == "const":
+                numbers.add(node[1])
+            elif node[0] == "phi":
+                phis.add(v)
+                inner = self.arguments(v)
+                if not inner or len(phis) > _CARRIED:
+                    return set(), set()
+            elif node[0] == "select":
+                for truth, arm in ((True, node[2]), (False, node[3])):
+                    tested = self._bounded(node, truth)
+                    if tested is None or len(self.linear(tested[0])[0]) == 1:
+                        inner += (arm,)
+                    if tested is not None and tested[3] == 1:
+                        _, relation, limit, _, offset = tested
+                        # The last number on the side of the limit from which it is reached.
+                        side = -1 if relation == "lt" else (offset < 0) - (offset > 0)
+                        numbers.add(limit + offset + side)
+            elif node[0] == "sum":
+                inner = tuple(t for t, _ in node[1]) if len(node[1]) == 1 else ()
+                rest = self.remainder(node[1]) if len(node[1]) > 1 else None
+                if rest is not None:
+                    numbers.update((node[2] + rest[1], node[2] + rest[1] + rest[0] * (rest[2] - 1)))
+            elif node[0] == "op":
+                numbers.update(self.interval(v, 1) or ())
+            for x in map(self.find, inner):
+                if x not in seen:
+                    seen.add(x)
+                    work.append(x)
+        return phis, numbers
+
+    # ------------------------------------------------------------ known bits
+
+    def known_bits(self, value: int) -> Bits:
+        """The bits of *value* known to be 0, and those known to be 1, of its low 64.
+
+        A number of 32 bits may have been widened with or without its sign:
+        where it may be negative, nothing is said of the upper half.
+        """
+        value = self.find(value)
+        if value not in self._bits:
+            assumed: dict[int, Bits] = {}
+            settled, rounds = False, 0
+            while not settled:
+                before, memo = dict(assumed), dict[int, Bits]()
+                self._bits_of(value, memo, assumed, rounds > _ROUNDS, 0)
+                settled, rounds = before == assumed, rounds + 1
+            self._bits.update(memo)
+        zeros, ones = self._bits[value]
+        return (0, 0) if zeros & ones else (zeros, ones)
+
+    def _bits_of(
+        self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], hurry: bool, depth: int
+    ) -> Bits:
+        value = self.find(value)
+        found = self._bits.get(value, memo.get(value))
+        if found is not None:
+            return found
+        if depth > DEEP // 2:
+            return 0, 0
+        node = self.nodes[value]
+        inner = [
+            self._bits_of(p, memo, assumed, hurry, depth + 1)
+            for p in (self.parts(node) if node[0] in _BITWISE else ())
+        ]
+        if node[0] == "phi":
+            # What a loop brings back is at first taken to be any number that helps.
+            memo[value] = assumed.setdefault(value, (EVERY, EVERY))
+            zeros, ones = self._phi_bits(value, memo, assumed, hurry, depth)
+            if (zeros, ones) != assumed[value]:
+                zeros, ones = (0, 0) if hurry else (zeros & assumed[value][0], ones & assumed[value][1])
+                assumed[value] = zeros, ones
+            result = assumed[value]
+        else:
+            result = self._computed_bits(value, node, inner)
+        memo[value] = result
+        return result
+
+    def _phi_bits(
+        self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], hurry: bool, depth: int
+    ) -> Bits:
+        bounds = self.interval(value)
+        if bounds is not None and bounds[0] >= 0:
+            return EVERY & -1 << bounds[1].bit_length(), 0
+        zeros = ones = EVERY if self.arguments(value) else 0
+        for argument in self.arguments(value):
+            z, o = self._bits_of(argument, memo, assumed, hurry, depth + 1)
+            zeros, ones = zeros & z, ones & o
+        return zeros, ones
+
+    def _computed_bits(self, value: int, node: Node, inner: list[Bits]) -> Bits:
+        kind = node[0]
+        if kind == "const":
+            return _narrow(~node[1] & EVERY, node[1] & EVERY, self._wide(value))
+        if kind == "special":
+            limit = {"%tid.x": T.LIMIT, "%tid.y": T.LIMIT, "%tid.z": T.LIMIT, "%laneid": 32}.get(node[1])
+            return (EVERY & -limit, 0) if limit else (0, 0)
+        if kind == "symbol":
+            return max(self._alignment(value) - 1, 0), 0
+        if kind == "broadcast":
+            return inner[0]
+        if kind == "select":
+            (z, o), (y, u) = inner[1:]
+            return z & y, o & u
+        if kind == "pack":
+            low = (1 << node[1]) - 1
+            zeros, ones = (
+                sum((bits[k] & low) << i * node[1] for i, bits in enumerate(inner)) for k in (0, 1)
+            )
+            above = -1 << node[1] * len(inner)
+            return _narrow((zeros | above) & EVERY, ones & EVERY, self._wide(value))
+        if kind == "part":
+            low = (1 << node[2]) - 1
+            zeros, ones = (bits >> node[1] * node[2] & low for bits in inner[0])
+            return _narrow((zeros | ~low) & EVERY, ones, False)
+        if kind == "sum":
+            return self._sum_bits(value, node, inner)
+        if kind != "op" or node[1] not in ("mask", "mapa", "shr", "and", "or", "xor"):
+            return 0, 0
+        zeros, ones = inner[0]
+        if node[1] == "mapa":
+            return zeros & _PEER, ones & _PEER
+        if node[1] == "mask":
+            return _narrow(zeros | (EVERY & ~node[3]), ones & node[3], self._wide(value))
+        if node[1] == "shr":
+            by = self.known(node[4])
+            return (0, 0) if by is None else _shifted_bits(zeros, ones, by & 0xFFFFFFFF, str(node[2]))
+        y, u = inner[1]
+        if node[1] == "and":
+            return zeros | y, ones & u
+        return (zeros & y, ones | u) if node[1] == "or" else (zeros & y | ones & u, zeros & u | ones & y)
+
+    def _sum_bits(self, value: int, node: Node, inner: list[Bits]) -> Bits:
+        if any(z & o for z, o in inner):
+            return EVERY, EVERY
+        zeros, ones, most = ~node[2] & EVERY, node[2] & EVERY, node[2]
+        exact = node[2] >= 0
+        for (_, factor), (z, o) in zip(node[1], inner, strict=True):
+            by, largest = trailing_zeros(factor), ~z & EVERY
+            exact &= factor > 0
+            most += largest * factor
+            if factor == 1 << by:
+                z, o = (z << by | (1 << by) - 1) & EVERY, o << by & EVERY
+            else:
+                # A multiple ends in zeros, and is no larger than the largest one.
+                unit = min(trailing_zeros(~z & EVERY) + by, 64)
+                top = (largest * factor).bit_length() if factor > 0 else 64
+                z, o = ((1 << unit) - 1 | -1 << min(top, 64)) & EVERY, 0
+            zeros, ones = _added(zeros, ones, z, o)
+        exact &= most < 1 << 31
+        return (zeros, ones) if exact or self._wide(value) else _low(zeros, ones)
+
+    # ------------------------------------------------------------ apart or not
+
+    def never_meet(self, a: int, size_a: int, b: int, size_b: int) -> bool:
+        """Whether two ranges are apart in whatever rounds of the loops that change their addresses."""
+        if not self.volatile(a) and not self.volatile(b):
+            return self.apart(a, size_a, b, size_b) is True
+        (base_a, bounds_a), (base_b, bounds_b) = self._swept(a), self._swept(b)
+        if base_a != base_b or bounds_a is None or bounds_b is None:
+            return False
+        return bounds_a[1] + size_a <= bounds_b[0] or bounds_b[1] + size_b <= bounds_a[0]
+
+    def _swept(self, value: int) -> tuple[int, Interval | None]:
+        """What of a sum stays what it is, and the bounds of the rest."""
+        terms, constant = self.linear(value)
+        changing = tuple(t for t in terms if self.volatile(t[0]))
+        lasting = tuple(t for t in terms if t not in changing)
+        return self.total(lasting, 0), self.interval(self.total(changing, constant))
+
+    def apart(self, a: int, size_a: int, b: int, size_b: int) -> bool | None:
+        """Whether ``[a, a+size_a)`` and ``[b, b+size_b)`` are disjoint: True, False (they meet), None (not known)."""
+        difference = self.add(a, self.times(b, -1))
+        terms, constant = self.linear(difference)
+        if not terms:
+            return constant >= size_b or -constant >= size_a
+        bounds = self.interval(difference)
+        if bounds is not None and (bounds[0] >= size_b or -bounds[1] >= size_a):
+            return True
+        zeros, ones = self.known_bits(difference)
+        modulus = 1 << trailing_zeros(~(zeros | ones))
+        remainder = ones & (modulus - 1)
+        if modulus > 1 and remainder >= size_b and modulus - remainder >= size_a:
+            return True
+        symbols = [t for t, _ in terms if self.nodes[t][0] == "symbol"]
+        if len(symbols) == 2 and len(terms) == 2 and {f for _, f in terms} == {1, -1}:
+            return True  # two variables
+        return None
+
+
+def _low(zeros: int, ones: int) -> Bits:
+    """Without the upper half."""
+    return zeros & 0xFFFFFFFF, ones & 0xFFFFFFFF
+
+
+def _narrow(zeros: int, ones: int, wide: bool) -> Bits:
+    """What is known of a number that may have 32 bits only, and may have been widened with its sign."""
+    return (zeros, ones) if wide or zeros >> 31 & 1 else _low(zeros, ones)
+
+
+def _added(z: int, o: int, y: int, u: int) -> Bits:
+    """The known bits of a sum: those of both, where the carry is known too."""
+    most, least = (~z & EVERY) + (~y & EVERY), o + u
+    carry = ~(most ^ z ^ y) | (least ^ o ^ u)
+    known = (z | o) & (y | u) & carry
+    return ~most & known & EVERY, least & known & EVERY
+
+
+def _shifted_bits(zeros: int, ones: int, by: int, type_name: str) -> Bits:
+    """The known bits of a number of *type_name* shifted to the right."""
+    width = type_width(type_name)
+    low = (1 << width) - 1
+    zeros, ones, by = zeros & low, ones & low, min(by, width)
+    if type_name[1] == "s" and not zeros >> (width - 1):
+        return zeros >> by, (ones & low >> 1) >> by  # what is shifted in is unknown
+    return (zeros >> by | -1 << (width - by)) & EVERY, ones >> by

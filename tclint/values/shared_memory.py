@@ -1,0 +1,431 @@
+"""Which bytes of shared memory an instruction means, and whether two of them mean the same.
+
+An address is a sum. What depends on the thread index alone is evaluated for
+every thread, so a swizzle costs nothing; the rest (a variable, a stage of a
+ring) must cancel out. Only what is *proven* to overlap is said to: addresses
+that cannot be compared are unknown, not wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from tclint.ir.nodes import Function, Memory
+from tclint.isa.table import Match
+from tclint.values import Level, Values
+from tclint.values import thread_masks as T
+
+__all__ = ["Access", "Footprint", "SharedMemory", "numbers"]
+
+_CHUNK = 16
+"""Bytes that whatever works on matrices, or in bulk, touches at its address, at least (9.7.15.5.1.2, 9.7.9.25.4)."""
+_WINDOW = (1 << 18) - 1
+"""Addresses of shared memory fit into this (9.7.15.5.1.2.2: the fields of a descriptor)."""
+_LANES = 0xFFFFFFFF
+"""All of a warp."""
+_START = 0x3FFF
+"""The start address in a matrix descriptor, in units of 16 bytes."""
+_TYPE = re.compile(r"\.[busf]{1,2}(\d+)(?:x2)?$")
+
+
+class Access(NamedTuple):
+    """Bytes of shared memory that an instruction reads or writes: an address, how many at least, by which lanes."""
+
+    site: int
+    writes: bool
+    address: int
+    size: int
+    lanes: int = _LANES
+    """Lanes of a warp whose address counts."""
+    later: bool = False
+    """Asynchronously: at some time after the instruction."""
+
+
+class Footprint(NamedTuple):
+    """The bytes that threads touch, relative to a base that they have in common: one bit for each from *low* on."""
+
+    low: int
+    bytes: int
+
+    def union(self, other: Footprint) -> Footprint:
+        low = min(self.low, other.low)
+        return Footprint(low, self.bytes << self.low - low | other.bytes << other.low - low)
+
+    def moved(self, by: int) -> Footprint:
+        return Footprint(self.low + by, self.bytes)
+
+    def meets(self, other: Footprint) -> bool:
+        apart = other.low - self.low
+        if apart >= 0:
+            return bool(self.bytes >> apart & other.bytes)
+        return bool(other.bytes >> -apart & self.bytes)
+
+
+class SharedMemory:
+    """The accesses to shared memory of one function."""
+
+    def __init__(self, function: Function, values: Values) -> None:
+        self.function = function
+        self.values = values
+        self._accesses: dict[int, tuple[Access, ...]] = {}
+        self._split: dict[int, tuple[int, int, int]] = {}
+        self._spread: dict[tuple[int, int, int], Footprint | None] = {}
+        self._shared: dict[int, bool] = {}
+        self._owned: dict[tuple[int, ...], bool] = {}
+        self._began: dict[int, set[int]] = {}
+        self._rests: dict[tuple[int, int], tuple[int, int]] = {}
+
+    @cached_property
+    def sites(self) -> dict[int, Match]:
+        """The instructions that may access shared memory."""
+        return {
+            i: use.match
+            for use in self.function.uses
+            if use.match is not None and not use.match.problem and self.touches(use.match)
+            for i in use.sites
+        }
+
+    @cached_property
+    def writers(self) -> list[int]:
+        """Those of them that may write it."""
+        writing = {
+            id(match): any(verb == "write" for verb, _ in match.form.memory)
+            or any(name.startswith("*") for name in match.form.async_writes)
+            for match in self.sites.values()
+        }
+        return [i for i, match in self.sites.items() if writing[id(match)]]
+
+    def accesses(self, site: int) -> tuple[Access, ...]:
+        """What the instruction at *site* does to shared memory."""
+        found = self._accesses.get(site)
+        if found is None:
+            match = self.sites.get(site)
+            found = self._accesses[site] = () if match is None else tuple(self._find(site, match))
+        return found
+
+    def _find(self, site: int, match: Match) -> Iterator[Access]:
+        instruction, values = self.function.instructions[site], self.values
+        elsewhere = {"source", "destination"}.difference(self.sides(match))
+        for verb, name in match.form.memory:
+            operand = instruction.named(name)
+            if isinstance(operand, Memory) and operand not in map(instruction.role, elsewhere):
+                size, lanes = _extent(match)
+                size = (self._size(site) if "bytes" in match.form.roles else None) or size
+                yield Access(site, verb == "write", values.operand(operand, site), size, lanes)
+        for names, writes in ((match.form.async_reads, False), (match.form.async_writes, True)):
+            for name in names:
+                operand = instruction.named(name.lstrip("*"))
+                if operand is None or not name.startswith("*"):
+                    continue
+                if name.endswith("desc"):
+                    start = self.start(values.operand(operand, site))
+                    yield Access(site, writes, start, _CHUNK, later=True)
+                elif isinstance(operand, Memory) and operand in map(instruction.role, self.sides(match)):
+                    size = self._size(site) or _CHUNK
+                    yield Access(site, writes, values.operand(operand, site), size, later=True)
+
+    @staticmethod
+    def touches(match: Match) -> bool:
+        """Whether the instruction may access this memory."""
+        form = match.form
+        if form.memory:
+            return match.space == "" or match.space.startswith(".shared")
+        return any(n.startswith("*") for n in (*form.async_reads, *form.async_writes)) and (
+            form.group in ("cp.async", "bulk", "mbarrier")
+            or any(n.endswith("desc") for n in form.async_reads)
+        )
+
+    @staticmethod
+    def sides(match: Match) -> tuple[str, ...]:
+        """The roles of a copy's addresses in this memory: where two memories are named, that of the destination comes first."""
+        spaces = [m for m in match.modifiers if m == ".global" or m.startswith(".shared")]
+        if ".global" not in spaces:
+            return "source", "destination"
+        return ("source",) if spaces[0] == ".global" else ("destination",)
+
+    def _size(self, site: int) -> int | None:
+        """The bytes of a copy, when they are a constant."""
+        operand = self.function.instructions[site].role("bytes")
+        size = None if operand is None else self.values.known(self.values.operand(operand, site))
+        return None if size is None else min(size, _WINDOW)
+
+    # ------------------------------------------------------------ descriptors
+
+    def start(self, descriptor: int) -> int:
+        """The address that a matrix descriptor starts at (9.7.15.5.1.2.2, 9.7.16.4.1): 16 times its low 14 bits."""
+        values = self.values
+        node = values.node(descriptor)
+        kind = node[0]
+        if kind == "const":
+            return values.constant((node[1] & _START) * 16)
+        if kind == "pack":
+            return self.start(node[2])
+        if kind == "sum":
+            total = values.constant((node[2] & _START) * 16)
+            for term, factor in node[1]:
+                total = values.add(total, values.times(self.start(term), factor))
+            return total
+        if kind == "op":
+            name = node[1]
+            if name == "mask":
+                if node[3] & _START == 0:
+                    return values.constant(0)
+                cleared = _START & ~node[3]  # maybe what is zero anyway
+                kept = not cleared & ~values.known_bits(node[2])[0]
+                return self.start(node[2]) if kept else values.times(descriptor, 16)
+            if name == "shr" and values.known(node[4]) == 4:
+                return self._within(node[3])
+            if name == "bfe" and values.known(node[4]) == 4 and (values.known(node[5]) or 0) >= 14:
+                return self._within(node[3])
+            if name == "bfi" and (values.known(node[5]) or 0) >= 14:
+                return self.start(node[4])
+            if name == "bfi" and values.known(node[5]) == 0 and (values.known(node[6]) or 0) >= 14:
+                return self.start(node[3])
+            if name == "or":
+                clear = [values.known_bits(x)[0] & _START == _START for x in node[3:5]]
+                if any(clear):
+                    return self.start(node[4] if clear[0] else node[3])
+        return values.times(descriptor, 16)
+
+    def _within(self, address: int) -> int:
+        """An address without the mask that keeps its bits within the window of shared memory.
+
+        A compiler that knows how the address is aligned clears the bits in the mask that are zero anyway.
+        """
+        node = self.values.node(address)
+        if node[0] == "op" and node[1] == "mask" and self._keeps(node[2], node[3]):
+            return self._within(node[2])
+        return self.values.find(address)
+
+    def _keeps(self, address: int, mask: int) -> bool:
+        """Whether *mask* clears no bit of *address*, but for the lowest four and those above the window."""
+        cleared = _WINDOW & ~mask & ~15
+        base, mine, constant = self.split(address)
+        modulus, ones = self._rest(base, 1 << cleared.bit_length())
+        number = self.values.known(mine)
+        return number is not None and cleared < modulus and (number + constant + ones) & cleared == 0
+
+    # ------------------------------------------------------------ comparison
+
+    def split(self, address: int) -> tuple[int, int, int]:
+        """*address* as a base, what depends on the thread index alone, and a constant."""
+        found = self._split.get(address)
+        if found is None:
+            values = self.values
+            terms, constant = values.linear(address)
+            mine = tuple(t for t in terms if values.planes(t[0]) is not None)
+            base = tuple(t for t in terms if t not in mine)
+            found = self._split[address] = (values.total(base, 0), values.total(mine, 0), constant)
+        return found
+
+    def along(self, access: Access, resolve: Callable[[int], int]) -> Access:
+        """*access*, at the end of a path, in terms of the values at its start (:meth:`Values.along`)."""
+        base, mine, constant = self.split(access.address)
+        values = self.values
+        if not values.volatile(base):
+            return access
+        moved = values.add(mine, values.constant(constant))
+        return access._replace(address=values.add(resolve(base), moved))
+
+    def may_meet(self, earlier: int, later: int) -> bool:
+        """Whether two bases that differ may be one on some path: a loop changes one, and what stays is the same."""
+        if not self.values.volatile(earlier) and not self.values.volatile(later):
+            return False
+        first, second = self.origins(earlier), self.origins(later)
+        return not first.isdisjoint(second) or not (first or second)
+
+    def origins(self, base: int) -> set[int]:
+        """What *base* may be an offset from: its terms that stay, and what a pointer that a loop moves began as."""
+        found = self._began.get(base)
+        if found is None:
+            values = self.values
+            found = self._began[base] = set()
+            seen, work = set[int](), [base]
+            while work:
+                for term, factor in values.linear(work.pop())[0]:
+                    if factor != 1 or term in seen:
+                        continue
+                    seen.add(term)
+                    if not values.volatile(term):
+                        found.add(term)
+                    elif values.node(term)[0] == "phi":
+                        work += values.arguments(term)
+        return found
+
+    def remainder(self, value: int, modulus: int, threads: Callable[[], int]) -> tuple[int, int, int]:
+        """The least and the greatest remainder of *value* in *threads*, modulo the power of two up to which it is known.
+
+        That is *modulus* at most, and 1 where not even the lowest bit is known.
+        """
+        values = self.values
+        base, mine, constant = self.split(value)
+        modulus, ones = self._rest(base, modulus)
+        constant += ones
+        number = values.known(mine)
+        if number is not None or modulus == 1:
+            rest = ((number or 0) + constant) % modulus
+            return rest, rest, modulus
+        planes = values.planes(values.add(mine, values.constant(constant % modulus)))
+        active = self.sure(threads())
+        low = [plane & active for plane in planes or ()][: modulus.bit_length() - 1]
+        found = set(numbers((*low, 0), active)) if any(low) else {0}
+        return min(found), max(found), modulus
+
+    def _rest(self, base: int, modulus: int) -> tuple[int, int]:
+        """The power of two, *modulus* at most, up to which *base* is known, and its bits that are 1."""
+        key = (base, modulus)
+        if key not in self._rests:
+            values, total = self.values, 0
+            for term, factor in values.linear(base)[0]:
+                zeros, ones = values.known_bits(values.times(term, factor))
+                unknown = ~(zeros | ones) | modulus
+                modulus = min(modulus, unknown & -unknown)
+                total += ones
+            self._rests[key] = modulus, total
+        return self._rests[key]
+
+    def together(self, accesses: Iterable[Access], threads: int) -> dict[int, Footprint | None]:
+        """For each base, the bytes that *threads* touch with all *accesses*, if all of them are there.
+
+        None where threads differ in the base.
+        """
+        found: dict[int, Footprint | None] = {}
+        for access in accesses:
+            base = self.split(access.address)[0]
+            here = self._touched(access, threads)
+            known = found.setdefault(base, here)
+            found[base] = here and known and known.union(here)
+        return found
+
+    def _common(self, base: int) -> bool:
+        """Whether all threads of the CTA have *base* in common."""
+        if base not in self._shared:
+            values = self.values
+            self._shared[base] = all(values.level(t) <= Level.CTA for t, _ in values.linear(base)[0])
+        return self._shared[base]
+
+    def own(self, a: Access, b: Access, threads: int) -> bool:
+        """Whether, in one of *threads*, the bytes of both provably overlap."""
+        key = (a.address, a.size, a.lanes, b.address, b.size, b.lanes, threads)
+        if key not in self._owned:
+            self._owned[key] = self._own(a, b, threads)
+        return self._owned[key]
+
+    def _own(self, a: Access, b: Access, threads: int) -> bool:
+        values = self.values
+        threads = self.sure(self._active(a, self._active(b, threads)))
+        if not threads or self.split(a.address)[0] != self.split(b.address)[0]:
+            return False
+        terms, constant = values.linear(values.add(b.address, values.times(a.address, -1)))
+        if not terms:
+            return -b.size < constant < a.size
+        planes = values.planes(values.total(terms, constant))
+        if planes is None:
+            return False
+        n = values.threads
+        below = T.compare("lt", planes, T.constant(a.size, n), True, n)
+        above = T.compare("lt", T.constant(-b.size, n), planes, True, n)
+        return bool(below & above & threads)
+
+    def meet(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
+        """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in one of *threads_b*."""
+        if self.split(a.address)[0] != self.split(b.address)[0]:
+            return False
+        first, second = self.footprint(a, threads_a, threads_b), self.footprint(b, threads_b, threads_a)
+        return first is not None and second is not None and first.meets(second)
+
+    def footprint(self, access: Access, threads: int, beside: int = 0) -> Footprint | None:
+        """The bytes that *threads* touch, relative to a base that all of them have in common, if they have.
+
+        *beside* are threads of which one is there at least.
+        """
+        return self._touched(access, self.sure(threads, beside))
+
+    def _touched(self, access: Access, threads: int) -> Footprint | None:
+        base, mine, constant = self.split(access.address)
+        spread = self._spread_of(mine, access, threads) if self._common(base) else None
+        return None if spread is None else spread.moved(constant)
+
+    def offsets(self, mine: int, threads: int) -> set[int] | None:
+        """The numbers that *mine*, which depends on the thread index alone, is in *threads*; None: not known."""
+        number, planes = self.values.known(mine), self.values.planes(mine)
+        if number is not None:
+            return {number}
+        return None if planes is None else set(numbers(planes, threads))
+
+    def sure(self, threads: int, beside: int = 0) -> int:
+        """Those of *threads* that are there however the kernel is launched, if one of them is, and one of *beside*.
+
+        Where nothing fixes how many there are, these are the ones up to the warp of the latter, or to that thread itself in
+        a kernel that may be made for a single one.
+        """
+        most = self.function.most_threads
+        if most is not None:  # the last warp need not be whole
+            threads &= T.full(most)
+        if self.function.threads is not None or not threads:
+            return threads
+        last = max((threads & -threads).bit_length(), (beside & -beside).bit_length())
+        return threads & T.full(last if self.values.may_be_alone else (last + 31) // 32 * 32)
+
+    def _active(self, access: Access, threads: int) -> int:
+        """Those of *threads* whose address counts."""
+        if access.lanes == _LANES:
+            return threads
+        return threads & access.lanes * T.lane_zero(self.values.threads)
+
+    def _spread_of(self, mine: int, access: Access, threads: int) -> Footprint | None:
+        threads = self._active(access, threads)
+        key = (mine, access.size, threads)
+        if key not in self._spread:
+            self._spread[key] = self._bytes(mine, access.size, threads)
+        return self._spread[key]
+
+    def _bytes(self, mine: int, size: int, threads: int) -> Footprint | None:
+        """What *threads* touch at the address *mine*, which depends on the thread index alone."""
+        number = self.values.known(mine)
+        if number is not None:
+            return Footprint(number, (1 << size) - 1) if threads else None
+        planes = self.values.planes(mine)
+        if planes is None or not threads:
+            return None
+        offsets = set(numbers(planes, threads))
+        low = min(offsets)
+        if max(offsets) - low > _WINDOW:
+            return None
+        found, one = 0, (1 << size) - 1
+        for offset in offsets:
+            found |= one << offset - low
+        return Footprint(low, found)
+
+
+def numbers(planes: T.Planes, threads: int) -> Iterator[int]:
+    """The value of *planes*, as a signed number, in each of *threads*, the last one first."""
+    start = max((threads & -threads).bit_length() - 1, 0)
+    threads >>= start
+    planes = tuple(plane >> start for plane in planes)
+    # One digit of a hexadecimal number is four bits of what a thread has: planes are joined to digits, and digits to numbers.
+    count = threads.bit_length()
+    digits = []
+    for k in range(0, len(planes), 4):
+        joined = sum(
+            int(f"{plane & threads:b}", 16) << j for j, plane in enumerate(planes[k : k + 4]) if plane
+        )
+        digits.append(f"{joined:0{count}x}")
+    for number, there in zip(map("".join, zip(*reversed(digits), strict=True)), f"{threads:b}", strict=True):
+        if there == "1":
+            value = int(number, 16)
+            yield value - (value >> 31 << 32)
+
+
+def _extent(match: Match) -> tuple[int, int]:
+    """How many bytes one thread accesses at its address, and the lanes whose address counts."""
+    if match.scope == "warp" and match.form.event != "tmem-alloc":
+        # Each row of an 8x8 matrix is 16 bytes at the address of one lane (9.7.14.5.15); of other shapes, at least.
+        rows = 8 * (match.number("num") or 1) if ".m8n8" in match.modifiers else 8
+        return _CHUNK, _LANES if rows >= 32 else (1 << rows) - 1
+    width = next((int(m[1]) for m in map(_TYPE.match, reversed(match.modifiers)) if m), 8)
+    length = match.number("vec") if "vec" in match.binding else 1
+    return width // 8 * (length or 1), _LANES

@@ -1,0 +1,583 @@
+"""What registers hold: definitions found from the use backwards, and what instructions compute.
+
+Definitions are found as in Braun et al., *Simple and Efficient Construction of SSA Form* (2013), and a guarded
+definition becomes a select over its guard. Nothing is computed for a register nobody asks about.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+
+from tclint.ir.cfg import CFG
+from tclint.ir.nodes import (
+    Function,
+    Immediate,
+    Instruction,
+    Memory,
+    Not,
+    Operand,
+    Pair,
+    Special,
+    Symbol,
+    Variable,
+    Vector,
+    registers,
+)
+from tclint.isa.semantics import COMPUTE, widen
+from tclint.isa.table import Match, floating
+from tclint.values.cta_shape import fixed
+from tclint.values.integers import EVERY, SHORT, as_signed, type_width
+from tclint.values.thread_predicates import Level, ThreadSets
+
+__all__ = ["DEEP", "Registers"]
+
+DEEP = 120
+"""Definition chains longer than this stay opaque; real addresses are far shorter."""
+_COMPUTED = frozenset(("sum", "op", "select", "pack", "part", "compare", "logic", "not"))
+"""Nodes that are made of others in the thread itself."""
+_CLOCK = re.compile(r"%(?:clock|globaltimer|pm\d)")
+"""Special registers that differ from one reading to the next (10.25 to 10.31)."""
+_TRANSPARENT = frozenset(("cvta", "mov"))
+_RELATIONS = {
+    # relation -> (canonical relation, swap operands, negate)
+    ".eq": ("eq", False, False), ".ne": ("eq", False, True),
+    ".lt": ("lt", False, False), ".ge": ("lt", False, True), ".gt": ("lt", True, False), ".le": ("lt", True, True),
+    ".lo": ("lt", False, False), ".hs": ("lt", False, True), ".hi": ("lt", True, False), ".ls": ("lt", True, True),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _first_type(modifiers: tuple[str, ...]) -> str:
+    """What an instruction with these modifiers computes in."""
+    types = [m for m in modifiers if m[1:2] in "busf" and m[2:].rstrip("x2").isdigit()]
+    return types[0] if types else ".b32"
+
+
+class Registers(ThreadSets):
+    """The values of registers, where instructions read them."""
+
+    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
+        super().__init__(function, cfg, variables)
+        self._after: dict[tuple[int, int], int] = {}
+        self._only: dict[int, int] = {}  # register -> its value, where one instruction alone writes it
+        self._entry: dict[tuple[int, int], int] = {}
+        self._begun: dict[
+            tuple[int, int], int
+        ] = {}  # definition -> how much was known when one began to look at it
+        self._depth = 0
+        self._open: set[int] = set()  # stand-ins for definitions that are being computed
+        self._touched: set[int] = set()  # those of them that the present definition has read
+        self._opaque: set[int] = set()  # those of them that something was computed from
+        self._waiting: dict[int, list[int]] = {}  # stand-in or phi -> phis that it is an argument of
+        self._twins: dict[tuple[int, str, tuple[int, ...]], int] = {}
+        """One phi of a block that brings the same, for registers of one type."""
+        self._words: frozenset[int] | None = None
+
+    # ------------------------------------------------------------ definitions
+
+    def operand(self, operand: Operand | None, at: int) -> int:
+        """The value of an operand as the instruction at *at* reads it."""
+        if isinstance(operand, int):
+            return self.before(operand, at)
+        if isinstance(operand, Immediate):
+            return (
+                self.constant(operand.value)
+                if isinstance(operand.value, int)
+                else self._node("float", operand.value)
+            )
+        if isinstance(operand, Symbol):
+            base = self._node("symbol", operand.name)
+            return self.total(((base, 1),), operand.offset) if operand.offset else base
+        if isinstance(operand, Special):
+            number = fixed(operand.name, self.shape, bool(self.function.threads))
+            if number is not None:
+                return self.constant(number)
+            return (
+                self._node("unknown", at, -1)
+                if _CLOCK.match(operand.name)
+                else self._node("special", operand.name)
+            )
+        if isinstance(operand, Not):
+            return self.negate(self.before(operand.register, at))
+        if isinstance(operand, Memory):
+            return self.add(self.operand(operand.base, at), self.constant(operand.offset))
+        if isinstance(operand, Vector):
+            return self._node("vector", *(self.operand(item, at) for item in operand.items))
+        return self._node("unknown", at, -1)
+
+    def before(self, register: int, at: int) -> int:
+        """The value of *register* just before the instruction at *at*."""
+        only = self._only.get(register)
+        if only is not None and only not in self._alias and only not in self._open:
+            return only
+        defs = self.defs.get(register)
+        if not defs:
+            return self._node("undefined", register)
+        return self._read(register, self.cfg.block_of[at], at)
+
+    def after(self, register: int, at: int) -> int:
+        """The value of *register* just behind the instruction at *at*."""
+        block = self.cfg.block_of[at]
+        last = at + 1 == self.cfg.blocks[block].end
+        return self.after_block(register, block) if last else self.before(register, at + 1)
+
+    def after_block(self, register: int, block: int) -> int:
+        """The value of *register* at the end of *block*."""
+        if register not in self.defs:
+            return self._node("undefined", register)
+        return self._read(register, block, self.cfg.blocks[block].end)
+
+    def _read(self, register: int, block: int, at: int) -> int:
+        value = self.find(self._reaching(register, block, at))
+        if value in self._open:
+            self._touched.add(value)
+        return value
+
+    def _reaching(self, register: int, block: int, at: int) -> int:
+        """The value that reaches instruction *at* of *block* (or its end)."""
+        defs = self.defs[register]
+        blocks, entered = self.cfg.blocks, self.cfg.sources
+        if len(defs) == 1 and self.function.instructions[defs[0]].guard < 0:
+            return self._defined(register, defs[0])
+        crossed: list[int] = []
+        while True:
+            k = bisect_left(defs, at) - 1
+            if k >= 0 and defs[k] >= blocks[block].start:
+                value = self._defined(register, defs[k])
+                break
+            known = self._entry.get((register, block))
+            if known is not None:
+                value = known
+                break
+            sources = entered[block]
+            if len(sources) == 1 and block != 0:
+                crossed.append(block)
+                (block,) = sources
+                at = blocks[block].end
+                if len(crossed) > len(blocks):
+                    value = self._node("undefined", register)
+                    break
+                continue
+            if not sources or block == 0:
+                value = self._node("undefined", register)
+            else:
+                value = self._phi(register, block, sources)
+            break
+        for passed in crossed:
+            self._entry[register, passed] = value
+        return value
+
+    def _phi(self, register: int, block: int, sources: tuple[int, ...]) -> int:
+        phi = self._node("phi", block, register)
+        if self._depth > DEEP:
+            return phi
+        self._entry[register, block] = phi
+        self._depth += 1
+        arguments = tuple(self._reaching(register, p, self.cfg.blocks[p].end) for p in sources)
+        self._depth -= 1
+        self._args[phi] = arguments
+        self._settle([phi])
+        return self.find(phi)
+
+    def _settle(self, phis: list[int]) -> None:
+        """Let each phi that brings one value only, or itself, be that value; and then those that bring this phi.
+
+        What a phi brings may turn out to be one value only later: an inner
+        loop is looked at before the loop around it has been gone round.
+        One that brings by each way what another one of its block brings is that.
+        """
+        alias, nodes = self._alias, self.nodes
+        while phis:
+            phi = phis.pop()
+            if phi in alias:
+                continue
+            arguments = self.arguments(phi)
+            distinct = set(arguments) - {phi}
+            if len(distinct) > 1:
+                _, block, register = nodes[phi]
+                kind = self.function.registers[register].type
+                twin = self.find(self._twins.setdefault((block, kind, arguments), phi))
+                distinct = {twin} if twin != phi else distinct
+            if len(distinct) == 1:
+                (alias[phi],) = distinct
+                phis += self._waiting.pop(phi, ())
+            else:
+                for argument in distinct:
+                    if nodes[argument][0] == "phi" or argument in self._open:
+                        self._waiting.setdefault(argument, []).append(phi)
+
+    def _defined(self, register: int, at: int) -> int:
+        """The value of *register* just after the instruction at *at*, which writes it."""
+        key = (register, at)
+        found = self._after.get(key)
+        if found is not None:
+            return self.find(found)
+        stand_in = self._node("unknown", at, register)
+        if self._depth > DEEP:
+            self._opaque.add(stand_in)
+            return stand_in
+        instruction = self.function.instructions[at]
+        if (source := _copied(instruction)) in self.defs:
+            # A copy computes nothing: a loop may go on from it as from what is copied.
+            self._depth += 1
+            value = self.find(self._reaching(source, self.cfg.block_of[at], at))
+            self._depth -= 1
+            if value not in self._open:
+                self._after[key] = value
+            return value
+        if self._looks(instruction, at) and self._begun.get(key, -1) < len(self._entry):
+            # What it reads may come round a loop from it: then the phis are made first, wherever one begins to ask.
+            self._begun[key] = len(self._entry)
+            self._depth += 1
+            for read in (*instruction.reads, *((register,) if instruction.guard >= 0 else ())):
+                self.before(read, at)
+            self._depth -= 1
+            if (found := self._after.get(key)) is not None:
+                return self.find(found)
+        # A definition in terms of itself stays opaque, but round a loop a phi stands between.
+        self._after[key] = stand_in
+        self._open.add(stand_in)
+        outer, self._touched = self._touched, set()
+        self._depth += 1
+        value = self._computed(instruction, at, register)
+        if instruction.guard >= 0:
+            previous = self.before(register, at)
+            guard = self.before(instruction.guard, at)
+            value = self.select(self.negate(guard) if instruction.negated else guard, value, previous)
+        self._depth -= 1
+        if self._touched:
+            self._opaque |= self._touched - {value}  # a mere copy computes nothing
+        self._touched = outer
+        self._open.discard(stand_in)
+        self._after[key] = value
+        if instruction.guard < 0 and len(self.defs[register]) == 1:
+            self._only[register] = value
+        waiting = self._waiting.pop(stand_in, None)
+        if waiting and value != stand_in and stand_in not in self._opaque:
+            self._alias[stand_in] = value
+            self._settle(waiting)
+        return self.find(value)
+
+    def _looks(self, instruction: Instruction, at: int) -> bool:
+        """Whether an instruction in a loop gives what depends on what it reads; a matrix product has many registers and is opaque."""
+        form = instruction.match.form if instruction.match is not None else None
+        return (
+            form is not None
+            and self.cfg.block_of[at] in self.cfg.in_cycle
+            and bool(form.compute or form.memory or form.event == "shuffle")
+        )
+
+    # ------------------------------------------------------------ what instructions compute
+
+    def _computed(self, instruction: Instruction, at: int, register: int) -> int:
+        match = instruction.match
+        if match is None or match.problem:
+            return self._node("unknown", at, register)
+        form, operands = match.form, instruction.operands
+        name = form.compute
+        if form.event:
+            value = self._collective(instruction, match, at, register)
+            if value is not None:
+                return value
+        if form.memory and not name and "read" in form.memory[0][0]:
+            return self._loaded(instruction, at, register)
+        if form.name == "isspacep":
+            return self._lies_in(match, self.operand(operands[1], at))
+        if not name:
+            return self._node("unknown", at, register)
+        if Vector in map(type, operands):
+            return self._packed(instruction, at, register)
+        arguments = [self.operand(o, at) for o in operands[1:]]
+        destination = operands[0]
+        type_name = _first_type(match.modifiers)
+        value = self._folded(name, match, arguments, register)
+        if value is None:
+            value = self._apply(name, type_name, match.modifiers, arguments)
+        if value is None:
+            value = self._node("op", name, match.modifiers, *arguments)
+        if isinstance(destination, Pair) and destination.first != register:
+            unknown = ("unknown", at, register)
+            if name != "setp":
+                return self._node(*unknown)
+            # The second result negates the comparison, not what it is combined with (9.7.6.2).
+            compared = self._compared(match.modifiers, type_name, arguments[:2])
+            if "f" in type_name or compared is None:
+                return self._node(*unknown) if arguments[2:] else self.negate(value)
+            negated = self.negate(compared)
+            return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
+        return value
+
+    def _lies_in(self, match: Match, address: int) -> int:
+        """Whether an address lies in a state space (9.7.9.19): that of its variable, or the same wherever it is asked."""
+        space = match.binding["ss"].partition("::")[0]
+        for term, factor in self.linear(address)[0]:
+            variable = self.variable(term)
+            if variable is not None and factor == 1:
+                return self.constant(int(variable.space.partition("::")[0] == space))
+        return self._node("op", "isspacep", match.modifiers, address)
+
+    def _collective(self, instruction: Instruction, match: Match, at: int, register: int) -> int | None:
+        """What an instruction that threads execute together gives; None for every other."""
+        form, operands = match.form, instruction.operands
+        unknown = ("unknown", at, register)
+        if form.event == "elect":
+            destination = operands[0]
+            if isinstance(destination, Pair) and destination.second == register:
+                # Elections of one warp with one mask elect the same lane (9.7.13.14).
+                return self._node("elect", self.operand(operands[1], at))
+            return self._node(*unknown)
+        if form.event == "shuffle" and ".idx" in match.modifiers and ".sync" in match.modifiers:
+            chosen, bounds = self.operand(operands[2], at), self.known(self.operand(operands[3], at))
+            # Segments (bits 8 to 12) and a lower bound (bits 0 to 4) make it less than a broadcast (9.7.9.6).
+            whole = bounds is not None and bounds & 0x1F1F == 0x1F
+            if whole and isinstance(operands[0], int | Pair) and register == registers(operands[0])[0]:
+                source, lane = self.operand(operands[1], at), self.known(chosen)
+                if self._same_in_warp(source):
+                    return source
+                if lane is None:
+                    return self._node("collective", at, register, chosen)
+                return self._node("broadcast", source, lane & 31)
+            return self._node(*unknown)
+        if form.event in ("vote", "redux") or (form.event == "match" and ".all" in match.modifiers):
+            return self._node("collective", at, register)
+        return None
+
+    def _loaded(self, instruction: Instruction, at: int, register: int) -> int:
+        match = instruction.match
+        assert match is not None
+        address = next((o for o in instruction.operands if isinstance(o, Memory)), None)
+        destination = instruction.operands[0]
+        which = destination.items.index(register) if isinstance(destination, Vector) else 0
+        value = self.operand(address, at)
+        space = match.space
+        kind = match.element
+        size = int(kind[2:]) // 8
+        if space.startswith(".const") or (space.startswith(".param") and self._is_kernel_parameter(address)):
+            # The same bytes are the same value however they are loaded, unless the load extends them.
+            return self._node(
+                "parameter", self.add(value, self.constant(which * size)), size, kind if size < 4 else ""
+            )
+        if space.startswith(".param"):  # what a caller gave or a call returned
+            passed = self._passed(address, kind, at) if which == 0 else None
+            return self._node("unknown", at, register) if passed is None else passed
+        if space.startswith(".shared"):
+            word = self.add(value, self.constant(which * size))
+            if word in self._allocation_words():
+                return self._node("allocated", word)
+        if "read" in match.form.memory[0][0] and "write" in " ".join(m for m, _ in match.form.memory):
+            return self._node("unknown", at, register)
+        return self._node("load", at, space, value, which)
+
+    def _passed(self, address: Operand | None, kind: str, at: int) -> int | None:
+        """What the last write before *at* put into a parameter of a call that is inlined; None: not known.
+
+        Such a call leaves both around its body (9.7.13.5), on the only way there is.
+        """
+        if not isinstance(address, Memory) or kind[2:] not in ("32", "64"):
+            return None
+        cfg, end = self.cfg, at
+        block = cfg.block_of[at]
+        for _ in cfg.blocks if address.base in self._given else ():
+            for i in range(end - 1, cfg.blocks[block].start - 1, -1):
+                instruction = self.function.instructions[i]
+                if instruction.flow == "call":
+                    return None
+                match, place = instruction.match, instruction.operands[:1]
+                if match is None or match.form.name != "st" or match.space != ".param":
+                    continue
+                if isinstance(place[0], Memory) and place[0].base == address.base:
+                    value = instruction.operands[1]
+                    same = place[0].offset == address.offset and match.element[2:] == kind[2:]
+                    known = same and instruction.guard < 0 and not isinstance(value, Vector)
+                    return self.operand(value, i) if known else None
+            if len(cfg.sources[block]) != 1:
+                return None
+            (block,) = cfg.sources[block]
+            end = cfg.blocks[block].end
+        return None
+
+    @cached_property
+    def _given(self) -> frozenset[Operand]:
+        """The parameters that something is written to."""
+        places = (
+            self.function.instructions[i].operands[0]
+            for use in self.function.uses
+            if use.match is not None and use.match.form.name == "st" and use.match.space == ".param"
+            for i in use.sites
+        )
+        return frozenset(place.base for place in places if isinstance(place, Memory))
+
+    def _is_kernel_parameter(self, address: Operand | None) -> bool:
+        """Whether *address* names a parameter of the kernel: the same in every thread, for good."""
+        if not self.function.entry or not isinstance(address, Memory):
+            return False
+        base = address.base
+        return isinstance(base, int) or (
+            isinstance(base, Symbol) and any(p.name == base.name for p in self.function.parameters)
+        )
+
+    def _allocation_words(self) -> frozenset[int]:
+        """Addresses of the shared words to which ``tcgen05.alloc`` writes the addresses of tensor memory."""
+        if self._words is None:
+            self._words = frozenset()
+            words = set()
+            for use in self.function.uses:
+                if use.match is not None and use.match.form.event == "tmem-alloc":
+                    for i in use.sites:
+                        instruction = self.function.instructions[i]
+                        words.add(self.find(self.operand(instruction.role("destination"), i)))
+            self._words = frozenset(words)
+        return self._words
+
+    def _same_in_warp(self, value: int) -> bool:
+        """Whether *value* is uniform by its form alone, without following control flow."""
+        parts = self.made_of(value, until=self._fixed_in_warp)
+        return all(self._fixed_in_warp(v) or self.nodes[v][0] in _COMPUTED for v in parts)
+
+    def _fixed_in_warp(self, value: int) -> bool:
+        if self.node(value)[0] in ("const", "symbol", "parameter", "allocated"):
+            return True
+        planes = self.planes(value)
+        return planes is not None and self._plane_level(planes) <= Level.WARP
+
+    def _packed(self, instruction: Instruction, at: int, register: int) -> int:
+        """``mov`` between a register and its parts."""
+        operands, match = instruction.operands, instruction.match
+        width = type_width(match.modifiers[-1]) if match is not None and match.modifiers else 32
+        if len(operands) == 2 and isinstance(operands[0], Vector) and not isinstance(operands[1], Vector):
+            items = operands[0].items
+            if register in items:
+                whole = self.operand(operands[1], at)
+                node, index = self.node(whole), items.index(register)
+                if node[0] == "parameter" and node[2] % len(items) == 0 and node[2] // len(items) >= 4:
+                    size = node[2] // len(items)
+                    return self._node("parameter", self.add(node[1], self.constant(index * size)), size, "")
+                return self._part(index, width // len(items), whole)
+        if len(operands) == 2 and isinstance(operands[1], Vector):
+            parts = [self.operand(item, at) for item in operands[1].items]
+            return self._pack(width // len(parts), parts)
+        return self._node("unknown", at, register)
+
+    def _apply(self, name: str, type_name: str, modifiers: tuple[str, ...], a: list[int]) -> int | None:
+        """*name* over argument values, simplified; None when it stays an opaque operation."""
+        if ("f" in type_name and name not in ("mov", "selp")) or ".sat" in modifiers:
+            return None
+        width = type_width(type_name)
+        root = name.partition(".")[0]
+        if root in _TRANSPARENT and a:
+            return a[0]
+        if root == "cvt" and a:
+            types = [m for m in modifiers if m[1:2] in "busf" and m[2:].isdigit()]
+            if len(types) != 2 or any(t[1] == "f" for t in types):
+                return None
+            # Widening and narrowing keep an address and a small index what they are.
+            if min(to := type_width(types[0]), source := type_width(types[1])) < 32:
+                return None
+            if to > source and types[1][1] == "u":
+                return self._widened(a[0], source)
+            # Narrowed before, or grown beyond the sign: above that is another number.
+            if to > source and (self._wide(a[0]) or self._may_wrap(a[0])):
+                return self._node("op", "cvt", tuple(types), a[0])
+            node = self.node(a[0])
+            narrowed = to < source and node[:2] == ("op", "mask") and node[3] & SHORT == SHORT
+            return node[2] if narrowed else a[0]
+        if root == "add" and len(a) == 2:
+            return self.add(a[0], a[1], width)
+        if root == "sub" and len(a) == 2:
+            return self.add(a[0], self.times(a[1], -1, width), width)
+        if root == "neg" and len(a) == 1:
+            return self.times(a[0], -1, width)
+        if root in ("mul", "mul24", "mad") and len(a) >= 2:
+            if ".hi" in modifiers:
+                return None
+            wide = ".wide" in modifiers
+            product = self.multiply(a[0], a[1], type_name if wide else "", width * 2 if wide else width)
+            if product is None or root != "mad":
+                return product
+            return self.add(product, a[2], width * 2 if wide else width)
+        if root == "shl" and len(a) == 2:
+            by = self.known(a[1])
+            if by is None:
+                return None
+            by &= 0xFFFFFFFF
+            return self.times(a[0], 1 << by, width) if by < width else self.constant(0)
+        if root in ("and", "or", "xor", "not") and ".pred" in modifiers:
+            if root == "not":
+                return self.negate(a[0])
+            return self.logic(root, a[0], a[1])
+        if root == "setp":
+            return self._compared(modifiers, type_name, a)
+        if root == "mapa" and len(a) == 2 and self.node(a[1]) == ("special", "%cluster_ctarank"):
+            return a[0]  # mapped to where it is
+        if root == "selp" and len(a) == 3:
+            return self.select(a[2], a[0], a[1])
+        numbers = [self.known(x) for x in a]
+        if root == "and" and len(a) == 2:
+            for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
+                if mask is not None:
+                    return self.masked(value, mask, width)
+        if root in ("or", "xor") and len(a) == 2:
+            for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
+                if mask == 0:
+                    return value
+        if root == "xor" and len(a) == 2:
+            for value, other in (a, a[::-1]):
+                bits = self._bits_at_most(other)
+                rest = self._low(value, bits) if bits else value
+                if rest != value:  # a swizzle of an aligned address changes what is added to it alone
+                    swizzled = self._node("op", root, type_name, *sorted((rest, other)))
+                    return self.add(swizzled, self.add(value, self.times(rest, -1, width), width), width)
+        if root in ("or", "xor", "and", "min", "max") and len(a) == 2 and ".relu" not in modifiers:
+            return self._node("op", root, type_name, *sorted(a))
+        if root == "shr" and len(a) == 2:
+            return self._shifted(a[0], numbers[1], a[1], type_name)
+        if root == "bfe" and len(a) == 3 and type_name[1] == "u":
+            start, length = numbers[1:]
+            if start is not None and length is not None and (start & 255) + (length & 255) <= width:
+                shifted = self._shifted(a[0], start & 255, self.constant(start & 255), type_name)
+                return self.masked(shifted, (1 << (length & 255)) - 1, width)
+        return None
+
+    def _compared(self, modifiers: tuple[str, ...], type_name: str, a: list[int]) -> int | None:
+        relation = next((m for m in modifiers if m in _RELATIONS), None)
+        if relation is None or len(a) < 2:
+            return None
+        canonical, swap, negated = _RELATIONS[relation]
+        x, y = (a[1], a[0]) if swap else (a[0], a[1])
+        width = type_width(type_name)
+        signed = type_name[1:2] == "s"
+        result = self.compare(canonical, x, y, signed, width)
+        if negated:
+            result = self.negate(result)
+        return self._combined(modifiers, result, a[2]) if len(a) == 3 else result
+
+    def _combined(self, modifiers: tuple[str, ...], result: int, other: int) -> int:
+        return self.logic(next(m[1:] for m in modifiers if m in (".and", ".or", ".xor")), result, other)
+
+    def _folded(self, name: str, match: Match, arguments: list[int], register: int) -> int | None:
+        """The constant that an integer instruction over constants gives, by the semantics of the ISA table."""
+        numbers = [self.known(a) for a in arguments]
+        if None in numbers or name in ("setp", "selp") or floating(match.modifiers):
+            return None
+        compute = COMPUTE.get(name)
+        if compute is None:
+            return None
+        width = type_width(self.function.registers[register].type)
+        try:
+            pattern = compute(match.binding, *(n & EVERY for n in numbers if n is not None))
+        except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
+            return None
+        if self.function.registers[register].type == ".pred":
+            return self.constant(pattern & 1)
+        return self.constant(as_signed(widen(match.binding, pattern, width), width))
+
+
+def _copied(instruction: Instruction) -> int:
+    """The register that an instruction copies, when it does nothing else; -1: none."""
+    match, operands = instruction.match, instruction.operands
+    if match is None or match.problem or match.form.compute != "mov" or instruction.guard >= 0:
+        return -1
+    return operands[1] if isinstance(operands[0], int) and isinstance(operands[1], int) else -1

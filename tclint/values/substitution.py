@@ -1,0 +1,213 @@
+"""How long a value stays what it is, and what it becomes on a path."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Container, Mapping, Sequence
+
+from tclint.ir.cfg import CFG, Edge
+from tclint.ir.nodes import Function, Variable
+from tclint.isa.semantics import COMPUTE
+from tclint.isa.table import floating
+from tclint.values.integers import EVERY, as_signed, type_width
+from tclint.values.ssa import Registers
+from tclint.values.value_table import Node
+
+__all__ = ["Along", "AtSize", "Lifetimes"]
+
+_LONG = 4000
+"""Expressions that are followed along one path."""
+
+
+class Along:
+    """What expressions stand for at the end of a path (:meth:`Lifetimes.along`).
+
+    No closure: one that calls itself would keep the whole function alive until the garbage collector comes.
+    """
+
+    __slots__ = ("_before", "_memo", "_values", "edges", "passed")
+
+    def __init__(
+        self, values: Lifetimes, edges: Sequence[Edge], passed: Container[int], before: Along | None = None
+    ) -> None:
+        self._values = values
+        self._before = before
+        self._memo: dict[tuple[int, int], int] = {}
+        self.edges = edges
+        self.passed = passed
+
+    def __call__(self, value: int) -> int:
+        return self.walk(value, len(self.edges))
+
+    def onward(self, edge: Edge) -> Along:
+        """The same for the path that *edge* makes longer by one, and nothing else is executed on."""
+        return Along(self._values, (*self.edges, edge), self.passed, self)
+
+    def walk(self, value: int, end: int) -> int:
+        """*value* after the first *end* edges."""
+        values, memo = self._values, self._memo
+        value = values.find(value)
+        if not values.volatile(value):
+            return value
+        before = self._before
+        if before is not None and end <= len(before.edges):
+            return before.walk(value, end)
+        found = memo.get((value, end))
+        if found is None:
+            memo[value, end] = value  # too deep, or in terms of itself: opaque
+            if len(memo) < _LONG:
+                memo[value, end] = values._walked(value, self, end)
+            found = memo[value, end]
+        return found
+
+
+class AtSize(Along):
+    """What expressions stand for in a CTA of so many threads."""
+
+    __slots__ = ()
+
+    def __init__(self, values: Lifetimes, threads: int) -> None:
+        super().__init__(values, (), frozenset())
+        self._memo[values.special("%ntid.x"), 0] = values.constant(threads)
+
+    def walk(self, value: int, end: int) -> int:
+        values, memo = self._values, self._memo
+        value = values.find(value)
+        if (value, end) not in memo:
+            memo[value, end] = value
+            if len(memo) < _LONG and values.node(value)[0] in (
+                "sum",
+                "op",
+                "select",
+                "compare",
+                "logic",
+                "not",
+                "part",
+            ):
+                memo[value, end] = values._walked(value, self, end)
+        return memo[value, end]
+
+
+class Lifetimes(Registers):
+    """Where values change, and how."""
+
+    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
+        super().__init__(function, cfg, variables)
+        self._volatile: dict[int, frozenset[tuple[str, int]]] = {}
+        self._renewed: dict[int, frozenset[tuple[str, int]]] = {}
+        self._ending: dict[tuple[str, int], set[int]] = {}
+        """Place -> what is renewed there, of all that was asked for."""
+        self._ending_sites: list[int] = []
+
+    def volatile(self, value: int) -> frozenset[tuple[str, int]]:
+        """Where *value* may change: ``("block", b)`` for a phi, ``("site", i)`` for a load or unknown.
+
+        An empty set means that the value is the same for the whole life of a thread.
+        """
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
+        found = self._volatile.get(value)
+        if found is not None:
+            return found
+        self._volatile[value] = frozenset()
+        node = self.nodes[value]
+        kind = node[0]
+        result: frozenset[tuple[str, int]]
+        if kind == "phi":
+            result = frozenset((("block", node[1]),))
+        elif kind in ("unknown", "collective"):
+            result = frozenset((("site", node[1]),))
+        elif kind == "load":
+            result = frozenset((("site", node[1]),)) | self.volatile(node[3])
+        else:
+            result = frozenset().union(*(self.volatile(p) for p in self.parts(node)))
+        self._volatile[value] = result
+        return result
+
+    def renewed(self, value: int) -> frozenset[tuple[str, int]]:
+        """Where *value* may change after it was computed: those places of :meth:`volatile` that lie in a loop."""
+        found = self._renewed.get(value)
+        if found is None:
+            cfg = self.cfg
+            found = self._renewed[value] = frozenset(
+                (kind, at)
+                for kind, at in self.volatile(value)
+                if (at if kind == "block" else cfg.block_of[at]) in cfg.in_cycle
+            )
+            for place in found:
+                if place not in self._ending and place[0] == "site":
+                    insort(self._ending_sites, place[1])
+                self._ending.setdefault(place, set()).add(value)
+        return found
+
+    def along(self, edges: Sequence[Edge], passed: Container[int]) -> Along:
+        """What an expression stands for at the end of a path, in terms of values at its start.
+
+        The path takes *edges* and executes the instructions *passed*: a phi is
+        what the last edge into its block chose, and what is loaded anew is no
+        longer what it was.
+        """
+        return Along(self, edges, passed)
+
+    def _walked(self, value: int, path: Along, end: int) -> int:
+        """One step of :meth:`along`: *value* after the first *end* edges of *path*."""
+        edges, walk = path.edges, path.walk
+        node = self.nodes[value]
+        kind = node[0]
+        if kind == "phi":
+            block, arguments = node[1], self.arguments(value)
+            for at in range(end - 1, -1, -1):
+                if edges[at].target == block:
+                    sources = self.cfg.sources[block]
+                    if len(arguments) != len(sources):
+                        return self._node("later", value, at)
+                    return walk(arguments[sources.index(edges[at].source)], at)
+            return value
+        if kind in ("unknown", "collective", "load"):
+            return self._node("later", value, end) if node[1] in path.passed else value
+        if kind == "sum":
+            total = self.constant(node[2])
+            for term, factor in node[1]:
+                total = self.add(total, self.times(walk(term, end), factor))
+            return total
+        if kind == "select":
+            return self.select(*(walk(x, end) for x in node[1:4]))
+        if kind == "not":
+            return self.negate(walk(node[1], end))
+        if kind == "logic":
+            return self.logic(node[1], walk(node[2], end), walk(node[3], end))
+        if kind == "compare":
+            return self.compare(node[1], walk(node[2], end), walk(node[3], end), node[4], node[5])
+        if kind == "op" and node[1] == "mask":
+            inner = walk(node[2], end)
+            number = self.known(inner)
+            return self.masked(inner, node[3], 64) if number is None else self.constant(number & node[3])
+        if kind == "op":
+            return self._reapplied(node, [walk(x, end) for x in node[3:]])
+        if kind == "part":
+            return self._part(node[1], node[2], walk(node[3], end))
+        if kind == "pack":
+            return self._pack(node[1], [walk(x, end) for x in node[2:]])
+        if kind == "vector":
+            return self._node(kind, *(walk(x, end) for x in node[1:]))
+        return self._node("later", value, end)
+
+    def _reapplied(self, node: Node, arguments: list[int]) -> int:
+        """The operation of *node* on other arguments, folded when these are constants."""
+        name, modifiers = node[1], (node[2],) if isinstance(node[2], str) else node[2]
+        numbers = [n for n in map(self.known, arguments) if n is not None]
+        compute = COMPUTE.get(name)
+        if compute is None or len(numbers) < len(arguments) or floating(modifiers):
+            return self._node(*node[:3], *arguments)
+        binding = {str(k): m for k, m in enumerate(modifiers)}
+        try:
+            pattern = compute(binding, *(n & EVERY for n in numbers))
+        except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
+            return self._node(*node[:3], *arguments)
+        width = (
+            64
+            if ".wide" in modifiers
+            else type_width(next((m for m in modifiers if m[1:2] in "bus"), ".b32"))
+        )
+        return self.constant(as_signed(pattern, width))

@@ -1,0 +1,226 @@
+"""For which threads a predicate holds, and what a number is in each, where the thread index alone decides that."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from enum import IntEnum
+from functools import cached_property
+
+from tclint.ir.cfg import CFG
+from tclint.ir.nodes import Function, Variable
+from tclint.values import thread_masks as T
+from tclint.values.cta_shape import (
+    is_alone,
+    is_one_dimensional,
+    may_be_alone,
+    position,
+    shape_of,
+    thread_count,
+)
+from tclint.values.integers import type_width
+from tclint.values.value_table import Expressions, Node
+
+__all__ = ["Level", "ThreadSets"]
+
+
+class Level(IntEnum):
+    """At which scope a value is the same in all threads (smaller: wider)."""
+
+    CTA = 0
+    WARPGROUP = 1
+    WARP = 2
+    UNKNOWN = 3
+    """Nothing is shown either way; never a reason for a finding."""
+    DIVERGENT = 4
+    """Shown to differ between threads of one warp."""
+
+
+class ThreadSets(Expressions):
+    """Expressions in every thread of a CTA at once (:mod:`tclint.values.thread_masks`)."""
+
+    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
+        super().__init__(function, cfg, variables)
+        defs = defaultdict[int, list[int]](list)
+        for i, instruction in enumerate(function.instructions):
+            for register in instruction.writes:
+                defs[register].append(i)
+        self.defs: dict[int, list[int]] = dict(defs)
+        """Where each register is written."""
+        self.threads = thread_count(function)
+        self.one_dimensional = is_one_dimensional(function, self.defs)
+        self.shape = shape_of(function, self.threads, self.one_dimensional)
+        self._planes: dict[int, T.Planes | None] = {}
+        self._masks: dict[int, int | None] = {}
+
+    @cached_property
+    def may_be_alone(self) -> bool:
+        """Whether the kernel may be made for CTAs of one thread."""
+        return may_be_alone(self.function)
+
+    @cached_property
+    def is_alone(self) -> bool:
+        """Whether it is made for nothing else: it does not even ask which thread it is."""
+        return self.may_be_alone and is_alone(self.function)
+
+    def planes(self, value: int) -> T.Planes | None:
+        """*value* in every thread, when it depends on the thread index alone."""
+        value = self.find(value)
+        if value not in self._planes:
+            self._planes[value] = None  # while it is being computed
+            self._planes[value] = self._compute_planes(value)
+        return self._planes[value]
+
+    def _compute_planes(self, value: int) -> T.Planes | None:
+        node, n = self.nodes[value], self.threads
+        kind = node[0]
+        if kind == "const":
+            return T.constant(node[1], n)
+        if kind == "special":
+            return None if self.shape is None else position(node[1], self.shape, n)
+        if kind == "sum":
+            total = T.constant(node[2], n)
+            for term, factor in node[1]:
+                planes = self.planes(term)
+                if planes is None:
+                    return None
+                total = T.add(total, T.scale(planes, factor, n))
+            return total
+        if kind == "broadcast":
+            planes = self.planes(node[1])
+            return None if planes is None else T.broadcast(planes, node[2], n)
+        if kind == "select":
+            mask = self.mask(node[1])
+            left, right = self.planes(node[2]), self.planes(node[3])
+            if mask is None or left is None or right is None:
+                return None
+            every = T.full(n)
+            return tuple((x & mask) | (y & (every ^ mask)) for x, y in zip(left, right, strict=True))
+        if kind == "op":
+            if node[1] == "mask":
+                planes = self.planes(node[2])
+                if planes is None:
+                    return None
+                return tuple(p if node[3] >> bit & 1 else 0 for bit, p in enumerate(planes))
+            if node[1] == "shr":
+                planes, by = self.planes(node[3]), self.known(node[4])
+                if planes is None or by is None:
+                    return None
+                signed, width = str(node[2])[1] == "s", type_width(str(node[2]))
+                if width < T.WIDTH:
+                    planes = T.narrow(planes, width, signed)
+                return T.shift_right(planes, by & 0xFFFFFFFF, signed)
+            if node[1] in ("div", "rem") and node[2] in ((".s32",), (".u32",)):
+                planes, by = self.planes(node[3]), self.known(node[4]) or 0
+                if planes is None or by <= 0 or by & by - 1 or (node[2] == (".s32",) and planes[-1]):
+                    return None  # of a negative number it is no shift, but rounds towards zero (9.7.1.8)
+                shift = by.bit_length() - 1
+                rest = tuple(p if bit < shift else 0 for bit, p in enumerate(planes))
+                return rest if node[1] == "rem" else T.shift_right(planes, shift, False)
+            if node[1] == "cvt":
+                return self._converted(node)
+            if node[1] == "not":
+                planes = self.planes(node[3])
+                return None if planes is None else tuple(T.full(n) & ~p for p in planes)
+            if node[1] in ("min", "max") and node[2] in (".s32", ".u32"):
+                left, right = self.planes(node[3]), self.planes(node[4])
+                if left is None or right is None:
+                    return None
+                taken = T.compare("lt", left, right, node[2] == ".s32", n) ^ (T.full(n) * (node[1] == "max"))
+                return tuple(x & taken | y & ~taken for x, y in zip(left, right, strict=True))
+            if node[1] == "shl" and ".b16" not in node[2]:  # a set of roles: 1 << warp & mask
+                number, planes = self.known(node[3]), self.planes(node[4])
+                return None if number is None or planes is None else T.shifted(number, planes, n)
+            if node[1] == "bfe" and str(node[2][-1]) != ".s64":
+                planes, at, length = self.planes(node[3]), self.known(node[4]), self.known(node[5])
+                if planes is None or at is None or length is None:
+                    return None
+                signed = str(node[2][-1]) == ".s32"
+                field = T.shift_right(planes, at & 0xFF, signed)
+                if signed and 0 < length & 0xFF < T.WIDTH:
+                    return T.narrow(field, length & 0xFF, True)
+                return tuple(p if bit < length & 0xFF else 0 for bit, p in enumerate(field))
+            if node[1] == "bfi" and ".b32" in node[2]:
+                new, old = self.planes(node[3]), self.planes(node[4])
+                at, length = self.known(node[5]), self.known(node[6])
+                if new is None or old is None or at is None or length is None:
+                    return None
+                begin, end = at & 0xFF, (at & 0xFF) + (length & 0xFF)
+                return tuple(
+                    new[bit - begin] if begin <= bit < end else plane for bit, plane in enumerate(old)
+                )
+            if node[1] in ("and", "or", "xor"):
+                left, right = self.planes(node[3]), self.planes(node[4])
+                if left is None or right is None:
+                    return None
+                if node[1] == "and":
+                    return tuple(x & y for x, y in zip(left, right, strict=True))
+                if node[1] == "or":
+                    return tuple(x | y for x, y in zip(left, right, strict=True))
+                return tuple(x ^ y for x, y in zip(left, right, strict=True))
+        return None
+
+    def _converted(self, node: Node) -> T.Planes | None:
+        """The planes of a conversion between integers: what the source type reads, cut to the result."""
+        types, planes = node[2], self.planes(node[3])
+        if planes is None or len(types) != 2 or any(t[1] not in "usb" for t in types):
+            return None
+        for type_name in reversed(types):
+            if type_width(type_name) < T.WIDTH:
+                planes = T.narrow(planes, type_width(type_name), type_name[1] == "s")
+        return planes
+
+    def mask(self, p: int) -> int | None:
+        """The threads for which predicate *p* holds, when that depends on the thread index alone."""
+        p = self.find(p)
+        if p not in self._masks:
+            self._masks[p] = None
+            self._masks[p] = self._compute_mask(p)
+        return self._masks[p]
+
+    def _compute_mask(self, p: int) -> int | None:
+        node, n = self.nodes[p], self.threads
+        kind = node[0]
+        every = T.full(n)
+        if kind == "const":
+            return every if node[1] else 0
+        if kind == "elect":
+            # Some lane of the mask in each warp; in practice the lowest.
+            members = (self.known(node[1]) or 0) & 0xFFFFFFFF or 1
+            return T.lane_zero(n) << (members & -members).bit_length() - 1
+        if kind == "not":
+            inner = self.mask(node[1])
+            return None if inner is None else every ^ inner
+        if kind == "logic":
+            left, right = self.mask(node[2]), self.mask(node[3])
+            if left is None or right is None:
+                return None
+            return left & right if node[1] == "and" else left | right if node[1] == "or" else left ^ right
+        if kind == "compare":
+            a, b = self.planes(node[2]), self.planes(node[3])
+            if a is None or b is None:
+                return None
+            width = int(node[5])
+            if width < T.WIDTH:
+                a, b = (T.narrow(x, width, bool(node[4])) for x in (a, b))
+            elif width > T.WIDTH and (a[-1] or b[-1] or not all(map(self._short, node[2:4]))):
+                return None  # the planes are of the low half
+            return T.compare(str(node[1]), a, b, bool(node[4]), n)
+        if kind == "select":
+            condition, left, right = (self.mask(x) for x in node[1:4])
+            if condition is None or left is None or right is None:
+                return None
+            return (condition & left) | (every ^ condition) & right
+        return None
+
+    def _short(self, value: int) -> bool:
+        """Whether *value* is no constant outside 32 bits."""
+        number = self.known(value)
+        return number is None or 0 <= number < 1 << 31
+
+    def _plane_level(self, planes: T.Planes) -> Level:
+        every = T.full(self.threads)
+        for level, size in ((Level.CTA, self.threads), (Level.WARPGROUP, 128), (Level.WARP, 32)):
+            if not any(T.partial_groups(plane, every, size) for plane in planes):
+                return level
+        return Level.DIVERGENT

@@ -1,0 +1,292 @@
+"""Who may have a value, and whether it is the same in all of them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+
+from tclint.ir.cfg import CFG
+from tclint.ir.nodes import Function, Variable
+from tclint.values import thread_masks as T
+from tclint.values.role_tables import Tables
+from tclint.values.ssa import DEEP
+from tclint.values.substitution import AtSize
+from tclint.values.thread_predicates import Level
+from tclint.values.value_table import Node
+
+__all__ = ["Uniformity"]
+
+_CTA_SPECIALS = (
+    "ntid nctaid ctaid cluster_ctaid cluster_nctaid clusterid nclusterid nwarpid gridid is_explicit_cluster "
+    "cluster_ctarank cluster_nctarank total_smem_size aggr_smem_size dynamic_smem_size smid nsmid"
+).split()
+_FROM_OPERANDS = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
+"""Families of instructions that compute from their operands alone; the others may take a carry, or memory."""
+_POSITIONS = ("%tid", "%ntid", "%laneid", "%warpid", "%nwarpid")
+_LARGE = (256, 512, 1024)
+"""Threads of a CTA that has many. A kernel need not be right for every number of them."""
+_NEAR = 4
+"""Branches before a join that are looked at for who may come that way."""
+
+
+class Uniformity(Tables):
+    """Threads for which predicates may hold, and scopes in which values are the same."""
+
+    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
+        super().__init__(function, cfg, variables)
+        self._brought: dict[tuple[int, bool], int] = {}
+        self._levels: dict[int, Level] = {}
+
+    def may(self, p: int, truth: bool) -> int:
+        """The threads for which *p* may be *truth*: exact where it can be, else too many."""
+        p = self.find(p)
+        exact = self.mask(p)
+        every = T.full(self.threads)
+        if exact is not None:
+            return exact if truth else every ^ exact
+        node = self.nodes[p]
+        if node[0] == "not":
+            return self.may(node[1], not truth)
+        if node[0] == "logic" and node[1] in ("and", "or"):
+            left, right = self.may(node[2], truth), self.may(node[3], truth)
+            return left & right if (node[1] == "and") == truth else left | right
+        limit = self.known(node[3]) if node[0] == "compare" else None
+        # A byte is compared alike with or without its sign, but for a limit that has one.
+        if limit is not None and limit >= 0 and self.looked_up(node[2]):
+            relation = operator.eq if node[1] == "eq" else operator.lt
+            return self._may_find(node[2], lambda number: relation(number, limit) is truth)
+        return self._may_bring(p, truth) if node[0] in ("phi", "compare") else every
+
+    def may_choose(self, value: int, number: int) -> int:
+        """The threads for which *value* may be *number*."""
+        planes = self.planes(value)
+        if planes is not None:
+            n = self.threads
+            return T.compare("eq", planes, T.constant(number, n), False, n)
+        return self._may_find(value, number.__eq__)
+
+    def _may_find(self, value: int, wanted: Callable[[int], bool]) -> int:
+        """The threads for which *value* may be a *wanted* number; those of which no table tells may have any."""
+        threads, known = 0, 0
+        for number, those in self.looked_up(value):
+            known |= those
+            threads |= those if wanted(number) else 0
+        return threads | T.full(self.threads) & ~known
+
+    def _may_bring(self, p: int, truth: bool) -> int:
+        """The threads for which a joined predicate may be *truth*: of each argument, those that may come that way.
+
+        The same of a number that is joined, and compared with a constant.
+        """
+        key = p, truth
+        if key not in self._brought:
+            every = T.full(self.threads)
+            self._brought[key] = every  # as long as a loop asks for what it is part of
+            phi = p if self.nodes[p][0] == "phi" else self.find(self.nodes[p][2])
+            arguments = self.arguments(phi) if self.nodes[phi][0] == "phi" else ()
+            block = self.nodes[phi][1] if arguments else 0
+            threads = 0 if arguments else every
+            for argument, source in zip(arguments, self.cfg.sources[block], strict=False):
+                chosen = argument if p == phi else self._compared_alike(p, argument)
+                came = self._may_come(source, block)
+                threads |= came if chosen is None else self.may(chosen, truth) & came
+            self._brought[key] = threads
+        return self._brought[key]
+
+    def _compared_alike(self, p: int, value: int) -> int | None:
+        """The comparison *p* of *value* in place of what it compares, when that is a constant or one of two."""
+        _, relation, _, right, signed, width = self.nodes[p]
+        node = self.nodes[value]
+        numbers = node[2:4] if node[0] == "select" else (value,)
+        if None in map(self.known, (right, *numbers)):
+            return None
+        return self.compare(relation, value, right, signed, width)
+
+    def _may_come(self, source: int, block: int) -> int:
+        """The threads that may come from block *source* to *block*, as the branches before that decide alone."""
+        cfg, threads = self.cfg, T.full(self.threads)
+        for _ in range(_NEAR):
+            edges = [e for e in cfg.successors[source] if e.target == block]
+            if len(edges) == 1 and edges[0].predicate >= 0:
+                threads &= self.may(
+                    self.before(edges[0].predicate, cfg.blocks[source].end - 1), edges[0].value
+                )
+            if len(cfg.sources[source]) != 1 or not source:
+                break
+            source, block = cfg.sources[source][0], source
+        return threads
+
+    def beyond(self, p: int) -> bool:
+        """Whether *p* is decided by where a thread stands in its CTA, in a way that is not computed here.
+
+        Then some launch decides it, and none may decide it as a path needs it.
+        """
+        if self.mask(p) is not None:
+            return False
+        computed = False
+        for value in self.made_of(p):
+            node = self.nodes[value]
+            if node[0] == "special":
+                if not str(node[1]).startswith(_POSITIONS):
+                    return False
+            elif node[0] not in ("const", "compare", "logic", "not", "sum", "op", "select", "part", "pack"):
+                return False
+            computed |= node[0] == "op"
+        return computed
+
+    def in_large(self, p: int, truth: bool) -> bool:
+        """Whether *p* depends on how many threads there are alone, and is *truth* in every CTA of many warps."""
+        return self.one_dimensional and all(self.known(AtSize(self, n)(p)) == truth for n in _LARGE)
+
+    # ------------------------------------------------------------ uniformity
+
+    def level(self, value: int) -> Level:
+        """At which scope *value* is uniform.
+
+        A load from a uniform address is taken as uniform; one from an address
+        that differs between the threads of a warp counts as divergent.
+        """
+        value = self.find(value)
+        if value in self._levels:
+            return self._levels[value]
+        assumed: dict[int, Level] = {}
+        while True:
+            before = dict(assumed)
+            memo: dict[int, Level] = {}
+            result = self._level(value, memo, assumed, 0)
+            if before == assumed:
+                self._levels.update(memo)
+                return result
+
+    def _level(self, value: int, memo: dict[int, Level], assumed: dict[int, Level], depth: int) -> Level:
+        value = self.find(value)
+        known = self._levels.get(value, memo.get(value))
+        if known is not None:
+            return known
+        if depth > DEEP:
+            return Level.UNKNOWN
+        node = self.nodes[value]
+        kind = node[0]
+        if kind == "phi":
+            if value in assumed and value in memo:
+                return memo[value]
+            memo[value] = assumed.setdefault(value, Level.CTA)
+        result = self._level_of(value, node, memo, assumed, depth + 1)
+        if kind == "phi" and result > assumed[value]:
+            assumed[value] = result
+        memo[value] = result
+        return result
+
+    def _level_of(
+        self, value: int, node: Node, memo: dict[int, Level], assumed: dict[int, Level], depth: int
+    ) -> Level:
+        kind = node[0]
+        if kind in ("const", "symbol", "parameter", "float", "allocated"):
+            return Level.CTA
+        if kind == "special":
+            name = str(node[1]).lstrip("%").partition(".")[0]
+            if name in _CTA_SPECIALS:
+                return Level.CTA
+            planes = self.planes(value)
+            if planes is not None:
+                return self._plane_level(planes)
+            if name == "laneid" or name.startswith("lanemask"):
+                return Level.DIVERGENT
+            return Level.WARP if name == "warpid" else Level.UNKNOWN
+        if kind == "elect":
+            return Level.DIVERGENT
+        if kind == "broadcast":
+            planes = self.planes(value)
+            if planes is not None:
+                return self._plane_level(planes)
+            return min(Level.WARP, self._level(node[1], memo, assumed, depth))
+        if kind == "collective":
+            by = max((self._level(a, memo, assumed, depth) for a in node[3:]), default=Level.WARP)
+            return Level.WARP if by <= Level.WARP else Level.UNKNOWN
+        if kind in ("compare", "logic", "not", "select", "sum", "op", "part", "pack", "vector"):
+            if kind in ("compare", "logic", "not"):
+                mask = self.mask(value)
+                if mask is not None:
+                    return self._plane_level((mask,))
+            else:
+                planes = self.planes(value)
+                if planes is not None:
+                    return self._plane_level(planes)
+            arguments = self.parts(node)
+            levels = [self._level(a, memo, assumed, depth) for a in arguments]
+            worst = max(levels, default=Level.CTA)
+            if worst < Level.DIVERGENT:
+                return worst
+            # One divergent term in a sum of uniform ones stays divergent; elsewhere it may be masked out.
+            if kind in ("sum", "not") or self._is_widened(node):
+                return (
+                    Level.DIVERGENT
+                    if sorted(levels)[:-1] == [] or max(sorted(levels)[:-1]) <= Level.WARP
+                    else Level.UNKNOWN
+                )
+            if (
+                kind == "compare"
+                and node[1] == "eq"
+                and self._load_term(node[2])
+                and self.known(node[3]) is not None
+            ):
+                return Level.DIVERGENT
+            return Level.UNKNOWN
+        if kind == "load":
+            inner = self._level(node[3], memo, assumed, depth)
+            return max(inner, Level.UNKNOWN) if self._is_private(node) else inner
+        if kind == "phi":
+            block, chosen = node[1], self._args.get(value, ())
+            if not chosen:
+                return Level.UNKNOWN
+            worst = max(self._level(a, memo, assumed, depth) for a in chosen)
+            # Which argument arrives is decided by the branches that end before the join.
+            deciding = self._deciding(block)
+            for register, at in deciding:
+                control = self._level(self.before(register, at), memo, assumed, depth)
+                if control > Level.CTA:
+                    worst = max(worst, min(control, Level.UNKNOWN))
+            return Level.UNKNOWN if worst == Level.DIVERGENT else worst
+        if kind == "unknown" and node[2] >= 0 and value not in self._opaque and depth < DEEP // 8:
+            # Its operands may not have been looked at yet, which takes a depth of its own.
+            memo[value] = Level.UNKNOWN  # of what it is computed from itself
+            return self._level_computed(node[1], memo, assumed, depth)
+        return Level.UNKNOWN
+
+    def _level_computed(
+        self, at: int, memo: dict[int, Level], assumed: dict[int, Level], depth: int
+    ) -> Level:
+        """At which scope what the instruction at *at* computes is uniform, if it takes its operands and nothing else."""
+        instruction = self.function.instructions[at]
+        match = instruction.match
+        if match is None or match.problem or match.form.event or match.form.family not in _FROM_OPERANDS:
+            return Level.UNKNOWN
+        worst = Level.CTA
+        for operand in instruction.operands[1:]:
+            worst = max(worst, self._level(self.operand(operand, at), memo, assumed, depth))
+            if worst > Level.WARP:
+                return Level.UNKNOWN
+        return worst
+
+    def _is_private(self, load: Node) -> bool:
+        """Whether each thread loads from memory of its own: nvcc -G makes a generic address of that of its stack."""
+        _, _, space, address, _ = load
+        if space:
+            return bool(space.startswith(".local"))
+        variables = (self.variable(term) for term, _ in self.linear(address)[0])
+        return any(v is not None and v.space == ".local" for v in variables)
+
+    def _load_term(self, value: int) -> bool:
+        return bool(self.node(value)[0] == "load")
+
+    def _deciding(self, block: int) -> list[tuple[int, int]]:
+        """Predicates (register, instruction) of the branches that decide which way *block* is entered."""
+        cfg = self.cfg
+        own = {(e.source, e.target) for e in cfg.controllers(block)}
+        found: dict[tuple[int, int], None] = {}
+        for edge in cfg.predecessors[block]:
+            candidates = [*cfg.controllers(edge.source), edge]
+            for c in candidates:
+                if c.predicate >= 0 and ((c.source, c.target) not in own or c is edge):
+                    found[c.predicate, cfg.blocks[c.source].end - 1] = None
+        return list(found)

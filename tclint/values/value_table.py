@@ -1,0 +1,515 @@
+"""Expressions, numbered so that equal numbers mean equal values, and simplified as they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import gcd
+from typing import Any
+
+from tclint.ir.cfg import CFG
+from tclint.ir.nodes import Function, Variable
+from tclint.values.integers import SHORT, as_signed, type_width
+
+__all__ = ["CHOOSING", "Comparisons", "Expressions", "Node"]
+
+Node = tuple[Any, ...]
+"""A kind, and the parts that it needs."""
+Comparisons = dict[int, tuple[tuple[Node, bool], ...]]
+"""Comparisons with constants and whether they hold, by what is compared."""
+CHOOSING = (("op", "max"), ("op", "min"))
+_LEAST = -1 << 31
+_FAR = 1 << 30
+"""A constant with which a sum of 32 bits soon wraps."""
+
+
+class Expressions:
+    """The expressions of one function, each a number: an index into a hash-consed list of nodes."""
+
+    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
+        self._differences: dict[int, tuple[Node, bool] | None] = {}
+        self.function = function
+        self.cfg = cfg
+        self.variables = variables
+        """Those of the module."""
+        self.nodes: list[Node] = []
+        self._ids: dict[Node, int] = {}
+        self._alias: dict[int, int] = {}
+        self._args: dict[int, tuple[int, ...]] = {}  # of phis
+
+    def _node(self, *parts: object) -> int:
+        found = self._ids.get(parts)
+        if found is None:
+            found = self._ids[parts] = len(self.nodes)
+            self.nodes.append(parts)
+        return found
+
+    def find(self, value: int) -> int:
+        """*value*, or what it turned out to equal."""
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
+        return value
+
+    def node(self, value: int) -> Node:
+        """The expression behind *value*: a kind and its parts."""
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
+        return self.nodes[value]
+
+    def special(self, name: str) -> int:
+        """The value of a special register that does not change."""
+        return self._node("special", name)
+
+    def constant(self, number: int) -> int:
+        """The value of an integer constant."""
+        return self._node("const", number)
+
+    def known(self, value: int) -> int | None:
+        """The integer that *value* is known to be."""
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
+        node = self.nodes[value]
+        if node[0] != "const":
+            return None
+        number: int = node[1]
+        return number
+
+    def arguments(self, phi: int) -> tuple[int, ...]:
+        """What a phi chooses between; empty when that was not followed."""
+        return tuple(self.find(a) for a in self._args.get(phi, ()))
+
+    def parts(self, node: Node) -> list[int]:
+        """The values that an expression is made of."""
+        kind = node[0]
+        if kind == "sum":
+            return [t for t, _ in node[1]]
+        if kind == "op":
+            if node[1] == "mask":
+                return [node[2]]
+            return [x for x in node[3:] if isinstance(x, int)]
+        if kind == "compare":
+            return [node[2], node[3]]
+        if kind == "logic":
+            return [node[2], node[3]]
+        if kind == "not":
+            return [node[1]]
+        if kind == "part":
+            return [node[3]]
+        if kind in ("broadcast", "plain"):
+            return [node[1]]
+        if kind == "elect":
+            return [node[1]]
+        if kind == "parameter":
+            return [node[1]]
+        if kind == "load":
+            return [node[3]]
+        if kind == "pack":
+            return list(node[2:])
+        if kind in ("select", "vector"):
+            return [x for x in node[1:] if isinstance(x, int)]
+        return []
+
+    def made_of(self, *values: int, until: Callable[[int], bool] = lambda value: False) -> Iterator[int]:
+        """*values* and all that they are made of, on whatever way it is brought, each once; what *until* holds of is not taken apart."""
+        work, seen = list(values), set[int]()
+        while work:
+            value = self.find(work.pop())
+            if value in seen:
+                continue
+            seen.add(value)
+            yield value
+            if not until(value):
+                node = self.nodes[value]
+                work += self.arguments(value) if node[0] == "phi" else self.parts(node)
+
+    # ------------------------------------------------------------ sums
+
+    def difference(self, p: int) -> tuple[Node, bool] | None:
+        """A comparison as one of a difference with a constant, and whether that is negated; None where it is none already.
+
+        i + 7 < n and i + 8 >= n are about n - i. Only signed numbers: compilers take it that these do not wrap.
+        """
+        if p not in self._differences:
+            self._differences[p] = self._moved(self.nodes[p])
+        return self._differences[p]
+
+    def _moved(self, node: Node) -> tuple[Node, bool] | None:
+        _, relation, a, b, signed, width = node
+        if relation != "lt" or not signed:
+            return None
+        (ours, constant), (theirs, limit) = self._terms(a), self._terms(b)
+        if not theirs and not constant:
+            return None
+        total = dict(ours)
+        for term, factor in theirs:
+            total[term] = total.get(term, 0) - factor
+        terms = tuple(sorted((t, f) for t, f in total.items() if f))
+        limit -= constant
+        if not terms:
+            return None
+        if terms[0][1] < 0:
+            # -d < limit is d > -limit, and so not d < 1 - limit.
+            negative = tuple((t, -f) for t, f in terms)
+            return ("compare", "lt", self.total(negative, 0), self.constant(1 - limit), True, width), True
+        return ("compare", "lt", self.total(terms, 0), self.constant(limit), True, width), False
+
+    def _terms(self, value: int, exact: bool = False) -> tuple[tuple[tuple[int, int], ...], int]:
+        alias = self._alias
+        while value in alias:
+            value = alias[value]
+        node = self.nodes[value]
+        if node[0] == "const":
+            return (), node[1]
+        if node[0] == "sum":
+            terms: tuple[tuple[int, int], ...] = node[1]
+            for changed, _ in terms:
+                if changed in alias:
+                    total: dict[int, int] = {}
+                    for term, factor in terms:
+                        total[self.find(term)] = total.get(self.find(term), 0) + factor
+                    return tuple(sorted((t, f) for t, f in total.items() if f)), node[2]
+            return terms, node[2]
+        if not exact and self._is_widened(node):
+            return self._terms(node[2])  # an address or a small index stays what it is when it is widened
+        return ((value, 1),), 0
+
+    def total(self, terms: tuple[tuple[int, int], ...], constant: int) -> int:
+        """The sum of *terms* (values with their factors) and a constant."""
+        if not terms:
+            return self.constant(constant)
+        if constant == 0 and len(terms) == 1 and terms[0][1] == 1:
+            return terms[0][0]
+        return self._node("sum", terms, constant)
+
+    def linear(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
+        """*value* as terms with their factors, plus a constant; equal terms mean a known distance."""
+        return self._terms(self.find(value))
+
+    def add(self, a: int, b: int, width: int = 64) -> int:
+        """a + b as a sum of terms."""
+        if (number := self.known(b)) is None and (number := self.known(a)) is not None:
+            a = b
+        if number is not None:
+            # A sum with a constant of 64 bits is no address: there the bits count.
+            terms, constant = self._terms(a, not _LEAST <= number <= SHORT)
+            return self.total(terms, as_signed(constant + number, width))
+        ta, ca = self._terms(a)
+        tb, cb = self._terms(b)
+        if not tb:
+            return self.total(ta, as_signed(ca + cb, width))
+        if not ta:
+            return self.total(tb, as_signed(ca + cb, width))
+        total = dict(ta)
+        for term, factor in tb:
+            total[term] = total.get(term, 0) + factor
+        if len(total) > 12:
+            return self._node("op", "add", ".s64", *sorted((a, b)))
+        terms = tuple(sorted((t, f) for t, f in total.items() if f))
+        return self.total(terms, as_signed(ca + cb, width))
+
+    def times(self, a: int, factor: int, width: int = 64) -> int:
+        """a times a constant."""
+        if factor == 0:
+            return self.constant(0)
+        terms, constant = self._terms(a)
+        if factor == 1 and width >= 32 and _LEAST <= constant < -_LEAST:
+            return self.total(terms, constant)
+        return self.total(
+            tuple((t, as_signed(f * factor, 64)) for t, f in terms), as_signed(constant * factor, width)
+        )
+
+    def taken_out(self, value: int) -> tuple[int, int] | None:
+        """A minimum or maximum with a constant of a sum, without what is added to it, and this: min(n - 1, 3) is min(n, 4) - 1.
+
+        Nothing is taken to wrap, as compilers do. None of any other value.
+        """
+        node = self.node(value)
+        if node[:2] not in CHOOSING or (limit := self.known(node[4])) is None:
+            return None
+        terms, by = self.linear(node[3])
+        if not by or not terms:
+            return None
+        return self._node(*node[:3], self.total(terms, 0), self.constant(limit - by)), by
+
+    def multiply(self, a: int, b: int, widened: str, width: int) -> int | None:
+        """a times b when one is a constant, which counts as *widened* where the product is wider than that type."""
+        for x, y in ((a, b), (b, a)):
+            number = self.known(x)
+            if number is not None:
+                if widened.startswith(".u"):
+                    number &= (1 << type_width(widened)) - 1
+                return self.times(self._extended(y, widened), number, width)
+        return None
+
+    def _extended(self, value: int, type_name: str) -> int:
+        """*value* as a number of 32 bits, when *type_name* is shorter: a sum of 16 bits may have more."""
+        if not type_name.endswith("16"):
+            return value
+        node = self.node(value)
+        if node[:2] == ("op", "mask") and node[3] <= 0x7FFF:
+            return value
+        return self._node("op", "cvt", (f"{type_name[:2]}32", type_name), value)
+
+    # ------------------------------------------------------------ bits
+
+    def masked(self, value: int, mask: int, width: int) -> int:
+        """The bits of *value*, which has so many, that *mask* names."""
+        every = (1 << width) - 1
+        mask &= every
+        if mask == 0:
+            return self.constant(0)
+        if mask == every:
+            return value
+        node = self.node(value)
+        if node[0] == "op" and node[1] == "mask":
+            return self.masked(node[2], mask & node[3], width)
+        if node[0] == "sum":
+            common = gcd(node[2], *(factor for _, factor in node[1]))
+            low = common & -common  # what is shifted to the left has zeros below
+            if low > 1:
+                terms = tuple((t, factor // low) for t, factor in node[1])
+                return self.times(self.masked(self.total(terms, node[2] // low), mask // low, width), low)
+        if node[0] == "op" and node[1] == "shr" and (by := self.known(node[4])) is not None:
+            if 0 <= by <= width - mask.bit_length():
+                value = self._shifted(self._low(node[3], mask.bit_length() + by), by, node[4], node[2])
+        else:
+            value = self._low(value, mask.bit_length())
+        return self._node("op", "mask", self.find(value), mask)
+
+    def _shifted(self, value: int, number: int | None, by: int, type_name: str) -> int:
+        return value if number == 0 else self._node("op", "shr", type_name, value, by)
+
+    def _low(self, value: int, bits: int) -> int:
+        """*value* without the variables that are aligned so well that its low *bits* do not depend on them."""
+        terms, constant = self._terms(value)
+        kept = tuple((t, f) for t, f in terms if not (align := self._alignment(t)) or align * f % (1 << bits))
+        return self.total(kept, constant) if len(kept) < len(terms) else value
+
+    def _alignment(self, value: int) -> int:
+        """What the address of a variable is a multiple of; 0 when *value* is none."""
+        variable = self.variable(value)
+        return variable.align if variable is not None else 0
+
+    def variable(self, value: int) -> Variable | None:
+        """The variable that *value* is the address of."""
+        node = self.node(value)
+        if node[0] != "symbol":
+            return None
+        return self.function.variables.get(node[1]) or self.variables.get(node[1])
+
+    def _bits_at_most(self, value: int) -> int:
+        """The low bits that *value* may have; 0 when that cannot be seen at once."""
+        node = self.node(value)
+        if node[:2] == ("op", "mask"):
+            return int(node[3]).bit_length()
+        return int(node[1]).bit_length() if node[0] == "const" and node[1] > 0 else 0
+
+    def _part(self, index: int, width: int, whole: int) -> int:
+        """The bits of *whole* from *index* times *width* on."""
+        node, number = self.node(whole), self.known(whole)
+        if number is not None:
+            return self.constant(as_signed(number >> index * width, width))
+        if node[0] == "pack" and node[1] == width:
+            return self.find(node[2 + index])
+        return self._node("part", index, width, self.find(whole))
+
+    def _pack(self, width: int, parts: list[int]) -> int:
+        """*parts* of *width* bits in one number, the first one lowest."""
+        numbers = [self.known(part) for part in parts]
+        if None not in numbers:
+            mask = (1 << width) - 1
+            whole = sum((n & mask) << i * width for i, n in enumerate(numbers) if n is not None)
+            return self.constant(as_signed(whole, width * len(parts)))
+        if len(parts) == 2 and numbers[1] == 0:
+            return self._widened(parts[0], width)
+        nodes = [self.node(part) for part in parts]
+        if all(n[:3] == ("part", i, width) and n[3] == nodes[0][3] for i, n in enumerate(nodes)):
+            return self.find(nodes[0][3])  # what was taken apart
+        return self._node("pack", width, *map(self.find, parts))
+
+    def _widened(self, value: int, width: int) -> int:
+        """*value* with zeros above its low *width* bits; :meth:`_terms` sees through that."""
+        node = self.node(value)
+        short = node[0] in ("special", "symbol") or (
+            node[0] == "op" and node[1] == "mask" and node[3] <= SHORT
+        )
+        return value if short else self.masked(value, (1 << width) - 1, 64)
+
+    def _wide(self, value: int, depth: int = 0) -> bool:
+        """Whether *value* is sure to have been computed in 64 bits."""
+        node = self.node(value)
+        kind = node[0]
+        if kind == "const":
+            return not -1 << 31 <= node[1] < 1 << 32
+        if kind == "sum":
+            return not -1 << 31 <= node[2] < 1 << 32 or (
+                depth < 4 and any(self._wide(t, depth + 1) for t, _ in node[1])
+            )
+        if kind == "op":
+            if node[1] == "mask":
+                return bool(node[3] >= SHORT)
+            types = node[2] if isinstance(node[2], tuple) else (node[2],)
+            return any(t in (".b64", ".u64", ".s64", ".wide") for t in types)
+        if kind == "pack":
+            return bool(node[1] * (len(node) - 2) >= 64)
+        return bool(kind == "parameter" and node[2] == 8)
+
+    def _may_wrap(self, value: int) -> bool:
+        """Whether *value* is a sum of 32 bits that a small number takes beyond its sign, as that of no address."""
+        node = self.node(value)
+        return node[0] == "sum" and not -_FAR <= node[2] < _FAR
+
+    def plain(self, value: int, width: int) -> int:
+        """What stands for *value* where its low *width* bits are read as a number without a sign."""
+        return self._node("plain", self.find(value), width)
+
+    def _is_widened(self, node: Node) -> bool:
+        """Whether *node* is nothing but a number of 32 bits with zeros above."""
+        return node[:2] == ("op", "mask") and node[3] == SHORT
+
+    # ------------------------------------------------------------ predicates
+
+    def negate(self, p: int) -> int:
+        node = self.node(p)
+        if node[0] == "not":
+            inner: int = node[1]
+            return inner
+        number = self.known(p)
+        if number is not None:
+            return self.constant(int(not number))
+        return self._node("not", self.find(p))
+
+    def logic(self, root: str, p: int, q: int) -> int:
+        p, q = self.find(p), self.find(q)
+        for x, y in ((p, q), (q, p)):
+            number = self.known(x)
+            if number is not None:
+                truth = bool(number)
+                if root == "and":
+                    return y if truth else self.constant(0)
+                if root == "or":
+                    return self.constant(1) if truth else y
+                return self.negate(y) if truth else y
+        if p == q:
+            return p if root != "xor" else self.constant(0)
+        if self.negate(p) == q:
+            return self.constant(0 if root == "and" else 1)
+        for x, y in ((p, q), (q, p)) if root != "xor" else ():
+            # x < 1 and x < 2 is x < 1: what the one says of the other where it alone does not settle it.
+            follows = self._follows(y, x, root == "and")
+            if follows is not None:
+                return x if follows is (root == "and") else self.constant(follows)
+        return self._node("logic", root, *sorted((p, q)))
+
+    def _follows(self, q: int, p: int, truth: bool) -> bool | None:
+        """What a comparison *q* with a constant is where another one of the same value, *p*, is *truth*."""
+        (one, first), (two, second) = self._positive(p), self._positive(q)
+        if one[0] != "compare" or two[0] != "compare" or one[2] != two[2]:
+            return None
+        known: Comparisons = {one[2]: ((one, truth is first),)} if self.known(one[3]) is not None else {}
+        found = self._compared_with(two, known)
+        return None if found is None else found is second
+
+    def _positive(self, p: int) -> tuple[Node, bool]:
+        """A predicate without the negation, and whether it had none."""
+        node = self.node(p)
+        return (self.node(node[1]), False) if node[0] == "not" else (node, True)
+
+    def select(self, p: int, a: int, b: int) -> int:
+        """a where p holds, else b."""
+        p, a, b = self.find(p), self.find(a), self.find(b)
+        number = self.known(p)
+        if number is not None:
+            return a if number else b
+        if a == b:
+            return a
+        node = self.node(p)
+        if node[0] == "not":
+            return self.select(node[1], b, a)
+        return self._node("select", p, a, b)
+
+    def compare(self, relation: str, a: int, b: int, signed: bool, width: int = 32) -> int:
+        """``a eq b`` or ``a lt b`` as a predicate; constants are folded and moved to the right."""
+        a, b = self.find(a), self.find(b)
+        x, y = self.known(a), self.known(b)
+        signed = signed or relation == "eq"  # one spelling of a constant for all comparisons for equality
+        every = (1 << width) - 1
+        if x is not None:
+            x = as_signed(x, width) if signed else x & every
+            a = self.constant(x)
+        if y is not None:
+            y = as_signed(y, width) if signed else y & every
+            b = self.constant(y)
+        if x is not None and y is not None:
+            return self.constant(int(x == y if relation == "eq" else x < y))
+        if a == b:
+            return self.constant(int(relation == "eq"))
+        if y is not None and 0 <= y <= SHORT and self._is_widened(self.node(a)):
+            return self.compare(relation, self.node(a)[2], b, signed and width == 32, 32)
+        if relation == "eq":
+            if x is not None:
+                a, b, x, y = b, a, y, x
+            # A predicate that was put into an integer comes out again: setp.ne (p ? 1 : 0), 0.
+            node = self.node(a)
+            if y is not None and node[0] == "select":
+                p: int = node[1]
+                u, v = self.known(node[2]), self.known(node[3])
+                if u is not None and v is not None:
+                    first, second = (as_signed(n, width) == y for n in (u, v))
+                    if first is not second:
+                        return p if first else self.negate(p)
+                    return self.constant(int(first))
+            if y == 0 and node[:2] == ("op", "or"):
+                return self.logic("and", *(self.compare("eq", part, b, signed, width) for part in node[3:5]))
+            if y is not None and node[0] == "sum" and node[2]:
+                # Equality survives moving the constant across; order does not (wrap-around).
+                return self.compare("eq", self.total(node[1], 0), self.constant(y - node[2]), signed, width)
+            if y is None:
+                a, b = sorted((a, b))
+            return self._node("compare", "eq", a, b, True, width)
+        if x is not None and x < (every >> 1 if signed else every):
+            # c < b is not b < c+1: one spelling for r > 0 and r < 1.
+            return self.negate(self.compare("lt", b, self.constant(x + 1), signed, width))
+        return self._node("compare", "lt", a, b, signed, width)
+
+    def _compared_with(self, node: Node, others: Comparisons) -> bool | None:
+        """What comparisons of one value with other constants say of one with a constant, as *node* has it."""
+        _, relation, value, right, signed, width = node
+        bound = self.known(right)
+        if bound is None:
+            return None
+        every = (1 << width) - 1
+        # What is left of the value, read as a signed and as an unsigned number.
+        left = {True: (-1 - (every >> 1), every >> 1), False: (0, every)}
+        gaps = list[int]()
+        for other, truth in others.get(value, ()):
+            limit = self.known(other[3])
+            assert limit is not None
+            if other[5] != width:
+                continue
+            if other[1] == "eq":
+                if truth:
+                    left = {True: (limit, limit), False: (limit & every, limit & every)}
+                else:
+                    gaps.append(limit)
+                continue
+            low, high = left[other[4]]
+            left[other[4]] = (low, min(high, limit - 1)) if truth else (max(low, limit), high)
+        for sign, gone in ((True, gaps), (False, [gap & every for gap in gaps])):
+            low, high = left[sign]
+            while low in gone:
+                low += 1
+            while high in gone:
+                high -= 1
+            left[sign] = low, high
+        if relation == "lt":
+            low, high = left[signed]
+            return True if high < bound else False if low >= bound else None
+        for (low, high), number in ((left[True], bound), (left[False], bound & every)):
+            if not low <= number <= high:
+                return False
+            if low == high:
+                return True
+        return None
