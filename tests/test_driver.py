@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import HEADER, HOPPER, before_the_wait, by_rule, found, kernel, line_of, lint, module
 
-from tclint.commands.cli import cli
+from tclint.commands._cli import cli
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport, SourceLocation
 from tclint.linting.check import check_source

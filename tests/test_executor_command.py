@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from support import HOPPER, before_the_wait, kernel, module
 
-from tclint.commands.cli import cli
+from tclint.commands._cli import cli
 from tclint.executor.launch import LaunchError
 from tclint.executor.run import call
 from tclint.executor.tensor_maps import TensorMap

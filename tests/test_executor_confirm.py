@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from support import HOPPER, before_the_wait, built, kernel, module
 
-from tclint.commands.cli import cli
+from tclint.commands._cli import cli
 from tclint.config.config import Config
 from tclint.driver.confirm import confirm
 from tclint.executor.assume import Parameters
