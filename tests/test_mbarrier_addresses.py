@@ -111,6 +111,8 @@ def test_mask_of_an_index_that_was_scaled_before_is_recognised() -> None:
         ("add.u32 %r6, %r9, 1023;", 0xFEFFFC00, 0xFFFFFC00),
         ("add.u32 %r6, %r9, 1024;", 0xFEFFFC00, 0xFFFFFC07),
         ("add.u32 %r6, %r7, 1024;", 0xFEFFFC00, 0xFFFFFFFF),
+        ("add.u32 %r6, %r7, 16;", 0xFEFFFC10, 0xFFFFFFFF),
+        ("add.u32 %r6, %r7, 40;", 0xFEFFFC10, 0xFFFFFFD7),
     ],
 )
 def test_mask_that_also_rounds_the_address_keeps_the_rounding(address: str, mask: int, kept: int) -> None:
