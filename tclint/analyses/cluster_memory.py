@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Literal, NamedTuple
 
+from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
 from tclint.isa.table import Match
@@ -16,10 +17,6 @@ __all__ = ["Kind", "Remote", "alone", "peers", "remote"]
 Kind = Literal["access", "arrival", "copy", "multicast"]
 """A load, store or atomic; an arrival on an mbarrier; a copy out of the own shared memory; one from elsewhere, which the
 receivers wait for."""
-
-_DEPTH = 4
-_PEER_BIT = 1 << 24
-"""Without this bit of its address an object is the one in the first CTA of a pair (CUTLASS)."""
 
 
 class Remote(NamedTuple):
@@ -95,26 +92,4 @@ def _addresses(match: Match) -> list[str]:
 def _mapped(values: Values, instruction: Instruction, name: str, site: int) -> bool:
     """Whether the operand called *name* is an address that may lie in another CTA."""
     operand = instruction.named(name)
-    return operand is not None and _elsewhere(values, values.operand(operand, site))
-
-
-def _elsewhere(values: Values, address: int) -> bool:
-    work, seen = [(address, 0)], set[int]()
-    while work:
-        value, depth = work.pop()
-        for term, _ in values.linear(value)[0]:
-            node = values.node(term)
-            if term in seen or depth > _DEPTH:
-                continue
-            seen.add(term)
-            if node[:2] == ("op", "mapa"):
-                return True
-            if node[:2] == ("op", "mask"):
-                if not node[3] & _PEER_BIT and node[3] & 2 * _PEER_BIT:
-                    return True
-                work.append((node[2], depth + 1))
-            elif node[0] == "phi":
-                work += [(a, depth + 1) for a in values.arguments(term)]
-            elif node[0] == "select":
-                work += [(a, depth + 1) for a in node[2:4]]
-    return False
+    return operand is not None and may_leave(values, values.operand(operand, site))

@@ -21,7 +21,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tclint.analyses.mbarriers import SIZE, Mbarriers
+from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, follow
 from tclint.dataflow import Path
@@ -222,19 +222,17 @@ class Order:
         if match is None or not match.form.event or match.form.flow:
             return frozenset((_ANY,))
         if "mbarrier" in match.form.roles:
-            return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._place(site),))
+            return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._variable(site),))
         if "id" in match.form.roles:
             number = model.known(site, "id")
             return frozenset((_ANY if number is None else ("barrier", number),))
         return frozenset(("cluster",)) if match.form.event.startswith("barrier") else frozenset((_ANY,))
 
-    def _place(self, site: int) -> str:
-        """The mbarrier that nothing in the kernel initialises, by where it lies: in a variable."""
-        model = self.model
-        address = model.value(site, "mbarrier")
-        terms, offset = ((), 0) if address is None else model.values.linear(address)
-        if len(terms) == 1 and terms[0][1] == 1 and model.space(terms[0][0]).startswith(".shared"):
-            return f"[{model.values.node(terms[0][0])[1]}+{offset}]"
+    def _variable(self, site: int) -> Hashable:
+        """The mbarrier in a shared variable that nothing in the kernel initialises."""
+        places = self.mbarriers.addresses.places(site) or ()
+        if len(places) == 1 and self.model.space((place := min(places)).base).startswith(".shared"):
+            return place
         return _ANY
 
     def heard(self, sites: Iterable[int]) -> frozenset[int]:
@@ -277,25 +275,13 @@ class Order:
         """The waits that may be for the mbarrier of a *signal*."""
         if signal not in self._ended:
             given = self._signals.get(signal) or self._channels(signal)
-            address = self.model.value(signal, "mbarrier")
             self._ended[signal] = frozenset(
                 wait
                 for wait in self._awaits
                 if (_ANY in given or _ANY in (ended := self._waits[wait]) or not given.isdisjoint(ended))
-                and not (address is not None and self._elsewhere(address, wait))
+                and self.mbarriers.addresses.same(signal, wait) is not False
             )
         return self._ended[signal]
-
-    def _elsewhere(self, address: int, wait: int) -> bool:
-        """Whether a wait is for an mbarrier that is never the one at an *address*."""
-        named = self._named.get(wait)
-        return named is not None and self.model.values.never_meet(address, SIZE, named, SIZE)
-
-    @cached_property
-    def _named(self) -> dict[int, int]:
-        """The mbarriers that waits are for, by their addresses."""
-        found = ((wait, self.model.value(wait, "mbarrier")) for wait in self._waits)
-        return {wait: address for wait, address in found if address is not None}
 
     def over(self, sites: Iterable[int]) -> frozenset[int]:
         """The waits behind which a thread may know that all is over that *sites* do, at once or asynchronously."""

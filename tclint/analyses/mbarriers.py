@@ -5,9 +5,9 @@ them, of which an address that a loop changes names one after the other: a
 *ring*. Roles name the same ring by loop counters of their own, so rings are
 compared, not the expressions (PTX ISA 9.7.13.15).
 
-What cannot be resolved is unknown, and said to be: an address that is loaded
-from memory, passed by a caller, or made by an array of inits whose end is not
-known.
+Addresses are resolved in :mod:`tclint.analyses.mbarrier_addresses`. What
+cannot be resolved is unknown: an address that is loaded from memory, passed by
+a caller, or made by an array of inits whose end is not known.
 """
 
 from __future__ import annotations
@@ -15,60 +15,23 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import gcd
 from typing import NamedTuple
 
-from tclint.analyses.extents import Terms, steps
+from tclint.analyses.mbarrier_addresses import Address, MbarrierAddresses
 from tclint.analyses.model import KernelModel
 from tclint.analyses.phases import Stretches
 from tclint.analyses.provenance import origin
 from tclint.analyses.role_paths import deciding, whole_program
 from tclint.isa.table import Match
-from tclint.values import Level, Values
+from tclint.values import Level
 from tclint.values import thread_masks as T
 
-__all__ = ["RESPONSE", "SIZE", "Address", "Array", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "array_of", "first_parity", "transferred"]  # fmt: skip
+__all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_parity", "transferred"]  # fmt: skip
 
-SIZE = 8
-"""Bytes of an mbarrier object (9.7.13.15.1)."""
 RESPONSE = 16
 """Bytes of the response to a request to cancel a launch, which it completes at an mbarrier (9.7.13.17)."""
-_MOST = 64
-"""Objects that one address may name; more are no pipeline."""
 _TOTALS = 256
 """Numbers of arrivals that are told apart."""
-_LEADER = 0xFEFFFFFF
-"""The mask by which an address in this CTA becomes the one at the same place in the even CTA of a pair."""
-_ALIGNED = 0x3FF
-"""Bits of an address that such a mask may clear as well, as they are zero."""
-
-
-Array = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
-"""Where an array starts that an address lies in, and its stride: two roles count its elements for themselves."""
-
-
-def array_of(values: Values, address: int) -> Array:
-    """The part of *address* that stays, and the strides of what a loop changes, whether or not an object is known there."""
-    terms, constant = values.linear(address)
-    fixed = tuple(term for term in terms if not values.volatile(term[0]))
-    return fixed, constant, tuple(sorted(factor for term, factor in terms if values.volatile(term)))
-
-
-class Address(NamedTuple):
-    """Where the address of an mbarrier may point."""
-
-    base: int
-    """What stays the same in all threads, without a constant."""
-    start: int
-    """The least offset from it."""
-    stride: int
-    """How far the next stage is; 0: there is one."""
-    stages: int | None
-    """How many there may be; None: not known."""
-    mine: int
-    """The part of the offset that depends on the thread index alone."""
-    remote: bool
-    """Whether it may be in another CTA of the cluster."""
 
 
 class Arrivals(NamedTuple):
@@ -137,12 +100,10 @@ class Mbarriers:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._addresses: dict[int, tuple[Address, ...]] = {}
+        self.addresses = model.made(MbarrierAddresses)
         self._named: dict[int, dict[Mbarrier, int]] = {}
         self._counted: dict[tuple[Ring, tuple[tuple[int, int], ...]], Arrivals | None] = {}
         self._delivered: dict[Mbarrier, list[Delivery] | None] = {}
-
-    # ------------------------------------------------------------ addresses
 
     @cached_property
     def sites(self) -> dict[str, list[int]]:
@@ -156,132 +117,6 @@ class Mbarriers:
                 found.setdefault(event, []).extend(i for i in use.sites if block_of[i] in rank)
         return {event: sorted(sites) for event, sites in found.items()}
 
-    def addresses(self, site: int) -> tuple[Address, ...]:
-        """Where the mbarrier operand of an instruction may point, on all ways to it; empty when that is not known."""
-        if site not in self._addresses:
-            value = self.model.value(site, "mbarrier")
-            init = self.model.instruction(site).event == "mbarrier-init"
-            found = (
-                [self._resolve(v, r, init) for v, r in self._alternatives(value)] if value is not None else []
-            )
-            known = tuple(a for a in found if a is not None)
-            self._addresses[site] = known if len(known) == len(found) else ()
-        return self._addresses[site]
-
-    def _alternatives(self, value: int) -> list[tuple[int, bool]]:
-        """What an address may be that ways which join bring, or that a predicate selects; whether of another CTA."""
-        values, found = self.model.values, list[tuple[int, bool]]()
-        work, seen = [(value, False)], set[int]()
-        while work:
-            v, remote = work.pop()
-            v, elsewhere = self._local(v)
-            remote |= elsewhere
-            if v in seen:
-                continue
-            seen.add(v)
-            joined = next((t for t, factor in values.linear(v)[0] if factor == 1 and self._joins(t)), None)
-            if joined is None or len(seen) > _MOST:
-                if values.node(v)[0] != "undefined":
-                    found.append((v, remote))
-                continue
-            rest = values.add(v, values.times(joined, -1))
-            work += [(values.add(x, rest), remote) for x in self._arms(joined)]
-        return found
-
-    def _arms(self, value: int) -> tuple[int, ...]:
-        """What a select or a phi chooses between."""
-        node = self.model.values.node(value)
-        if node[0] == "select":
-            return node[2], node[3]
-        return self.model.values.arguments(value) if node[0] == "phi" else ()
-
-    def _joins(self, value: int) -> bool:
-        """Whether *value* is one address or another, and no index."""
-        values = self.model.values
-        arms = self._arms(value)
-        return (
-            bool(arms)
-            and values.induction(value) is None
-            and (values.interval(value) is None)
-            and any(
-                values.node(t)[0] in ("symbol", "op", "phi", "select")
-                for arm in arms
-                for t, _ in values.linear(arm)[0]
-            )
-        )
-
-    def _resolve(self, value: int, remote: bool, init: bool) -> Address | None:
-        values = self.model.values
-        terms, start = values.linear(value)
-        pointer = next((t for t, factor in terms if factor == 1 and self._begins(t)), None)
-        step = 0
-        if pointer is not None:
-            began, step, _ = values.induction(pointer) or (pointer, 0, None)
-            terms, start = values.linear(values.add(value, values.add(began, values.times(pointer, -1))))
-        base, rest = self._split(terms, init)
-        mine = tuple(t for t in rest if values.planes(t[0]) is not None)
-        moves = tuple(t for t in rest if t not in mine)
-        if any(not values.volatile(t) and values.level(t) is not Level.CTA for t, _ in moves):
-            return None
-        stride, low, stages = steps(values, moves)
-        if step:
-            assert pointer is not None
-            rounds = None if moves else values.rounds(values.node(pointer)[1])
-            stride, low, stages = gcd(stride, step), min(step, 0) * ((rounds or 1) - 1), rounds
-        if stages is not None and stages > _MOST:
-            low, stages = 0, None
-        return Address(values.total(base, 0), start + low, stride, stages, values.total(mine, 0), remote)
-
-    def _begins(self, value: int) -> bool:
-        """Whether a loop moves a pointer, and not an index: what it starts with is an address."""
-        found = self.model.values.induction(value)
-        return (
-            found is not None
-            and self.model.values.known(found[0]) is None
-            and any(
-                self.model.values.node(t)[0] == "symbol" for t, _ in self.model.values.linear(found[0])[0]
-            )
-        )
-
-    def _local(self, value: int) -> tuple[int, bool]:
-        """An address of the cluster as the one at the same place in this CTA, and whether the two may differ."""
-        values, remote = self.model.values, False
-        while True:
-            node = values.node(value)
-            mapped = next((t for t, factor in values.linear(value)[0] if factor == 1 and self._maps(t)), None)
-            if mapped is not None:
-                own = values.node(mapped)[3]
-                value, remote = values.add(value, values.add(own, values.times(mapped, -1))), True
-            elif node[:2] == ("op", "mask") and node[3] | _ALIGNED == _LEADER:
-                value, remote = node[2], True
-            else:
-                return values.find(value), remote
-
-    def _maps(self, value: int) -> bool:
-        return self.model.values.node(value)[:2] == ("op", "mapa")
-
-    def _split(self, terms: Terms, init: bool) -> tuple[Terms, Terms]:
-        """The base among the terms of an address, which is what an init has, and the other terms."""
-        values = self.model.values
-        if init:
-            base = tuple(
-                t
-                for t in terms
-                if values.planes(t[0]) is None
-                and not values.volatile(t[0])
-                and values.level(t[0]) is Level.CTA
-            )
-        else:
-            base = next((b for b in self._bases if set(b).issubset(terms)), ())
-        return base, tuple(t for t in terms if t not in base)
-
-    @cached_property
-    def _bases(self) -> list[Terms]:
-        """The bases of the addresses that inits have, those of most terms first."""
-        addresses = (a for i in self.sites.get("mbarrier-init", ()) for a in self.addresses(i))
-        bases = dict.fromkeys(self.model.values.linear(a.base)[0] for a in addresses)
-        return sorted(bases, key=len, reverse=True)
-
     # ------------------------------------------------------------ objects
 
     @cached_property
@@ -290,31 +125,12 @@ class Mbarriers:
         found: dict[tuple[int, int], Mbarrier] = {}
         for site in self.sites.get("mbarrier-init", ()):
             count = self._number(site, "count")
-            for address in self.addresses(site):
-                for place, _ in self._places(site, address):
+            for address in self.addresses.of(site):
+                for place, _ in self.addresses.offsets(site, address):
                     made = found.setdefault((address.base, place), Mbarrier(address.base, place))
                     made.inits.append(site)
                     made.counts.add(count)
         return found
-
-    def _places(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
-        """The offsets that an address may have, each with the threads in which it may."""
-        if address.stages is None:
-            return
-        for offset, threads in self._own(site, address):
-            for k in range(address.stages):
-                yield address.start + offset + k * address.stride, threads
-
-    def _own(self, site: int, address: Address) -> list[tuple[int, int]]:
-        """What the thread index adds to an address, and in which threads."""
-        values, threads = self.model.values, self.model.views.at(site).threads
-        number = values.known(address.mine)
-        if number is not None:
-            return [(number, threads)]
-        planes = values.planes(address.mine)
-        if planes is None:
-            return []
-        return list(T.numbers(planes, threads))
 
     @cached_property
     def unresolved(self) -> list[int]:
@@ -328,7 +144,7 @@ class Mbarriers:
         )
 
     def _made(self, site: int) -> bool:
-        return any(True for address in self.addresses(site) for _ in self._places(site, address))
+        return any(True for address in self.addresses.of(site) for _ in self.addresses.offsets(site, address))
 
     def named(self, site: int) -> dict[Mbarrier, int]:
         """The objects that the instruction may name, each with the threads that may name it; none: not known which."""
@@ -338,7 +154,7 @@ class Mbarriers:
 
     def _find(self, site: int) -> dict[Mbarrier, int]:
         found: dict[Mbarrier, int] = {}
-        for address in self.addresses(site):
+        for address in self.addresses.of(site):
             there = list(self._there(site, address))
             if not there:
                 return {}
@@ -349,11 +165,11 @@ class Mbarriers:
     def _there(self, site: int, address: Address) -> Iterator[tuple[Mbarrier, int]]:
         """The objects at an address, each with the threads that may name it."""
         if address.stages is None:
-            for offset, threads in self._own(site, address):
-                for object_ in self._run(address, address.start + offset):
+            for start, threads in self.addresses.starts(site, address):
+                for object_ in self._run(address, start):
                     yield object_, threads
             return
-        for place, threads in self._places(site, address):
+        for place, threads in self.addresses.offsets(site, address):
             there = self.objects.get((address.base, place))
             if there is not None:
                 yield there, threads
@@ -393,10 +209,10 @@ class Mbarriers:
         found: dict[str, set[tuple[int, int]]] = {"mbarrier-wait": set()}
         for event, sites in self.sites.items():
             for site in sites if event not in ("mbarrier-init", "mbarrier-inval") else ():
-                if not self.addresses(site):
+                if not self.addresses.of(site):
                     return None
-                for address in self.addresses(site):
-                    places = self._places(site, address)
+                for address in self.addresses.of(site):
+                    places = self.addresses.offsets(site, address)
                     found.setdefault(event, set()).update((address.base, place) for place, _ in places)
         return found
 
@@ -410,7 +226,7 @@ class Mbarriers:
         found: dict[tuple[int, int], int] = {}
         for event, sites in self.sites.items():
             for site in sites if event != "mbarrier-init" else ():
-                for address in self.addresses(site):
+                for address in self.addresses.of(site):
                     if address.stages != 1:
                         stride = 0 if address.stages is not None else address.stride
                         found[address.base, address.start] = stride
@@ -449,7 +265,7 @@ class Mbarriers:
 
         for event, sites in self.sites.items():
             for site in sites if event != "mbarrier-init" else ():
-                for address in self.addresses(site):
+                for address in self.addresses.of(site):
                     if address.stages != 1:
                         alike = [m for m, _ in self._there(site, address)]
                         for other in alike[1:]:
@@ -657,7 +473,7 @@ class Mbarriers:
 
     def _leaves(self, site: int) -> bool:
         """Whether the arrival may be at an object of another CTA; then other CTAs may arrive at that of this one."""
-        remote = any(a.remote for a in self.addresses(site))
+        remote = any(a.remote for a in self.addresses.of(site))
         return remote or ".multicast" in self.model.instruction(site).opcode
 
     def _amount(self, site: int) -> int | None:
@@ -689,7 +505,7 @@ class Mbarriers:
             return None
         alike = _scope(many)
         address = model.value(site, "mbarrier")
-        if any(a.stages is None for a in self.addresses(site)) and not self._names_all(site, object_):
+        if any(a.stages is None for a in self.addresses.of(site)) and not self._names_all(site, object_):
             return address
         if not many & (many - 1):
             return None

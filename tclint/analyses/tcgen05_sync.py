@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-from tclint.analyses.mbarriers import Array, array_of
+from tclint.analyses.mbarrier_addresses import Array, array_of, home
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
@@ -89,7 +89,7 @@ def waits_for_commits(model: KernelModel) -> frozenset[int]:
         for site in sites:
             value = model.value(site, "mbarrier")
             if value is not None:
-                yield site, array_of(model.values, value)
+                yield site, array_of(model.values, home(model.values, value).address)
 
     signalled = {ring for _, ring in rings(model.sites("commit", "tcgen05"))}
     if not signalled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tclint.analyses.model import KernelModel
 
-__all__ = ["called", "copy_name", "in_words"]
+__all__ = ["called", "copy_name", "in_words", "times"]
 
 
 def copy_name(model: KernelModel, site: int) -> str:
@@ -35,3 +35,8 @@ def in_words(ranges: tuple[range, ...]) -> str:
         else:
             words.append(f"{r[0]} to {last}" + (f" in steps of {r.step}" if r.step > 1 else ""))
     return ", ".join(words[:-1]) + (" or " if len(words) > 1 else "") + words[-1]
+
+
+def times(number: int | None) -> str:
+    """A number of arrivals in words."""
+    return "1 arrival" if number == 1 else f"{number} arrivals"

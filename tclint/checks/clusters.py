@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tclint.analyses.cluster_barrier import START, ClusterBarrier
 from tclint.analyses.cluster_memory import Remote, alone, peers, remote
 from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import behind, calls, last, way, whole_program
 from tclint.checks import Hit, Mark, check
@@ -361,13 +362,10 @@ def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads:
 
 def _there(model: KernelModel, read: int) -> int | None:
     """The address in the own CTA that a remote access at *read* is mapped from."""
-    values = model.values
     for access in model.shared.accesses(read):
-        terms, constant = values.linear(access.address)
-        mapped = [t for t, factor in terms if factor == 1 and values.node(t)[:2] == ("op", "mapa")]
-        if len(mapped) == 1:
-            rest = tuple(t for t in terms if t[0] != mapped[0])
-            return values.add(values.node(mapped[0])[3], values.total(rest, constant))
+        own = home(model.values, access.address)
+        if own.leaves:
+            return own.address
     return None
 
 

@@ -7,9 +7,9 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from tclint.analyses.mbarrier_addresses import MbarrierAddresses, home, mapped_by
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks._same_mbarrier import Place, alike, at_home, differ, places
 from tclint.dataflow import EXIT, Path, find_paths
 from tclint.dataflow.views import View
 from tclint.findings.edits import Repair, inverted
@@ -139,7 +139,7 @@ class _Waits:
         """What changes in the address of the mbarrier of an instruction."""
         values = self.model.values
         address = self.model.value(site, "mbarrier")
-        terms = () if address is None else values.linear(at_home(self.model, address)[0])[0]
+        terms = () if address is None else values.linear(home(values, address).address)[0]
         return tuple(t for t in terms if values.volatile(t[0]))
 
     @cached_property
@@ -262,21 +262,20 @@ class _Waits:
         return None
 
     @cached_property
-    def named(self) -> dict[int, tuple[frozenset[Place] | None, int | None]]:
-        """The mbarriers that a wait may be for, and the parity."""
-        return {w: (places(self.model, w), self.model.known(w, "parity")) for w in self.waits}
+    def parities(self) -> dict[int, int | None]:
+        """The parity of each wait; None: unknown, or a wait by a state."""
+        return {w: self.model.known(w, "parity") for w in self.waits}
 
     def same(self, site: int) -> frozenset[int]:
         """The other waits that may be for a phase of the same mbarrier that the wait at *site* is for."""
-        model = self.model
-        mine, parity = self.named[site]
-        found = {site}
-        for other, (named, theirs) in self.named.items():
-            if parity is not None and theirs is not None and parity != theirs:
-                continue
-            if alike(model, mine, named):
-                found.add(other)
-        return frozenset(found - {site})
+        addresses, parity = self.model.made(MbarrierAddresses), self.parities[site]
+        return frozenset(
+            other
+            for other, theirs in self.parities.items()
+            if other != site
+            and (parity is None or theirs is None or parity == theirs)
+            and addresses.same(site, other) is not False
+        )
 
     def _told(self, site: int) -> frozenset[int]:
         """The barriers at which threads that wait at *site* meet others that wait for the same mbarrier before."""
@@ -394,13 +393,13 @@ def _out_of_range(model: KernelModel, site: int, number: int, what: str, least: 
 
 def _too_many(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """One arrival that counts for more than a whole phase."""
-    inits = {i: (places(model, i), model.known(i, "count")) for i in model.sites("mbarrier-init")}
+    addresses = model.made(MbarrierAddresses)
+    inits = {i: model.known(i, "count") for i in model.sites("mbarrier-init")}
     for site in model.sites("mbarrier-arrive"):
         count = model.known(site, "count")
         if count is None or count < 2 or not inits:
             continue
-        named = places(model, site)
-        made = [(expected, i) for i, (theirs, expected) in inits.items() if alike(model, named, theirs)]
+        made = [(expected, i) for i, expected in inits.items() if addresses.same(site, i) is not False]
         most = max((expected if expected is not None else _MOST for expected, _ in made), default=_MOST)
         if 0 < most < count:
             yield (
@@ -442,18 +441,15 @@ def _foreign(model: KernelModel, site: int) -> int | None:
     """The ``mapa`` node by which the mbarrier at *site* is provably one of another CTA, in some CTA of the cluster."""
     values = model.values
     address = model.value(site, "mbarrier")
-    for term, _ in values.linear(address)[0] if address is not None else ():
-        node = values.node(term)
-        if node[:2] == ("op", "mapa") and not _about_rank(model, site):
-            terms, constant = values.linear(node[4])
-            if not terms or (
-                constant and [values.node(t) for t, _ in terms] == [("special", "%cluster_ctarank")]
-            ):
-                return term
-            rank = values.node(node[4])
-            if rank[:2] == ("op", "xor") and any(values.known(a) for a in rank[3:]):
-                return term
-    return None
+    found = None if address is None else mapped_by(values, address)
+    if found is None or _about_rank(model, site):
+        return None
+    mapped, rank = found
+    terms, constant = values.linear(rank)
+    if not terms or (constant and [values.node(t) for t, _ in terms] == [("special", "%cluster_ctarank")]):
+        return mapped
+    node = values.node(rank)
+    return mapped if node[:2] == ("op", "xor") and any(values.known(a) for a in node[3:]) else None
 
 
 def _about_rank(model: KernelModel, site: int) -> bool:
@@ -510,8 +506,7 @@ def _from(model: KernelModel, site: int, made: int) -> Hit | None:
         if arrival.match is not None and ".noComplete" in arrival.match.modifiers:
             return None
         return _bad_state(model, site, "comes from an arrival without .noComplete", step)
-    there, here = places(model, made), places(model, site)
-    if there and here and all(differ(model, a, b) for a in there for b in here):
+    if model.made(MbarrierAddresses).same(made, site) is False:
         return _bad_state(model, site, "comes from an arrival at another mbarrier", step)
     return None
 

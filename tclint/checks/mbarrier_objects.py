@@ -11,11 +11,11 @@ from math import prod
 
 from tclint.analyses import role_paths
 from tclint.analyses.happens_before import Order, Scope
-from tclint.analyses.mbarriers import SIZE, Address, Mbarriers, first_parity
+from tclint.analyses.mbarrier_addresses import SIZE, Address, MbarrierAddresses, Place, home, may_leave, same
+from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
 from tclint.checks._repairs import barrier_between
-from tclint.checks._same_mbarrier import Place, at_home, differ, place_at_first, places
 from tclint.dataflow.views import View
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Severity
@@ -33,8 +33,12 @@ class _Objects:
     _makers: dict[Place, frozenset[int]] = field(default_factory=dict)
 
     @cached_property
+    def addresses(self) -> MbarrierAddresses:
+        return self.model.made(MbarrierAddresses)
+
+    @cached_property
     def inits(self) -> dict[int, frozenset[Place] | None]:
-        return {i: places(self.model, i) for i in self.model.sites("mbarrier-init")}
+        return {i: self.addresses.places(i) for i in self.model.sites("mbarrier-init")}
 
     @cached_property
     def repeated(self) -> bool:
@@ -43,7 +47,7 @@ class _Objects:
 
     @cached_property
     def invals(self) -> dict[int, frozenset[Place] | None]:
-        return {i: places(self.model, i) for i in self.model.sites("mbarrier-inval")}
+        return {i: self.addresses.places(i) for i in self.model.sites("mbarrier-inval")}
 
     @cached_property
     def uses(self) -> list[int]:
@@ -62,14 +66,14 @@ class _Objects:
     @cached_property
     def named(self) -> dict[int, frozenset[Place] | None]:
         """What each use may name."""
-        return {i: places(self.model, i) for i in self.uses}
+        return {i: self.addresses.places(i) for i in self.uses}
 
     def about(self, sites: dict[int, frozenset[Place] | None], place: Place) -> list[int]:
         """Those of *sites* that may name *place*."""
         return [
             i
             for i, named in sites.items()
-            if named is None or any(differ(self.model, place, other) is not True for other in named)
+            if named is None or any(same(self.model, place, other) is not False for other in named)
         ]
 
     def makers(self, place: Place) -> frozenset[int]:
@@ -124,10 +128,10 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
         if not every:
             lacking[None].append(site)
             continue
-        named = places(model, site, each=True)
-        first = place_at_first(model, site) if named is None else None
-        for place in sorted({*(named or ()), *([] if first is None else [first])}):
-            if place not in every and all(differ(model, place, other) for other in every):
+        named = known.addresses.each(site)
+        first = None if named else known.addresses.at_first(site)
+        for place in sorted(named if first is None else {first}):
+            if all(same(model, place, other) is False for other in every):
                 lacking[place].append(site)
                 break
     for what, sites in lacking.items():
@@ -173,7 +177,7 @@ def _in_shared_variable(model: KernelModel, use: int) -> bool:
         return False
     nodes = (
         model.values.node(t)
-        for t, factor in model.values.linear(at_home(model, address)[0])[0]
+        for t, factor in model.values.linear(home(model.values, address).address)[0]
         if factor == 1
     )
     variables = {**model.module.variables, **model.function.variables}
@@ -236,7 +240,7 @@ def _named_in_replay(known: _Objects, unmade: Unmade) -> Place | None:
         named = known.inits.get(init)
         if named is not None and len(named) == 1:
             begins[min(named).base].add(at - min(named).offset)
-    for address in model.made(Mbarriers).addresses(unmade.site):
+    for address in known.addresses.of(unmade.site):
         starts = begins.get(address.base, ())
         for start in starts if len(starts) == 1 else ():
             offset = unmade.address - start
@@ -256,9 +260,8 @@ def _within(known: _Objects, site: int, address: Address, offset: int) -> bool:
             offset == address.start + own + k * address.stride for own in mine for k in range(address.stages)
         )
     # The rest of a division, or a counter of which a division takes away again what is too much.
-    terms = values.linear(known.model.value(site, "mbarrier") or 0)[0]
-    moving = [(values.node(t), factor) for t, factor in terms if values.volatile(t)]
-    return all(node[:2] == ("op", "rem") for node, _ in moving) or any(
+    moving = [(values.node(t), factor) for t, factor in address.moves if values.volatile(t)]
+    return (not address.pointer and all(node[:2] == ("op", "rem") for node, _ in moving)) or any(
         node[0] == "op" and factor < 0 for node, factor in moving
     )
 
@@ -313,7 +316,7 @@ def _ended(known: _Objects) -> Iterator[tuple[str, Hit]]:
     ended_at = known.alone(known.invals)
     used: dict[Place, list[int]] = defaultdict(list)
     for use in known.uses if ended_at else ():
-        for place in places(model, use, each=True) or ():
+        for place in known.addresses.each(use):
             used[place].append(use)
     for place, sites in ended_at.items():
         for ended in sites:
@@ -508,7 +511,7 @@ def _elsewhere(model: KernelModel, use: int) -> bool:
     """Whether a use is about an mbarrier of another CTA."""
     address = model.value(use, "mbarrier")
     return model.instruction(use).role("mask") is not None or (
-        address is not None and at_home(model, address)[1]
+        address is not None and may_leave(model.values, address)
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 
 from tclint.analyses import role_paths
 from tclint.analyses.happens_before import Order
+from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks._same_mbarrier import at_home
 from tclint.findings.edits import Repair, without_word
 from tclint.ir.nodes import Memory
 from tclint.values.shared_memory import Access
@@ -51,7 +51,7 @@ def _narrow(model: KernelModel, site: int) -> bool:
         match is not None
         and match.space == ".shared::cluster"
         and address is not None
-        and at_home(model, address)[1]
+        and may_leave(model.values, address)
     )
 
 
@@ -72,7 +72,9 @@ def _remote_stores(model: KernelModel) -> list[int]:
         for name in (name for verb, name in match.form.memory if verb == "write"):
             for site in use.sites:
                 operand = model.instruction(site).named(name)
-                if isinstance(operand, Memory) and at_home(model, model.values.operand(operand, site))[1]:
+                if isinstance(operand, Memory) and may_leave(
+                    model.values, model.values.operand(operand, site)
+                ):
                     found.append(site)
     return found
 

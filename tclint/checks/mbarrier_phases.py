@@ -11,7 +11,7 @@ from tclint.analyses.bulk_rings import WIDEST, room, rows
 from tclint.analyses.mbarriers import RESPONSE, Arrivals, Delivery, Mbarrier, Mbarriers, Ring, first_parity
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks._same_mbarrier import times
+from tclint.checks._wording import times
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate

@@ -9,7 +9,7 @@ from itertools import islice
 from operator import or_
 
 from tclint.analyses.happens_before import Order, Scope
-from tclint.analyses.mbarriers import array_of
+from tclint.analyses.mbarrier_addresses import array_of
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, last, way
 from tclint.analyses.since_barrier import SharedByWarps, plain

@@ -41,7 +41,7 @@ def _comes_again(model: KernelModel, filled: Filled, copy: int) -> bool:
     """Whether a loop brings the copy to each stage again and again: its address wraps, or there is one stage."""
     cfg, mbarriers = model.cfg, model.made(Mbarriers)
     loop = cfg.innermost(cfg.block_of[copy])
-    addresses = mbarriers.addresses(copy)
+    addresses = mbarriers.addresses.of(copy)
     if not loop or any(a.stages is None or a.remote for a in addresses) or not addresses:
         return False
     alone = all(cfg.block_of[i] in loop for i in filled.copies)

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.checks._same_mbarrier import times
-from tclint.checks._wording import copy_name
+from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Severity
 from tclint.replay import Access, Race, Replay, Run, Stuck
 from tclint.replay.program import relaxes

@@ -17,6 +17,7 @@ from itertools import islice, pairwise
 from math import prod
 from typing import NamedTuple, TypeVar
 
+from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring, transferred
 from tclint.analyses.model import KernelModel
 from tclint.analyses.provenance import origin
@@ -602,7 +603,7 @@ class _Reader:
             threads=max(at_once) if every is not None else None,
             count=model.known(site, "count") if counted else 1,
             scope=_scope(model, site),
-            remote=multicast is not None or any(a.remote for a in self.mbarriers.addresses(site)),
+            remote=multicast is not None or any(a.remote for a in self.mbarriers.addresses.of(site)),
             multicast=multicast,
         )
 
@@ -804,7 +805,7 @@ class _Reader:
         indices = []
         for value, of in ((a, ring), (b, other)):
             first = values.add(of.stages[0].base, values.constant(of.stages[0].offset))
-            indices.append(values.add(value, values.times(first, -1)))
+            indices.append(values.add(home(values, value).address, values.times(first, -1)))
         if self._index(indices[0]) == self._index(indices[1]):
             return True
         terms, constant = values.linear(values.add(indices[1], values.times(indices[0], -1)))
@@ -1165,7 +1166,7 @@ class _Reader:
     def _unnamed(self, site: int) -> str:
         """Why it is not known which mbarrier an instruction names."""
         value = self.model.value(site, "mbarrier")
-        if value is not None and self.mbarriers.addresses(site) and self._variable(value) is not None:
+        if value is not None and self.mbarriers.addresses.of(site) and self._variable(value) is not None:
             text = self.words.text(value)
             where = f" at {text}" if text else " at this address"
             if self.sites.get(site) == "init":

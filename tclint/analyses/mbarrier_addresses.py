@@ -1,0 +1,495 @@
+"""Where the mbarrier of an address is resolved, and when two addresses name different mbarriers.
+
+Every analysis, check and view of a kernel asks this module. It resolves an address in three steps:
+
+1. :func:`home` removes what only selects a CTA of the cluster: ``mapa`` and the masks of a CTA pair (:data:`MASKS`).
+   What remains is an address in the shared memory of each CTA. ``cvta``, and ``mapa`` with the CTA's own rank, do not
+   change a value (:mod:`tclint.values.ssa`), so generic addresses resolve as well.
+2. :meth:`MbarrierAddresses.of` returns an :class:`Address` for each alternative that a join or a ``selp`` brings: a
+   base, an offset, and the stages of a ring buffer that a loop selects.
+3. :meth:`MbarrierAddresses.places` enumerates the mbarriers, each a :class:`Place`, where they are finitely many.
+
+An address is unresolved where it may differ between threads in an unknown manner, as after a load from memory, or where
+the index of its stage has no bound. One that a caller passes is a base of its own, which compares with no variable.
+
+:func:`same` compares two mbarriers and :meth:`MbarrierAddresses.same` those of two instructions. Both are three-valued:
+True (one mbarrier), False (no byte in common) or None (unknown). A check must not take unknown for either of the others.
+
+Places are compared within a CTA: the mbarriers at one offset in two CTAs of a cluster have one place.
+:func:`may_leave` answers whether an address may be in another CTA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from math import gcd
+from typing import NamedTuple
+
+from tclint.analyses.extents import Terms, steps
+from tclint.analyses.model import KernelModel
+from tclint.values import Level, Values
+from tclint.values import thread_masks as T
+
+__all__ = ["MASKS", "SIZE", "Address", "Array", "ClearedBits", "Home", "MbarrierAddresses", "Place", "array_of", "home", "mapped_by", "may_leave", "same"]  # fmt: skip
+
+SIZE = 8
+"""Bytes of an mbarrier object, and their alignment (9.7.13.15.1)."""
+_MAX_STAGES = 64
+"""Mbarriers that one address may name; more are not a pipeline."""
+_MAX_RANGE = 1 << 10
+"""Values that are examined for those that a term may have."""
+_MAX_DEPTH = 4
+"""Masks, joins and selects around a mapped address."""
+_ADDRESS = (1 << 32) - 1
+"""The bits of a shared-memory address."""
+
+
+class ClearedBits(NamedTuple):
+    """Bits of a ``shared::cluster`` address that a mask may clear such that the mbarrier keeps its offset."""
+
+    bits: int
+    reason: str
+    leaves: bool
+    """Whether the masked address may be in another CTA."""
+
+
+MASKS = (
+    ClearedBits(
+        1 << 24,
+        "The last bit of the CTA's rank in the cluster, which distinguishes the CTAs of a pair (9.7.16.5.1): without it,"
+        " the address is in the even CTA. CUTLASS masks with 0xFEFFFFFF.",
+        True,
+    ),
+    ClearedBits(
+        0x3FF,
+        "The alignment of the address, 8 bytes at least (9.7.13.15.1): a compiler also clears, in that mask, bits that"
+        " are 0 anyway, as in 0xFEFFFFF8. Where they need not be 0, the mask rounds the address as well.",
+        False,
+    ),
+)
+"""What a mask of a CTA pair clears: all bits that leave the CTA, and any of the others."""
+_LEAVING = sum(cleared.bits for cleared in MASKS if cleared.leaves)
+_ALIGNED = sum(cleared.bits for cleared in MASKS if not cleared.leaves)
+
+
+class Home(NamedTuple):
+    """An address in the CTA itself."""
+
+    address: int
+    leaves: bool
+    """Whether it was mapped, such that the original may be in another CTA."""
+
+
+def home(values: Values, address: int) -> Home:
+    """*address* without ``mapa`` and the masks of a CTA pair: the same offset in the shared memory of the CTA itself."""
+    leaves = False
+    while True:
+        for term, factor in values.linear(address)[0]:
+            own = _unmapped(values, term, factor)
+            if own is not None:
+                address, leaves = values.add(address, values.add(own, values.times(term, -factor))), True
+                break
+        else:
+            return Home(values.find(address), leaves)
+
+
+def _unmapped(values: Values, term: int, factor: int) -> int | None:
+    """The address that a term of a sum, times its *factor*, was mapped from; None: it was not mapped."""
+    node = values.node(term)
+    if node[:2] == ("op", "mapa"):
+        return int(node[3]) if factor == 1 else None
+    if node[:2] != ("op", "mask") or factor <= 0 or factor & (factor - 1):
+        return None
+    # The factor of an address that is shifted to the left was taken out of the mask.
+    cleared = ~(node[3] * factor) & -factor & _ADDRESS
+    if cleared & _LEAVING != _LEAVING or cleared & ~(_LEAVING | _ALIGNED):
+        return None
+    address, low = values.times(node[2], factor), cleared & _ALIGNED
+    if low:
+        low &= ~values.known_bits(address)[0]
+    if (
+        not values.linear(address)[1] % SIZE
+    ):  # else it is rounded up to an mbarrier, by 7 that are added before
+        low &= -SIZE
+    return values.masked(address, _ADDRESS & ~low, 32)
+
+
+def may_leave(values: Values, address: int) -> bool:
+    """Whether some alternative of *address* is mapped, such that it may be in another CTA of the cluster."""
+    work, seen = [(address, 0)], set[int]()
+    while work:
+        value, depth = work.pop()
+        own = home(values, value)
+        if own.leaves:
+            return True
+        for term, _ in values.linear(own.address)[0]:
+            if term in seen or depth > _MAX_DEPTH:
+                continue
+            seen.add(term)
+            node = values.node(term)
+            inner = (node[2],) if node[:2] == ("op", "mask") else _arms(values, term)
+            work += [(v, depth + 1) for v in inner]
+    return False
+
+
+def mapped_by(values: Values, address: int) -> tuple[int, int] | None:
+    """The ``mapa`` of *address*, and the rank of the CTA that it maps to; None: the address has none."""
+    for term, _ in values.linear(address)[0]:
+        node = values.node(term)
+        if node[:2] == ("op", "mapa"):
+            return term, node[4]
+    return None
+
+
+def _arms(values: Values, value: int) -> tuple[int, ...]:
+    """What a select or a phi chooses between."""
+    node = values.node(value)
+    if node[0] == "select":
+        return node[2], node[3]
+    return values.arguments(value) if node[0] == "phi" else ()
+
+
+# ---------------------------------------------------------------- two mbarriers
+
+
+class Place(NamedTuple):
+    """The location of an mbarrier in the shared memory of its CTA."""
+
+    base: int
+    """A value that is the same wherever the mbarrier is named."""
+    offset: int
+    """Bytes from there."""
+
+
+def same(model: KernelModel, a: Place, b: Place) -> bool | None:
+    """Whether two places are one mbarrier: True, False (they have no byte in common), None (unknown).
+
+    Places with different bases are different where the bases are different variables. Places that overlap are not
+    known to be one mbarrier: one of them is not aligned.
+    """
+    if a.base == b.base:
+        if a.offset == b.offset:
+            return True
+        return False if abs(a.offset - b.offset) >= SIZE else None
+    return False if model.separate(a.base, b.base) else None
+
+
+Array = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
+"""Where an array starts that an address is in, and its stride: two roles count its elements for themselves."""
+
+
+def array_of(values: Values, address: int) -> Array:
+    """The invariant part of *address*, and the strides of what a loop changes, whether or not an object is known there."""
+    terms, constant = values.linear(address)
+    fixed = tuple(term for term in terms if not values.volatile(term[0]))
+    return fixed, constant, tuple(sorted(factor for term, factor in terms if values.volatile(term)))
+
+
+# ---------------------------------------------------------------- one address
+
+
+class Address(NamedTuple):
+    """Where the address of an mbarrier may point."""
+
+    base: int
+    """The invariant part that is the same in all threads, without a constant."""
+    start: int
+    """The least offset from it."""
+    stride: int
+    """The distance to the next stage; 0: there is one stage."""
+    stages: int | None
+    """How many stages there may be; None: unknown."""
+    mine: int
+    """The part of the offset that depends on the thread index alone."""
+    remote: bool
+    """Whether it may be in another CTA of the cluster."""
+    constant: int
+    """The offset where the terms that select a stage are 0, or where a pointer starts."""
+    moves: Terms
+    """The terms that select a stage."""
+    pointer: bool
+    """Whether a loop moves a pointer from stage to stage."""
+
+
+class MbarrierAddresses:
+    """The mbarriers that the instructions of a function name."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._of: dict[int, tuple[Address, ...]] = {}
+        self._places: dict[int, frozenset[Place] | None] = {}
+        self._each: dict[int, frozenset[Place]] = {}
+
+    def of(self, site: int) -> tuple[Address, ...]:
+        """Where the mbarrier operand of an instruction may point, on all paths to it; empty when that is unknown."""
+        if site not in self._of:
+            value = self.model.value(site, "mbarrier")
+            self._of[site] = () if value is None else self._resolved(site, value)
+        return self._of[site]
+
+    def places(self, site: int) -> frozenset[Place] | None:
+        """Every mbarrier that the instruction at *site* may name; None: unknown.
+
+        A stage of a ring buffer is any of those that its index can be.
+        """
+        if site not in self._places:
+            self._places[site] = self._enumerated(site, self.of(site))
+        return self._places[site]
+
+    def each(self, site: int) -> frozenset[Place]:
+        """The mbarriers that the instruction at *site* names for certain, if it is executed often enough.
+
+        Bounds that are no more than a width in bits do not guarantee that an index reaches each value, nor does a
+        branch that each of its alternatives is taken, nor does a launch have every thread that it may have.
+        """
+        if site not in self._each:
+            found = self.of(site)
+            self._each[site] = self._certain(site, found[0]) if len(found) == 1 else frozenset()
+        return self._each[site]
+
+    def at_first(self, site: int) -> Place | None:
+        """The mbarrier that the instruction at *site* names when it is executed for the first time; None: unknown."""
+        value, resolve = self.model.value(site, "mbarrier"), self.model.at_first(site)
+        if value is None or resolve is None:
+            return None
+        found = self._enumerated(site, self._resolved(site, resolve(value)))
+        return min(found) if found is not None and len(found) == 1 else None
+
+    def same(self, site: int, other: int) -> bool | None:
+        """Whether two instructions name one mbarrier: True, False (never, in whatever iterations), None (unknown)."""
+        mine, theirs = self.places(site), self.places(other)
+        if mine is None or theirs is None:
+            return False if self._never_meet(site, other) else None
+        found = {same(self.model, a, b) for a in mine for b in theirs}
+        return found.pop() if len(found) == 1 else None
+
+    def _never_meet(self, site: int, other: int) -> bool:
+        values = self.model.values
+        a, b = self.model.value(site, "mbarrier"), self.model.value(other, "mbarrier")
+        if a is None or b is None:
+            return False
+        return values.never_meet(home(values, a).address, SIZE, home(values, b).address, SIZE)
+
+    def offsets(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
+        """The offsets of all stages, where their number is known, each with the threads in which it is one."""
+        if address.stages is None:
+            return
+        for start, threads in self.starts(site, address):
+            for k in range(address.stages):
+                yield start + k * address.stride, threads
+
+    def starts(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
+        """The offsets of the first stage, each with the threads in which it is one."""
+        values, threads = self.model.values, self.model.views.at(site).threads
+        number, planes = values.known(address.mine), values.planes(address.mine)
+        own: Iterable[tuple[int, int]] = ()
+        if number is not None:
+            own = ((number, threads),)
+        elif planes is not None:
+            own = T.numbers(planes, threads)
+        for offset, those in own:
+            yield address.start + offset, those
+
+    # ------------------------------------------------------------ resolution
+
+    def _resolved(self, site: int, value: int) -> tuple[Address, ...]:
+        init = self.model.instruction(site).event == "mbarrier-init"
+        found = [self._resolve(v, leaves, init) for v, leaves in self._alternatives(value)]
+        known = tuple(a for a in found if a is not None)
+        return known if len(known) == len(found) else ()
+
+    def _alternatives(self, value: int) -> list[Home]:
+        """The addresses that joins and selects choose between."""
+        values, found = self.model.values, list[Home]()
+        work, seen = [Home(value, False)], set[int]()
+        while work:
+            v, leaves = work.pop()
+            own = home(values, v)
+            v, leaves = own.address, leaves or own.leaves
+            if v in seen:
+                continue
+            seen.add(v)
+            joined = next((t for t, factor in values.linear(v)[0] if factor == 1 and self._joins(t)), None)
+            if joined is None or len(seen) > _MAX_STAGES:
+                if values.node(v)[0] != "undefined":
+                    found.append(Home(v, leaves))
+                continue
+            rest = values.add(v, values.times(joined, -1))
+            work += [Home(values.add(x, rest), leaves) for x in _arms(values, joined)]
+        return found
+
+    def _joins(self, value: int) -> bool:
+        """Whether *value* is one address or another, rather than an index."""
+        values = self.model.values
+        arms = _arms(values, value)
+        return (
+            bool(arms)
+            and values.induction(value) is None
+            and values.interval(value) is None
+            and any(
+                values.node(t)[0] in ("symbol", "op", "phi", "select")
+                for arm in arms
+                for t, _ in values.linear(arm)[0]
+            )
+        )
+
+    def _resolve(self, value: int, leaves: bool, init: bool) -> Address | None:
+        values = self.model.values
+        terms, constant = values.linear(value)
+        pointer = next((t for t, factor in terms if factor == 1 and self._is_pointer(t)), None)
+        step = 0
+        if pointer is not None:
+            began, step, _ = values.induction(pointer) or (pointer, 0, None)
+            terms, constant = values.linear(values.add(value, values.add(began, values.times(pointer, -1))))
+        base, rest = self._split(terms, init)
+        mine = tuple(t for t in rest if values.planes(t[0]) is not None)
+        moves = tuple(t for t in rest if t not in mine)
+        if any(not values.volatile(t) and values.level(t) is not Level.CTA for t, _ in moves):
+            return None
+        stride, low, stages = steps(values, moves)
+        if step:
+            assert pointer is not None
+            rounds = None if moves else values.rounds(values.node(pointer)[1])
+            stride, low, stages = gcd(stride, step), min(step, 0) * ((rounds or 1) - 1), rounds
+        if stages is not None and stages > _MAX_STAGES:
+            low, stages = 0, None
+        own = values.total(mine, 0)
+        return Address(
+            values.total(base, 0), constant + low, stride, stages, own, leaves, constant, moves, step != 0
+        )
+
+    def _is_pointer(self, value: int) -> bool:
+        """Whether a loop moves a pointer, and not an index: its initial value is an address."""
+        values = self.model.values
+        found = values.induction(value)
+        return (
+            found is not None
+            and values.known(found[0]) is None
+            and any(values.node(t)[0] == "symbol" for t, _ in values.linear(found[0])[0])
+        )
+
+    def _split(self, terms: Terms, init: bool) -> tuple[Terms, Terms]:
+        """The base among the terms of an address, that of an init if it has one, and the other terms."""
+        values = self.model.values
+        known = () if init else self._bases
+        base = next((b for b in known if set(b).issubset(terms)), None)
+        if base is None:
+            base = tuple(
+                t
+                for t in terms
+                if values.planes(t[0]) is None
+                and not values.volatile(t[0])
+                and values.level(t[0]) is Level.CTA
+            )
+        return base, tuple(t for t in terms if t not in base)
+
+    @cached_property
+    def _bases(self) -> list[Terms]:
+        """The bases of the addresses that inits have, those of most terms first."""
+        rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
+        inits = (i for i in self.model.sites("mbarrier-init") if block_of[i] in rank)
+        bases = dict.fromkeys(self.model.values.linear(a.base)[0] for i in inits for a in self.of(i))
+        return sorted(bases, key=len, reverse=True)
+
+    # ------------------------------------------------------------ enumeration
+
+    def _enumerated(self, site: int, addresses: tuple[Address, ...]) -> frozenset[Place] | None:
+        found = set[Place]()
+        for address in addresses:
+            stages = self._stages(address)
+            own = self.model.shared.offsets(address.mine, self.model.views.at(site).threads)
+            if stages is None or own is None or len(own) > _MAX_STAGES:
+                return None
+            found.update(Place(address.base, stage + n) for stage in stages for n in own)
+        return frozenset(found) or None
+
+    def _stages(self, address: Address) -> list[int] | None:
+        """The offsets of the stages; where no interval bounds their index, by its bits that are known."""
+        if address.stages is not None:
+            return [address.start + k * address.stride for k in range(address.stages)]
+        return self._selected(address)
+
+    def _selected(self, address: Address) -> list[int] | None:
+        """The offsets of the stages that one term selects; None: unknown, or by several terms."""
+        if len(address.moves) != 1 or address.pointer:
+            return None
+        ((term, factor),) = address.moves
+        numbers = self._numbers(term)
+        return None if numbers is None else [address.constant + n * factor for n in numbers]
+
+    def _certain(self, site: int, address: Address) -> frozenset[Place]:
+        values, threads = self.model.values, self.model.views.at(site).threads
+        if any(not values.volatile(t) or not self._takes_each_value(t) for t, _ in address.moves):
+            return frozenset()
+        stages = self._selected(address) if address.moves else self._stages(address)
+        if self.model.function.most_threads is None:
+            threads = self.model.shared.sure(threads, self._initialising)
+        own = self.model.shared.offsets(address.mine, threads)
+        if stages is None or own is None or len(own) > _MAX_STAGES:
+            return frozenset()
+        return frozenset(Place(address.base, stage + n) for stage in stages for n in own)
+
+    @cached_property
+    def _initialising(self) -> int:
+        """A thread of every launch: it initialises an mbarrier that no thread before it does."""
+        makers = (self.model.views.at(i).threads for i in self.model.sites("mbarrier-init"))
+        return max((threads & -threads for threads in makers), default=0)
+
+    def _numbers(self, value: int) -> list[int] | None:
+        """The values of a term, if there are few: within its bounds, with its known bits."""
+        values = self.model.values
+        value = self._unmasked(value)
+        zeros, ones = values.known_bits(value)
+        bounds = values.interval(value)
+        if bounds is None:
+            unknown = ~(zeros | ones) & _ADDRESS
+            bounds = 0, ones | unknown
+        low, high = bounds
+        if low < 0 or high - low > _MAX_RANGE:
+            return None
+        found = [n for n in range(low, high + 1) if not n & zeros and n & ones == ones]
+        return found if len(found) <= _MAX_STAGES else None
+
+    def _unmasked(self, value: int) -> int:
+        """*value* without masks that narrow its type and clear no bit of it."""
+        values = self.model.values
+        while True:
+            node = values.node(value)
+            if node[:2] != ("op", "mask") or node[3] & node[3] + 1:
+                return value
+            inner = values.interval(node[2])
+            if inner is None or inner[0] < 0 or inner[1] > node[3]:
+                return value
+            value = node[2]
+
+    def _takes_each_value(self, value: int) -> bool:
+        value = self._unmasked(value)
+        bounds = self.model.values.interval(value)
+        return bounds is not None and self._counts(value, bounds)
+
+    def _counts(self, value: int, bounds: tuple[int, int]) -> bool:
+        """Whether *value* is a loop counter, which reaches both of its bounds, or bits of one, or of any value.
+
+        A loop that packs a stage and a phase into one value need not reach all bits.
+        """
+        values = self.model.values
+        node = values.node(value)
+        if node[0] == "phi":
+            # At a join, it is what one of the paths brings.
+            brought = () if node[1] in self.model.cfg.loops else values.arguments(value)
+            parts = [(a, values.interval(a)) for a in brought if values.known(a) is None]
+            return all(ends is not None and self._counts(a, ends) for a, ends in parts)
+        if node[:2] == ("op", "mask"):
+            moving = [t for t, _ in values.linear(node[2])[0] if values.node(t)[0] in ("phi", "select", "op")]
+            return all(values.node(t)[0] == "phi" and values.induction(t) for t in moving)
+        if node[0] != "select":
+            return False
+        for arm in node[2:4]:  # the next stage of a ring: 0, or one more
+            terms, _ = values.linear(arm)
+            if not terms:
+                continue
+            within = values.interval(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None
+            if within is None or bounds[0] < within[0] or bounds[1] > within[1]:
+                return False
+        return True
