@@ -833,7 +833,7 @@ def test_what_makes_no_difference_is_not_tried_again(monkeypatch: pytest.MonkeyP
     seen = []
 
     def ran(self: Fitting, machine: Machine) -> Run | None:
-        seen.append((machine.launch.grid, *set(machine.launch.numbers.others.values())))
+        seen.append((machine.launch.numbers.grid, *set(machine.launch.numbers.others.values())))
         return original(self, machine)
 
     original = Fitting._ran

@@ -6,7 +6,6 @@ definition becomes a select over its guard. Nothing is computed for a register n
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
@@ -27,6 +26,7 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.isa.semantics import COMPUTE, widen
+from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Match, floating
 from tclint.values.cta_shape import fixed
 from tclint.values.integers import EVERY, SHORT, as_signed, type_width
@@ -38,8 +38,6 @@ DEEP = 120
 """Definition chains longer than this stay opaque; real addresses are far shorter."""
 _COMPUTED = frozenset(("sum", "op", "select", "pack", "part", "compare", "logic", "not"))
 """Nodes that are made of others in the thread itself."""
-_CLOCK = re.compile(r"%(?:clock|globaltimer|pm\d)")
-"""Special registers that differ from one reading to the next (10.25 to 10.31)."""
 _TRANSPARENT = frozenset(("cvta", "mov"))
 _RELATIONS = {
     # relation -> (canonical relation, swap operands, negate)
@@ -97,7 +95,7 @@ class Registers(ThreadSets):
                 return self.constant(number)
             return (
                 self._node("unknown", at, -1)
-                if _CLOCK.match(operand.name)
+                if SPECIAL_REGISTERS[operand.name].varies
                 else self._node("special", operand.name)
             )
         if isinstance(operand, Not):
