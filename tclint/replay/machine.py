@@ -303,10 +303,6 @@ class Machine(Groups):
             if isinstance(destination.first, int):
                 self._set(group, destination.first, found, where)
 
-    def _move(self, group: Group, step: Step, where: Lanes) -> None:
-        for to, source in self.program.parameters.moves[step.site]:
-            self._set(group, to, self._operand(group, source), where)
-
     def _load(self, group: Group, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
         assert match is not None
