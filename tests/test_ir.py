@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support import HEADER, built, function, kernel, module, register
 
 from tclint.ir import SINK, Function, Immediate, Memory, Not, Pair, Special, Symbol, Vector
+from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Location
 
 
@@ -328,6 +329,135 @@ def test_calls() -> None:
     assert Symbol("get") in direct.operands
     assert direct.writes == ()
     assert f.registers[indirect.reads[0]].name == "%rd1"
+
+
+CALLEE = """
+.func (.param .b32 r) get (.param .align 8 .b8 pair[8], .param .b32 n)
+{
+    .reg .b32 %r<4>;
+    ld.param.v2.b32 {%r1, %r2}, [pair];
+    ld.param.b32 %r3, [n];
+    fence.proxy.async;
+    st.param.b32 [r], %r1;
+    ret;
+}
+"""
+CALLER = """
+    { .param .align 8 .b8 a0[8]; .param .b32 a1; .param .b32 r0;
+      st.param.b32 [a0], %r1;
+      st.param.b32 [a0+4], 0f3F800000;
+      @%p1 st.param.b32 [a1], 7;
+      call.uni (r0), get, (a0, a1);
+      ld.param.b32 %r2, [r0]; }
+"""
+
+
+def inlined(caller: str, callee: str = CALLEE) -> tuple[Function, list[str]]:
+    """The kernel with its calls inlined, and its opcodes."""
+    m = built(module(callee, kernel(caller)))
+    (entry,) = (f for f in m.functions if f.entry)
+    f = inline(entry, inlinable(m))
+    assert f is not entry
+    return f, [ins.opcode for ins in f.instructions]
+
+
+def test_parameters_of_an_inlined_call_are_moves() -> None:
+    f, opcodes = inlined(CALLER)
+    assert opcodes[:8] == [
+        "mov.b32", "mov.f32", "mov.b32", "mov.b32", "mov.b32", "mov.b32", "fence.proxy.async", "mov.b32",
+    ]  # fmt: skip
+    first, second, guarded, low, high, n, _, stored = f.instructions[:8]
+    loaded = f.instructions[-1]
+    assert [low.reads, high.reads, n.reads] == [first.writes, second.writes, guarded.writes]
+    assert guarded.guard >= 0
+    assert loaded.opcode == "mov.b32"
+    assert loaded.reads == stored.writes
+    assert stored.reads == low.writes
+    assert not any(ins.match is None or ins.match.problem for ins in f.instructions)
+
+
+def test_the_moves_of_a_parameter_are_where_its_accesses_were() -> None:
+    m = built(module(CALLEE, kernel(CALLER)))
+    (entry,) = (f for f in m.functions if f.entry)
+    (callee,) = (f for f in m.functions if not f.entry)
+    f = inline(entry, inlinable(m))
+    loads = callee.instructions[0]
+    here = [(ins.start + f.start, ins.end + f.start) for ins in f.instructions]
+    place = (loads.start + callee.start, loads.end + callee.start)
+    assert here.count(place) == 2
+    assert here[0] == tuple(
+        at + entry.start for at in (entry.instructions[0].start, entry.instructions[0].end)
+    )
+
+
+def test_each_call_has_its_own_registers() -> None:
+    f, _ = inlined(CALLER + CALLER.replace("%r1;", "%r2;"))
+    loaded = [ins for ins in f.instructions if ins.writes and f.registers[ins.writes[0]].name == "%r2"]
+    loaded = [ins for ins in loaded if f.registers[ins.reads[0]].name.startswith("r+")]
+    assert len({ins.reads for ins in loaded}) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ld.param.v2.b32 {%r1, %r2}, [pair];", "ld.param.b16 %r1, [pair];"),  # extends what it loads
+        ("ld.param.v2.b32 {%r1, %r2}, [pair];", "ld.param.b64 %rd, [pair];"),  # both halves as one part
+        ("ld.param.v2.b32 {%r1, %r2}, [pair];", "ld.param.b32 %r1, [pair+8];"),  # nothing is stored there
+        (
+            "ld.param.v2.b32 {%r1, %r2}, [pair];",
+            "mov.b64 %rd, pair; ld.param.b32 %r1, [pair];",
+        ),  # its address
+    ],
+)
+def test_a_parameter_stays_memory_where_a_move_would_not_do(old: str, new: str) -> None:
+    assert old in CALLEE
+    callee = CALLEE.replace(old, new).replace(".reg .b32", ".reg .b64 %rd; .reg .b32")
+    _, opcodes = inlined(CALLER, callee)
+    assert opcodes[:3] == ["st.param.b32", "st.param.b32", "mov.b32"]
+    assert opcodes[-1] == "mov.b32"  # the result is passed alone
+
+
+def test_a_parameter_that_is_passed_on_stays_memory() -> None:
+    onward = "{ .param .b32 q; call.uni (q), other, (n); ld.param.b32 %r3, [q]; }"
+    callee = CALLEE.replace("ld.param.b32 %r3, [n];", onward)
+    _, opcodes = inlined(CALLER, ".extern .func (.param .b32 r) other (.param .b32 n);" + callee)
+    assert opcodes[:3] == ["mov.b32", "mov.f32", "st.param.b32"]
+
+
+def test_a_label_that_no_branch_names_ends_no_line() -> None:
+    """Debug builds mark addresses after each call."""
+    _, opcodes = inlined(CALLER.replace("ld.param.b32 %r2", "$L__tmp1: ld.param.b32 %r2"))
+    assert opcodes[-1] == "mov.b32"
+
+
+def test_a_result_that_is_loaded_elsewhere_stays_memory() -> None:
+    _, opcodes = inlined(CALLER.replace("ld.param.b32 %r2", "@%p1 bra on; on: ld.param.b32 %r2"))
+    assert opcodes[:3] == ["mov.b32", "mov.f32", "mov.b32"]
+    assert [opcodes[-4], opcodes[-1]] == ["st.param.b32", "ld.param.b32"]
+
+
+def test_a_parameter_given_twice_stays_memory() -> None:
+    callee = CALLEE.replace(".param .align 8 .b8 pair[8]", ".param .b32 pair").replace(
+        "ld.param.v2.b32 {%r1, %r2}, [pair];", "ld.param.b32 %r1, [pair];"
+    )
+    _, opcodes = inlined(CALLER.replace("(a0, a1)", "(a1, a1)"), callee)
+    assert opcodes[2] == "st.param.b32"
+
+
+def test_parameters_of_a_call_that_is_left_stay_memory() -> None:
+    _, opcodes = inlined(
+        CALLER + CALLER.replace("get", "other"),
+        CALLEE + ".extern .func (.param .b32 r) other (.param .align 8 .b8 p[8], .param .b32 n);",
+    )
+    assert opcodes.count("call.uni") == 1
+    at = opcodes.index("call.uni")
+    assert opcodes[at - 3 : at + 2] == [
+        "st.param.b32",
+        "st.param.b32",
+        "st.param.b32",
+        "call.uni",
+        "ld.param.b32",
+    ]
 
 
 def test_undefined_names_are_told_once() -> None:

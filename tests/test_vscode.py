@@ -22,6 +22,7 @@ import tclint
 from tclint.config import settings
 from tclint.ir.nodes import Special
 from tclint.ir.operands import parse_operand
+from tclint.isa.special_registers import SPECIAL_REGISTERS
 
 # Where `npm ci` was run, which need not be the checkout.
 EXTENSION = Path(os.environ.get("TCLINT_VSCODE") or ROOT / "editors" / "vscode")
@@ -270,22 +271,13 @@ def test_the_lock_file_names_no_host() -> None:
     assert [name for name, package in lock["packages"].items() if "resolved" in package] == []
 
 
-SPECIAL = """
-tid.x ntid.y ctaid.z nctaid.w cluster_ctaid.x cluster_nctaid.x clusterid.x nclusterid.x laneid warpid nwarpid smid nsmid
-gridid is_explicit_cluster cluster_ctarank cluster_nctarank lanemask_eq lanemask_lt lanemask_le lanemask_gt lanemask_ge
-clock clock_hi clock64 pm0 pm7 pm3_64 envreg0 envreg31 globaltimer globaltimer_lo globaltimer_hi total_smem_size
-reserved_smem_offset_begin reserved_smem_offset_end reserved_smem_offset_cap reserved_smem_offset_1 aggr_smem_size
-dynamic_smem_size current_graph_exec
-""".split()
-
-
 def test_special_registers_are_those_of_the_manual() -> None:
     pattern = load("syntaxes/ptx.tmLanguage.json")["repository"]["special-registers"]["match"]
-    for name in SPECIAL:
-        assert isinstance(parse_operand(f"%{name}", lambda _: None), Special), name
-        match = re.match(pattern, f"%{name}")
+    for name in SPECIAL_REGISTERS:
+        assert isinstance(parse_operand(name, lambda _: None), Special), name
+        match = re.match(pattern, name)
         assert match is not None, name
-        assert match[0] == f"%{name}"
+        assert match[0] == name
     assert not any(re.match(pattern, name) for name in ("%r1", "%tids", "%clock_", "%pm8", "%ctaid2"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from tclint.analyses.model import KernelModel
+from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import Node
 
 __all__ = ["origin"]
@@ -23,7 +24,6 @@ _ORIGINS = {
     "launch": "the launch",
 }
 """What there may be among the expressions that a value is made of, that of which least is known first."""
-_OF_THREADS = ("%tid", "%laneid", "%warpid", "%lanemask")
 
 
 def origin(model: KernelModel, value: int | None) -> str:
@@ -40,7 +40,7 @@ def _kind(model: KernelModel, node: Node) -> str:
     if kind == "phi":
         return "loop" if node[1] in model.cfg.loops else kind
     if kind == "special":
-        return "thread" if str(node[1]).startswith(_OF_THREADS) else "launch"
+        return "thread" if SPECIAL_REGISTERS[node[1]].distinguishes_threads else "launch"
     return "launch" if kind == "parameter" else kind
 
 

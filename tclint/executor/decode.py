@@ -15,7 +15,7 @@ import numpy as np
 from tclint.executor.code import Code, Op
 from tclint.executor.errors import Unsupported
 from tclint.executor.memory import LOCAL, PARAM, RESERVED, SHARED, UNSIGNED, Array, Global
-from tclint.executor.special import TIMERS, special
+from tclint.executor.special import special
 from tclint.executor.state import LANES, Warp
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import (
@@ -34,6 +34,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
+from tclint.isa.special_registers import SPECIAL_REGISTERS
 
 __all__ = ["FORMS", "Decoder", "executes"]
 
@@ -177,7 +178,7 @@ class Decoder:
         if isinstance(operand, Not):
             negated = operand.register
             return lambda w: ~w.regs[negated]
-        if isinstance(operand, Special) and operand.name.startswith(TIMERS):
+        if isinstance(operand, Special) and SPECIAL_REGISTERS[operand.name].varies:
             name = operand.name
             return lambda w: special(w, name)
         at = self.source(operand, size)

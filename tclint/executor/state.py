@@ -20,6 +20,7 @@ import numpy as np
 from tclint.executor.memory import RESERVED, Array, Fault, Global, Memory
 from tclint.executor.schedule import Schedule
 from tclint.executor.sync import Clocks, Mbarrier
+from tclint.isa.special_registers import LaunchShape
 
 __all__ = [
     "LANES",
@@ -409,27 +410,12 @@ def three(sizes: Sequence[int]) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
-class Geometry:
-    """How many CTAs and threads, in three dimensions, and bytes of dynamic shared memory."""
+class Geometry(LaunchShape):
+    """The shape of a launch, and its bytes of dynamic shared memory."""
 
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int] = (1, 1, 1)
     dynamic: int = 0
     explicit: bool = False
     """Whether the kernel was launched with a cluster size."""
-
-    @property
-    def threads(self) -> int:
-        return self.block[0] * self.block[1] * self.block[2]
-
-    @property
-    def warps(self) -> int:
-        return -(-self.threads // LANES)
-
-    @property
-    def ranks(self) -> int:
-        return self.cluster[0] * self.cluster[1] * self.cluster[2]
 
 
 class Cta:

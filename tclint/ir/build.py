@@ -34,6 +34,7 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.ir.operands import HEAD, LARGEST, clean, integer, parse_operand, shape, split_operands
+from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Match, Table, table
 from tclint.isa.target import parse_version
 
@@ -57,12 +58,6 @@ _LOC = re.compile(
 _FILE = re.compile(r'\.file\s+(\d{1,18})\s+"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
 _RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
-
-
-_VECTOR_SPECIALS = frozenset(
-    f"%{name}" for name in "tid ntid ctaid nctaid cluster_ctaid cluster_nctaid clusterid nclusterid".split()
-)
-"""Special registers of four elements when none is selected (10.1 and following)."""
 
 
 class _Scope:
@@ -417,7 +412,8 @@ class _Builder:
         if isinstance(operand, int):
             return operand, "r,"
         if isinstance(operand, Special):
-            made: tuple[Operand, str] = operand, "v4," if operand.name in _VECTOR_SPECIALS else "S,"
+            vector = SPECIAL_REGISTERS[operand.name].type.startswith(".v4")
+            made: tuple[Operand, str] = operand, "v4," if vector else "S,"
         else:
             made = operand, shape(operand) + ","
         if isinstance(operand, Immediate | Special):

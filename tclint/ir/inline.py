@@ -6,14 +6,21 @@ that matter are inlined: those that contain, or call something that contains,
 an instruction with an event, and those that are short with all that they call:
 a debug build converts every address in one, and asks others about it.
 Recursion and indirect calls stay calls.
+
+What a call passes by a parameter (5.1.6.2, 7.1) becomes a move: each part that the caller stores and the callee loads,
+or the other way round, is a register of this call. Where the two access different parts, take the address, or extend
+what they load, the parameter stays memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
+from tclint.ir.call_parameters import Parameters, access_of, passed_by, same_parts
 from tclint.ir.nodes import (
     Function,
+    Immediate,
     Instruction,
     Location,
     Memory,
@@ -21,10 +28,12 @@ from tclint.ir.nodes import (
     Not,
     Operand,
     Pair,
+    Register,
     Symbol,
     Use,
     Vector,
 )
+from tclint.ir.operands import shape
 from tclint.isa.table import table
 
 __all__ = ["callees", "inlinable", "inline", "reached"]
@@ -34,6 +43,8 @@ _LIMIT = 50_000
 Names = dict[str, str]
 """Parameters of a callee, and what it passes on, by what they are called where it is inlined."""
 
+Parts = dict[int, int]
+"""The register of each part of a parameter, by the byte where it begins."""
 _SHORT = 32
 """Instructions of a function that is inlined without an event, and of all it calls: what it returns may be an address."""
 _DEPTH = 64
@@ -46,7 +57,10 @@ def callees(function: Function) -> set[str]:
 
 
 def reached(function: Function, functions: Iterable[Function]) -> tuple[Function, ...]:
-    """Those of *functions* that *function* calls, or that a function calls that it calls; in their order."""
+    """Those of *functions* that *function* calls, or that a function calls that it calls; in their order.
+
+    Ours and not networkx's: each run over a module with calls would pay more than 100 ms for the import.
+    """
     names: set[str] = set()
     if fresh := callees(function):
         functions = tuple(functions)
@@ -130,9 +144,10 @@ class _Inliner:
         )
         self.function = function
         self.branch = table().match("bra", ("s",))
+        self._known: dict[str, Parameters] = {}
 
     def run(self) -> Function:
-        self._body(self.function, 0, (), {})
+        self._body(self.function, 0, (), {}, {})
         result = self.result
         uses: dict[tuple[str, int], Use] = {}
         for i, instruction in enumerate(result.instructions):
@@ -145,8 +160,10 @@ class _Inliner:
         result.uses = list(uses.values())
         return result
 
-    def _body(self, body: Function, shift: int, active: tuple[str, ...], names: Names) -> None:
-        """Append *body*, its registers renumbered by *shift* and its parameters renamed."""
+    def _body(
+        self, body: Function, shift: int, active: tuple[str, ...], names: Names, passed: dict[int, Parts]
+    ) -> None:
+        """Append *body*, its registers renumbered by *shift* and its parameters renamed; *passed* are registers instead."""
         out = self.result.instructions
         moved: dict[int, int] = {}  # index in body -> index in the result
         jumps: list[tuple[Instruction, tuple[int, ...]]] = []
@@ -154,6 +171,8 @@ class _Inliner:
         offset = body.start - self.result.start
         where = iter([*body.locations, (len(body.instructions), Location(0, 0, 0))])
         next_location = next(where)
+        calls = dict(self._calls(body))
+        inlined: dict[int, dict[int, Parts]] = {}
         for i, instruction in enumerate(body.instructions):
             moved[i] = len(out)
             while next_location[0] <= i:
@@ -161,14 +180,14 @@ class _Inliner:
                 next_location = next(where)
             if i in body.labels:
                 self.result.labels.setdefault(len(out), body.labels[i])
-            callee = _callee(body, i, self.bodies)
-            if (
-                callee is not None
-                and callee.name not in active
-                and len(active) < _DEPTH
-                and len(out) + len(callee.instructions) < _LIMIT
-            ):
-                self._call(instruction, callee, shift, offset, (*active, callee.name), names)
+            if i in calls and self._fits(body, calls[i], active):
+                here, inlined[calls[i]] = self._passing(body, calls[i])
+                passed = passed | here
+            if i in inlined:
+                self._call(body, i, shift, active, names, inlined[i])
+                continue
+            if i in passed:
+                self._moves(body, i, shift, passed[i])
                 continue
             copy = self._copy(instruction, shift, offset, names)
             out.append(copy)
@@ -183,16 +202,80 @@ class _Inliner:
         for copy in returns:
             copy.targets = (len(out),)
 
+    def _calls(self, body: Function) -> Iterator[tuple[int, int]]:
+        """The calls that may be inlined, each with the start of the straight line of instructions that leads to it."""
+        for use in body.uses:
+            for call in use.sites if use.flow else ():
+                if _callee(body, call, self.bodies) is not None:
+                    yield self._parameters(body).start(call), call
+
+    def _fits(self, body: Function, call: int, active: tuple[str, ...]) -> bool:
+        callee = self.bodies[body.instructions[call].callee]
+        size = len(self.result.instructions) + len(callee.instructions)
+        return callee.name not in active and len(active) < _DEPTH and size < _LIMIT
+
+    def _parameters(self, body: Function) -> Parameters:
+        found = self._known.get(body.name)
+        if found is None:
+            found = self._known[body.name] = Parameters(body)
+        return found
+
+    def _passing(self, body: Function, call: int) -> tuple[dict[int, Parts], dict[int, Parts]]:
+        """The parameters of a call that become registers: where *body* accesses them, and where the callee does."""
+        callee = self.bodies[body.instructions[call].callee]
+        outside, inside = self._parameters(body), self._parameters(callee)
+        caller: dict[int, Parts] = {}
+        within: dict[int, Parts] = {}
+        often = Counter(passed_by(body.instructions[call]))
+        for formal, name, result in _arguments(body.instructions[call], callee):
+            given, taken = outside.around(call, name, result), inside.of(formal)
+            if (
+                given is None
+                or taken is None
+                or often[name, result] > 1
+                or not same_parts(given, body, taken, callee)
+            ):
+                continue
+            sizes = {at: a.size for a in (*given, *taken) for at, _ in a.parts()}
+            parts = {at: len(self.result.registers) + n for n, at in enumerate(sizes)}
+            self.result.registers += [Register(f"{formal}+{at}", f".b{8 * sizes[at]}") for at in parts]
+            caller.update((a.site, parts) for a in given)
+            within.update((a.site, parts) for a in taken)
+        return caller, within
+
+    def _moves(self, body: Function, site: int, shift: int, parts: Parts) -> None:
+        """Append the moves that a load from a parameter is, or a store to it."""
+        instruction = body.instructions[site]
+        found = access_of(site, instruction)
+        assert found is not None
+        access, offset = found[1], body.start - self.result.start
+        for at, item in access.parts():
+            item = _moved(item, shift, {})
+            to, source = (parts[at], item) if access.stores else (item, parts[at])
+            assert isinstance(to, int)
+            kind = "f" if isinstance(source, Immediate) and isinstance(source.value, float) else "b"
+            opcode = f"mov.{kind}{8 * access.size}"
+            match = table().match(opcode, ("r", shape(source)))
+            reads = (source,) if isinstance(source, int) else ()
+            guard = instruction.guard + shift if instruction.guard >= 0 else -1
+            self.result.instructions.append(
+                Instruction(
+                    opcode, match, guard, instruction.negated, (to, source), reads, (to,),
+                    instruction.start + offset, instruction.end + offset,
+                )
+            )  # fmt: skip
+
     def _call(
         self,
-        call: Instruction,
-        callee: Function,
+        body: Function,
+        site: int,
         shift: int,
-        offset: int,
         active: tuple[str, ...],
         names: Names,
+        passed: dict[int, Parts],
     ) -> None:
-        result = self.result
+        result, call = self.result, body.instructions[site]
+        callee, offset = self.bodies[call.callee], body.start - self.result.start
         skip: Instruction | None = None
         if call.guard >= 0:
             skip = Instruction(
@@ -201,13 +284,13 @@ class _Inliner:
             )  # fmt: skip
             result.instructions.append(skip)
         inner = len(result.registers)
-        own = _arguments(call, callee, names)
+        own = {formal: names.get(name, name) for formal, name, _ in _arguments(call, callee)}
         for name, variable in callee.variables.items():
             if variable.space == ".param":  # what it passes on, in each call of it anew
                 own.setdefault(name, f"{name}.{inner}")
             result.variables.setdefault(own.get(name, name), variable._replace(name=own.get(name, name)))
         result.registers.extend(callee.registers)
-        self._body(callee, inner, active, own)
+        self._body(callee, inner, (*active, callee.name), own, passed)
         if skip is not None:
             skip.targets = (len(result.instructions),)
 
@@ -228,16 +311,16 @@ class _Inliner:
         return copy
 
 
-def _arguments(call: Instruction, callee: Function, names: Names) -> dict[str, str]:
-    """What the caller calls the parameters of the callee, its results first (9.7.13.5)."""
-    given = [o for operand in call.operands if isinstance(operand, Vector) for o in operand.items]
+def _arguments(call: Instruction, callee: Function) -> list[tuple[str, str, bool]]:
+    """The parameters of the callee, results first: name there, name in the caller, whether it is a result."""
+    given = passed_by(call)
     if len(given) != len(callee.parameters):
-        return {}
-    return {
-        parameter.name: names.get(argument.name, argument.name)
-        for parameter, argument in zip(callee.parameters, given, strict=True)
-        if isinstance(argument, Symbol)
-    }
+        return []
+    return [
+        (parameter.name, name, result)
+        for parameter, (name, result) in zip(callee.parameters, given, strict=True)
+        if name
+    ]
 
 
 def _moved(operand: Operand, shift: int, names: Names) -> Operand:

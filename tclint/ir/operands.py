@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tclint.ir.nodes import SINK, Immediate, Memory, Not, Operand, Pair, Special, Symbol, Vector
+from tclint.isa.special_registers import SPECIAL_REGISTERS
 
 __all__ = ["HEAD", "LARGEST", "clean", "integer", "parse_operand", "shape", "split_operands"]
 
@@ -27,13 +28,6 @@ _BITS = re.compile(r"(-?)\s*0([fFdD])([0-9a-fA-F]+)$")
 _SUM = re.compile(rf"({_NAME}(?:\.\w+)?)\s*((?:[-+]\s*[\w]+\s*)*)$")
 _EXPRESSION = re.compile(rf"({_NAME})\s*([-+].*\(.*)$")
 _TERM = re.compile(r"([-+])\s*(\w+)")
-_SPECIAL = re.compile(
-    r"%(?:tid|ntid|ctaid|nctaid|cluster_ctaid|cluster_nctaid|clusterid|nclusterid|laneid|warpid|nwarpid|smid|nsmid|gridid"
-    r"|is_explicit_cluster|cluster_ctarank|cluster_nctarank|lanemask_\w+|clock|clock_hi|clock64|pm\d+|pm\d+_64|envreg\d+"
-    r"|globaltimer|globaltimer_lo|globaltimer_hi|reserved_smem_offset_\w+|total_smem_size|aggr_smem_size"
-    r"|dynamic_smem_size|current_graph_exec)(?:\.[xyzw])?$"
-)
-"""Section 10: the special registers."""
 
 
 def clean(text: str) -> str:
@@ -126,7 +120,7 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
         plain = _PLAIN_ADDRESS.match(text)
         if plain:
             register = lookup(plain[1])
-            name: Operand = Special(plain[1]) if _SPECIAL.match(plain[1]) else Symbol(plain[1])
+            name: Operand = Special(plain[1]) if plain[1] in SPECIAL_REGISTERS else Symbol(plain[1])
             base = register if register is not None else name
             return Memory(base, int(plain[2] or 0))
         parts = split_operands(text[1:-1].strip())
@@ -151,7 +145,7 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
         left, _, right = text.partition("|")
         if not left.strip().isdigit():
             return Pair(parse_operand(left.strip(), lookup), parse_operand(right.strip(), lookup))
-    if _SPECIAL.match(text):
+    if text in SPECIAL_REGISTERS:
         return Special(text)
     if "." in text and first not in "(-+~":
         # A selector: %r1.b0 of a video instruction, %v.x of a vector register.
@@ -214,7 +208,7 @@ def _address(text: str, lookup: Callable[[str], int | None]) -> tuple[Operand, i
         register = lookup(match[1])
         if register is not None:
             return register, offset
-        if _SPECIAL.match(match[1]):
+        if match[1] in SPECIAL_REGISTERS:
             return Special(match[1]), offset
         return Symbol(match[1]), offset
     value = _constant(text)

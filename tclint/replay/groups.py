@@ -304,9 +304,10 @@ class Groups:
         """Those of some threads that are in some warps."""
         self.time = 0
         """How often threads have told others something: so many events of them are over."""
-        self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
+        self.alive = dict.fromkeys(range(launch.shape.ranks), launch.shape.threads)
         self.groups = [
-            Group(cta, tuple(range(launch.threads)), Registers(), NOTHING) for cta in range(launch.ctas)
+            Group(cta, tuple(range(launch.shape.threads)), Registers(), NOTHING)
+            for cta in range(launch.shape.ranks)
         ]
 
     # ------------------------------------------------------------ scheduling

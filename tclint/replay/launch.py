@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from math import prod
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Symbol
+from tclint.isa.special_registers import SPECIAL_REGISTERS, LaunchShape, Scope
 from tclint.replay.abstract_lanes import Lanes, collapse
 
 __all__ = ["CANCELLED", "GRID", "MEMORY", "Launch", "Numbers", "Word"]
@@ -89,11 +89,9 @@ class Launch:
     ) -> None:
         function = model.function
         self.numbers = numbers
-        self.grid = numbers.grid
-        self.shape = (*shape, 1, 1)[:3]
-        self.threads = prod(self.shape)
-        self.cluster = (*cluster, 1, 1)[:3]
-        self.ctas = prod(self.cluster)
+        x, y, z = (*shape, 1, 1)[:3]
+        width, height, depth = (*cluster, 1, 1)[:3]
+        self.shape = LaunchShape((width * numbers.grid, height, depth), (x, y, z), (width, height, depth))
         self._offsets: dict[str, int] = {}
         self._parameters = [p.name for p in function.parameters]
         at = _SHARED
@@ -151,39 +149,9 @@ class Launch:
         return taken if taken < _TICKETS else min(number << taken - _TICKETS, (1 << size * 8 - 1) - 1)
 
     def special(self, name: str, cta: int, threads: Sequence[int]) -> Lanes:
-        x, y, _ = self.shape
-        if name == "%tid.x":
-            return collapse([t % x for t in threads])
-        if name == "%tid.y":
-            return collapse([t // x % y for t in threads])
-        if name == "%tid.z":
-            return collapse([t // (x * y) for t in threads])
-        if name == "%laneid":
-            return collapse([t & 31 for t in threads])
-        if name == "%warpid":
-            return collapse([t >> 5 for t in threads])
-        word, _, axis = name.lstrip("%").partition(".")
-        k = "xyz".index(axis) if axis in ("x", "y", "z") else 0
-        cx, cy, _ = self.cluster
-        place = (cta % cx, cta // cx % cy, cta // (cx * cy))
-        if word == "ntid":
-            return self.shape[k]
-        if word == "nctaid":
-            return self.cluster[k] * self.grid if k == 0 else self.cluster[k]
-        if word == "ctaid":
-            return place[k] + (self.numbers.cta * cx if k == 0 else 0)
-        if word == "cluster_ctaid":
-            return place[k]
-        if word == "cluster_nctaid":
-            return self.cluster[k]
-        if word == "nclusterid":
-            return self.grid if k == 0 else 1
-        if word == "clusterid":
-            return self.numbers.cta if k == 0 else 0
-        return {
-            "cluster_ctarank": cta,
-            "cluster_nctarank": self.ctas,
-            "nwarpid": 64,
-            "smid": 0,
-            "nsmid": 132,
-        }.get(word)
+        """A special register in *threads* of the CTA of rank *cta*; None where the shape of the launch does not determine it."""
+        register = SPECIAL_REGISTERS[name]
+        width, height, _ = self.shape.cluster
+        position = (cta % width + self.numbers.cta * width, cta // width % height, cta // (width * height))
+        read_by = threads if register.scope < Scope.CTA else threads[:1]
+        return collapse([register.value(self.shape, position, thread) for thread in read_by])

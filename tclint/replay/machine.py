@@ -303,10 +303,6 @@ class Machine(Groups):
             if isinstance(destination.first, int):
                 self._set(group, destination.first, found, where)
 
-    def _move(self, group: Group, step: Step, where: Lanes) -> None:
-        for to, source in self.program.parameters.moves[step.site]:
-            self._set(group, to, self._operand(group, source), where)
-
     def _load(self, group: Group, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
         assert match is not None
@@ -514,7 +510,7 @@ class Machine(Groups):
             raise Unresolved(step.site, "the mask is not known")
         key = group.threads, _at(group, places), mask
         if key not in self._elected:
-            self._elected[key] = _elected(*key, self.launch.threads)
+            self._elected[key] = _elected(*key, self.launch.shape.threads)
         elected = self._elected[key]
         if elected is None:
             return self._without(group, step, mask)
@@ -689,7 +685,7 @@ class Machine(Groups):
                     news = self._news(group, mbarrier, which & 1)
                 self._hear(group, mbarrier, step, group.only(news, rows[at, which]))
                 self.passed[step.site, at] = mbarrier.phase
-                if not token and self.launch.ctas == 1:
+                if not token and self.launch.shape.ranks == 1:
                     actor = self._some(group, group.warps_at(rows[at, which]))
                     mbarrier.passed[actor] = Passed(
                         step.site, actor, group.threads, self.time, mbarrier.phase
@@ -953,9 +949,9 @@ class Machine(Groups):
 
     def _ranks(self, step: Step, mask: int) -> list[int]:
         """The CTAs of the cluster that a mask names."""
-        if mask != _ALL and mask >> self.launch.ctas:
+        if mask != _ALL and mask >> self.launch.shape.ranks:
             raise Unmade(step.site, "it is about a CTA that the cluster does not have")
-        return [rank for rank in range(self.launch.ctas) if mask >> rank & 1]
+        return [rank for rank in range(self.launch.shape.ranks) if mask >> rank & 1]
 
     def _on_clc_request(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
         """Some CTAs are cancelled, and then there are none left (9.7.13.17)."""
@@ -968,7 +964,7 @@ class Machine(Groups):
         response = self._role(group, step, "source") if self.program.answered else 0
         if response is None:
             raise Unresolved(step.site, "the response is not known")
-        first = apply(lambda number: number * self.launch.cluster[0], [response])
+        first = apply(lambda number: number * self.launch.shape.cluster[0], [response])
         found: dict[str, Sequence[Lanes]] = {
             ".is_canceled": [apply(lambda number: int(number > 0), [response])],
             ".get_first_ctaid": [first, 0, 0, None],

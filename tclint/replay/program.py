@@ -25,7 +25,6 @@ from tclint.isa.semantics import COMPUTE, bind
 from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
 from tclint.replay.abstract_lanes import Lanes, Results
-from tclint.replay.call_parameters import Parameters
 from tclint.replay.launch import GRID, MEMORY, Word
 from tclint.replay.shared_stores import Stored
 from tclint.values.thread_predicates import Level
@@ -117,8 +116,6 @@ class Program:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.instructions = model.function.instructions
-        self.parameters = Parameters(model.function)
-        self.defs = {**model.values.defs, **self.parameters.defs}
         self.widths = [width_of(r.type) or 64 for r in model.function.registers]
         self._plans: dict[int, Plan] = {}
         self._parts: dict[int, list[Part]] = {}
@@ -187,7 +184,7 @@ class Program:
             for register in work.pop().instruction.writes:
                 if register not in found and all(
                     site in self._steps and self._gives_unknown(self._steps[site], found)
-                    for site in self.defs.get(register, ())
+                    for site in self.model.values.defs.get(register, ())
                 ):
                     found.add(register)
                     work += [self._steps[site] for site in users.get(register, ())]
@@ -305,7 +302,7 @@ class Program:
         """Whether responses are asked about, and all of these are loaded from shared memory as they are."""
         queries = self.model.sites("clc-query")
         found = (self.instructions[i].role("source") for i in queries)
-        made = (site for r in found if isinstance(r, int) for site in self.defs.get(r, (-1,)))
+        made = (site for r in found if isinstance(r, int) for site in self.model.values.defs.get(r, (-1,)))
         return bool(queries) and all(
             site in self._steps and self._steps[site].what == "load" and _of_shared(self.instructions[site])
             for site in made
@@ -693,7 +690,7 @@ class Program:
             if register in self._wanted:
                 continue
             self._wanted.add(register)
-            for site in self.defs.get(register, ()):
+            for site in self.model.values.defs.get(register, ()):
                 known = self._steps.get(site)
                 if known is None or known.what == "read":
                     self._steps[site] = known = self._defining(self.instructions[site], site)
@@ -717,8 +714,6 @@ class Program:
         instruction, found = step.instruction, list[int]()
         if instruction.guard >= 0:
             found.append(instruction.guard)
-        if step.what == "move":
-            return [*found, *(o for _, o in self.parameters.moves[step.site] if isinstance(o, int))]
         if step.what in ("unknown", "constant") or (step.what == "load" and not _of_shared(instruction)):
             return found
         if step.what == "compute":
@@ -767,8 +762,6 @@ class Program:
         match = instruction.match
         if match is None or match.problem:
             return Step(site, "unknown", instruction)
-        if site in self.parameters.moves:
-            return Step(site, "move", instruction)
         form = match.form
         if instruction.opcode.startswith("setp.") and floating(match.modifiers):
             unordered = any((m[-1] == "u" and m[1:-1] in _ORDERED) or m == ".nan" for m in match.modifiers)

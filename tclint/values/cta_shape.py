@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
 
 from tclint.ir.nodes import Function, Instruction, Special
+from tclint.isa.special_registers import SPECIAL_REGISTERS, Triple
 from tclint.values import thread_masks as T
 
 __all__ = [
@@ -22,15 +23,10 @@ __all__ = [
 
 AXES = ("%tid.x", "%tid.y", "%tid.z")
 """Where a thread stands along each dimension of its CTA."""
-_SIZES = ("%ntid.x", "%ntid.y", "%ntid.z")
-_INDICES = ("%tid", "%laneid", "%warpid", "%lanemask")
-"""How the special registers begin that tell threads of a CTA apart."""
-_ACROSS = (*AXES[1:], *_SIZES[1:])
+_ACROSS = (*AXES[1:], "%ntid.y", "%ntid.z")
 """What tells the shape of a CTA from its size."""
 Definitions = Mapping[int, list[int]]
 """Where each register is written."""
-Shape = tuple[int, int, int]
-"""Threads of a CTA along x, y and z."""
 
 
 def thread_count(function: Function) -> int:
@@ -49,13 +45,13 @@ def may_be_alone(function: Function) -> bool:
 def is_alone(function: Function) -> bool:
     """Whether a kernel does not even ask which thread it is: several of them would all do the same."""
     return not any(
-        isinstance(o, Special) and o.name.startswith(_INDICES)
+        isinstance(o, Special) and SPECIAL_REGISTERS[o.name].distinguishes_threads
         for i in function.instructions
         for o in i.operands
     )
 
 
-def shape_of(function: Function, threads: int, one_dimensional: bool) -> Shape | None:
+def shape_of(function: Function, threads: int, one_dimensional: bool) -> Triple | None:
     """The threads of a CTA in each dimension: as ``.reqntid`` fixes them (11.4.4), or all *threads* in one dimension."""
     if function.threads:
         x, y, z = (*function.directives[".reqntid"], 1, 1)[:3]
@@ -63,39 +59,28 @@ def shape_of(function: Function, threads: int, one_dimensional: bool) -> Shape |
     return (threads, 1, 1) if one_dimensional else None
 
 
-def fixed(name: str, shape: Shape | None, stated: bool) -> int | None:
-    """The number that a special register is in all threads, for the *shape* of their CTA alone; None: it is not.
+def fixed(name: str, shape: Triple | None, stated: bool) -> int | None:
+    """The constant that a special register holds in a CTA of this *shape*; None: it is not constant, or not known.
 
-    A size along x that is not *stated* is the most that there can be.
+    A size along x that is not *stated* is only an upper bound.
     """
     if shape is None:
         return None
+    register = SPECIAL_REGISTERS[name]
     if name in AXES:
-        return 0 if shape[AXES.index(name)] == 1 else None
-    if name in _SIZES and (stated or name != "%ntid.x"):
-        return shape[_SIZES.index(name)]
+        return 0 if shape[register.axis] == 1 else None
+    if register.vector == "%ntid" and register.axis < len(AXES) and (stated or register.axis):
+        return shape[register.axis]
     return None
 
 
-def position(name: str, shape: Shape, threads: int) -> T.Planes | None:
-    """A special register that says where a thread stands, in each of the threads of a CTA of that *shape*; None for others.
-
-    Threads are numbered along x first, then along y, and warps take them in that order (10.1, 10.3, 10.4).
-    """
-    if name not in _PLACES:
+def position(name: str, shape: Triple, threads: int) -> T.Planes | None:
+    """A special register in each thread of a CTA of this *shape*; None where the thread index does not determine it."""
+    digit = SPECIAL_REGISTERS[name].digit
+    if digit is None:
         return None
-    weight, base = _PLACES[name](*shape)
+    weight, base = digit(shape)
     return T.digit(threads, weight, base if weight * base < prod(shape) else threads)
-
-
-_PLACES: dict[str, Callable[[int, int, int], tuple[int, int]]] = {
-    "%tid.x": lambda x, y, z: (1, x),
-    "%tid.y": lambda x, y, z: (x, y),
-    "%tid.z": lambda x, y, z: (x * y, z),
-    "%laneid": lambda x, y, z: (1, 32),
-    "%warpid": lambda x, y, z: (32, x * y * z),
-}
-"""The digit of the thread index that a special register is: what it counts, and up to which number."""
 
 
 def is_one_dimensional(function: Function, defs: Definitions) -> bool:

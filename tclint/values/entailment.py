@@ -36,13 +36,6 @@ _WITHIN = 3
 """Maxima and minima within each other of whose operands something is said."""
 _WIDTHS = (8, 16, 32, 64)
 """Bits of numbers that are compared."""
-_LAUNCHED: dict[str, Range] = {
-    "%nctaid.x": (1, (1 << 31) - 1),
-    "%ctaid.x": (0, (1 << 31) - 2),
-    **{f"%nctaid.{d}": (1, 65535) for d in "yz"},
-    **{f"%ctaid.{d}": (0, 65534) for d in "yz"},
-}
-"""How many CTAs a grid has, and which one it is (10.6, 10.7)."""
 _DIVIDING = (("op", "shr"), ("op", "div"))
 """Operations that divide, some by powers of two."""
 _BOUNDED = ("max", "min", "mask", "shr", "div")
@@ -552,7 +545,7 @@ class Ranges:
             if not signed:
                 return division.quotients(self._plain_of(number, width, known, depth + 1))
             return division.quotients(_read(self._of(number, known, depth + 1), width, signed))
-        found = values.interval(value) or (_LAUNCHED.get(node[1], _ANY) if node[0] == "special" else _ANY)
+        found = values.interval(value) or _ANY
         counter = self._counter(value)
         if counter is not None:
             low, high = self._of(counter.start, known, depth + 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Variable
-from tclint.values import thread_masks as T
+from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values.induction import Induction
 from tclint.values.integers import EVERY, SHORT, trailing_zeros, type_width
 from tclint.values.ssa import DEEP
@@ -56,10 +56,11 @@ class Bounds(Induction):
         if kind == "const":
             return node[1], node[1]
         if kind == "special":
-            name = str(node[1])
-            if name.startswith("%tid."):
-                return 0, self.threads - 1
-            return (0, 31) if name == "%laneid" else (0, 31) if name == "%warpid" else None
+            register = SPECIAL_REGISTERS[node[1]]
+            bounds = register.bounds
+            if register.vector == "%tid" and bounds is not None:
+                return 0, min(bounds[1], self.threads - 1)
+            return bounds
         if kind == "op" and node[1] == "mask":
             inner = self.interval(node[2], depth + 1) if node[3] == SHORT else None
             if inner is not None and inner[0] >= 0:
@@ -314,8 +315,8 @@ class Bounds(Induction):
         if kind == "const":
             return _narrow(~node[1] & EVERY, node[1] & EVERY, self._wide(value))
         if kind == "special":
-            limit = {"%tid.x": T.LIMIT, "%tid.y": T.LIMIT, "%tid.z": T.LIMIT, "%laneid": 32}.get(node[1])
-            return (EVERY & -limit, 0) if limit else (0, 0)
+            bounds = SPECIAL_REGISTERS[node[1]].bounds
+            return (EVERY & -1 << bounds[1].bit_length(), 0) if bounds else (0, 0)
         if kind == "symbol":
             return max(self._alignment(value) - 1, 0), 0
         if kind == "broadcast":

@@ -6,10 +6,9 @@ definition becomes a select over its guard. Nothing is computed for a register n
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import (
@@ -27,6 +26,7 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.isa.semantics import COMPUTE, widen
+from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Match, floating
 from tclint.values.cta_shape import fixed
 from tclint.values.integers import EVERY, SHORT, as_signed, type_width
@@ -38,8 +38,6 @@ DEEP = 120
 """Definition chains longer than this stay opaque; real addresses are far shorter."""
 _COMPUTED = frozenset(("sum", "op", "select", "pack", "part", "compare", "logic", "not"))
 """Nodes that are made of others in the thread itself."""
-_CLOCK = re.compile(r"%(?:clock|globaltimer|pm\d)")
-"""Special registers that differ from one reading to the next (10.25 to 10.31)."""
 _TRANSPARENT = frozenset(("cvta", "mov"))
 _RELATIONS = {
     # relation -> (canonical relation, swap operands, negate)
@@ -97,7 +95,7 @@ class Registers(ThreadSets):
                 return self.constant(number)
             return (
                 self._node("unknown", at, -1)
-                if _CLOCK.match(operand.name)
+                if SPECIAL_REGISTERS[operand.name].varies
                 else self._node("special", operand.name)
             )
         if isinstance(operand, Not):
@@ -361,8 +359,7 @@ class Registers(ThreadSets):
                 "parameter", self.add(value, self.constant(which * size)), size, kind if size < 4 else ""
             )
         if space.startswith(".param"):  # what a caller gave or a call returned
-            passed = self._passed(address, kind, at) if which == 0 else None
-            return self._node("unknown", at, register) if passed is None else passed
+            return self._node("unknown", at, register)
         if space.startswith(".shared"):
             word = self.add(value, self.constant(which * size))
             if word in self._allocation_words():
@@ -370,45 +367,6 @@ class Registers(ThreadSets):
         if "read" in match.form.memory[0][0] and "write" in " ".join(m for m, _ in match.form.memory):
             return self._node("unknown", at, register)
         return self._node("load", at, space, value, which)
-
-    def _passed(self, address: Operand | None, kind: str, at: int) -> int | None:
-        """What the last write before *at* put into a parameter of a call that is inlined; None: not known.
-
-        Such a call leaves both around its body (9.7.13.5), on the only way there is.
-        """
-        if not isinstance(address, Memory) or kind[2:] not in ("32", "64"):
-            return None
-        cfg, end = self.cfg, at
-        block = cfg.block_of[at]
-        for _ in cfg.blocks if address.base in self._given else ():
-            for i in range(end - 1, cfg.blocks[block].start - 1, -1):
-                instruction = self.function.instructions[i]
-                if instruction.flow == "call":
-                    return None
-                match, place = instruction.match, instruction.operands[:1]
-                if match is None or match.form.name != "st" or match.space != ".param":
-                    continue
-                if isinstance(place[0], Memory) and place[0].base == address.base:
-                    value = instruction.operands[1]
-                    same = place[0].offset == address.offset and match.element[2:] == kind[2:]
-                    known = same and instruction.guard < 0 and not isinstance(value, Vector)
-                    return self.operand(value, i) if known else None
-            if len(cfg.sources[block]) != 1:
-                return None
-            (block,) = cfg.sources[block]
-            end = cfg.blocks[block].end
-        return None
-
-    @cached_property
-    def _given(self) -> frozenset[Operand]:
-        """The parameters that something is written to."""
-        places = (
-            self.function.instructions[i].operands[0]
-            for use in self.function.uses
-            if use.match is not None and use.match.form.name == "st" and use.match.space == ".param"
-            for i in use.sites
-        )
-        return frozenset(place.base for place in places if isinstance(place, Memory))
 
     def _is_kernel_parameter(self, address: Operand | None) -> bool:
         """Whether *address* names a parameter of the kernel: the same in every thread, for good."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import Function, Variable
+from tclint.isa.special_registers import SPECIAL_REGISTERS, Scope
 from tclint.values import thread_masks as T
 from tclint.values.role_tables import Tables
 from tclint.values.ssa import DEEP
@@ -16,13 +17,12 @@ from tclint.values.value_table import Node
 
 __all__ = ["Uniformity"]
 
-_CTA_SPECIALS = (
-    "ntid nctaid ctaid cluster_ctaid cluster_nctaid clusterid nclusterid nwarpid gridid is_explicit_cluster "
-    "cluster_ctarank cluster_nctarank total_smem_size aggr_smem_size dynamic_smem_size smid nsmid"
-).split()
+_SIZES = ("%ntid", "%nwarpid")
+"""Sizes with which a kernel computes positions in its CTA."""
+_LEVELS = {Scope.LANE: Level.DIVERGENT, Scope.THREAD: Level.UNKNOWN, Scope.WARP: Level.WARP}
+"""Uniformity within a CTA of special registers that are not CTA-uniform."""
 _FROM_OPERANDS = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
 """Families of instructions that compute from their operands alone; the others may take a carry, or memory."""
-_POSITIONS = ("%tid", "%ntid", "%laneid", "%warpid", "%nwarpid")
 _LARGE = (256, 512, 1024)
 """Threads of a CTA that has many. A kernel need not be right for every number of them."""
 _NEAR = 4
@@ -127,7 +127,8 @@ class Uniformity(Tables):
         for value in self.made_of(p):
             node = self.nodes[value]
             if node[0] == "special":
-                if not str(node[1]).startswith(_POSITIONS):
+                register = SPECIAL_REGISTERS[node[1]]
+                if not register.distinguishes_threads and (register.vector or register.name) not in _SIZES:
                     return False
             elif node[0] not in ("const", "compare", "logic", "not", "sum", "op", "select", "part", "pack"):
                 return False
@@ -184,15 +185,10 @@ class Uniformity(Tables):
         if kind in ("const", "symbol", "parameter", "float", "allocated"):
             return Level.CTA
         if kind == "special":
-            name = str(node[1]).lstrip("%").partition(".")[0]
-            if name in _CTA_SPECIALS:
-                return Level.CTA
             planes = self.planes(value)
             if planes is not None:
                 return self._plane_level(planes)
-            if name == "laneid" or name.startswith("lanemask"):
-                return Level.DIVERGENT
-            return Level.WARP if name == "warpid" else Level.UNKNOWN
+            return _LEVELS.get(SPECIAL_REGISTERS[node[1]].scope, Level.CTA)
         if kind == "elect":
             return Level.DIVERGENT
         if kind == "broadcast":

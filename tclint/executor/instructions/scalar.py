@@ -14,9 +14,9 @@ from tclint.executor.lanes import LANES as COMPUTE
 from tclint.executor.lanes import carry, signed
 from tclint.executor.lanes import sources as source_types
 from tclint.executor.memory import Array
-from tclint.executor.special import TIMERS
 from tclint.executor.state import Warp
 from tclint.ir.nodes import Instruction, Not, Operand, Special, Vector
+from tclint.isa.special_registers import SPECIAL_REGISTERS
 
 __all__: list[str] = []
 
@@ -37,7 +37,7 @@ def _scalar(d: Decoder, i: Instruction) -> Op:
             continue
         sources.append(d.fetch(operand, size))
         if not isinstance(operand, Not) and not (
-            isinstance(operand, Special) and operand.name.startswith(TIMERS)
+            isinstance(operand, Special) and SPECIAL_REGISTERS[operand.name].varies
         ):
             plain.append(d.source(operand, size))
     destinations = [o for at in match.writes for o in _destinations(i.operands[at])]

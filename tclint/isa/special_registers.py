@@ -1,0 +1,263 @@
+"""The special registers (PTX ISA 10): what each holds, in which group of threads it is uniform, what a launch makes of it.
+
+The table is Python and not TOML: every parse needs its names, and what a launch makes of a register is a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from math import prod
+from typing import NamedTuple
+
+from tclint.isa.target import Availability
+
+__all__ = ["SPECIAL_REGISTERS", "WARP", "LaunchShape", "Scope", "SpecialRegister", "Triple"]
+
+WARP = 32
+"""Lanes of a warp (``WARP_SZ``, 4.5.1)."""
+Triple = tuple[int, int, int]
+"""A size or a position along x, y and z."""
+_WARPS, _SMS = 64, 132
+"""Warps that an SM holds and SMs, of an H100: one permitted value of ``%nwarpid`` and ``%nsmid`` (10.5, 10.9)."""
+
+
+class Scope(IntEnum):
+    """The largest group of threads in which a register always has one value."""
+
+    LANE = 0
+    """None: the value differs between any two lanes of a warp."""
+    THREAD = 1
+    """None, but some threads of a warp may share a value."""
+    WARP = 2
+    CTA = 3
+    CLUSTER = 4
+    GRID = 5
+
+
+@dataclass(frozen=True)
+class LaunchShape:
+    """CTAs of the grid, threads of a CTA and CTAs of a cluster, each along x, y and z. Clusters divide the grid."""
+
+    grid: Triple
+    block: Triple
+    cluster: Triple = (1, 1, 1)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA."""
+        return prod(self.block)
+
+    @property
+    def warps(self) -> int:
+        """Warps of a CTA; the last one may be partial."""
+        return -(-self.threads // WARP)
+
+    @property
+    def ranks(self) -> int:
+        """CTAs of a cluster."""
+        return prod(self.cluster)
+
+
+class SpecialRegister(NamedTuple):
+    """One special register, or one component of a vector register.
+
+    At most one of ``digit``, ``of_lane`` and ``of_cta`` is set; without one, a launch alone does not determine the value.
+    """
+
+    name: str
+    type: str
+    scope: Scope
+    manual: str
+    """The section that defines it."""
+    available: Availability
+    bounds: tuple[int, int] | None = None
+    """The least and the greatest value on any target; None where the manual gives no limit."""
+    varies: bool = False
+    """Two reads by one thread may differ. Preemption that moves a warp (10.4, 10.8) does not count."""
+    vector: str = ""
+    """The vector register of which it is a component."""
+    axis: int = -1
+    """Which component: 0 to 3 for x, y, z and w."""
+    digit: Callable[[Triple], tuple[int, int]] | None = None
+    """``(weight, base)`` for the shape of a CTA: the value in thread *n* is ``n // weight % base``.
+
+    Threads are numbered along x first, then y, then z; warps take them in that order (10.1, 10.3, 10.4).
+    """
+    of_lane: Callable[[int], int] | None = None
+    """The value in a lane of a warp."""
+    of_cta: Callable[[LaunchShape, Triple], int] | None = None
+    """The value in all threads of the CTA at a position in the grid."""
+
+    @property
+    def distinguishes_threads(self) -> bool:
+        """Whether it indicates which thread of its CTA reads it, or which warp does."""
+        return self.scope < Scope.CTA and not self.varies
+
+    def value(self, shape: LaunchShape, cta: Triple, thread: int) -> int | None:
+        """What a *thread* of the CTA at *cta* reads; None where a launch of this *shape* does not determine it."""
+        if self.digit is not None:
+            weight, base = self.digit(shape.block)
+            return thread // weight % base
+        if self.of_lane is not None:
+            return self.of_lane(thread % WARP)
+        return None if self.of_cta is None else self.of_cta(shape, cta)
+
+
+_available = Availability.parse
+_OfCta = Callable[[LaunchShape, Triple], int]
+_Digit = Callable[[Triple], tuple[int, int]]
+_FAR = (1 << 31) - 1
+
+
+def _vector(
+    name: str,
+    scope: Scope,
+    manual: str,
+    available: Availability,
+    of_cta: Callable[[LaunchShape, Triple], Triple] | None = None,
+    *,
+    digits: tuple[_Digit, ...] = (),
+    least: int = 0,
+    most: Triple | None = None,
+) -> Iterator[SpecialRegister]:
+    """A vector of a size or a position, and its components. The fourth one is 0 (10.1 and following)."""
+    yield SpecialRegister(name, ".v4.u32", scope, manual, available)
+
+    def component(axis: int) -> _OfCta | None:
+        return None if of_cta is None else lambda shape, cta: of_cta(shape, cta)[axis]
+
+    for axis, letter in enumerate("xyz"):
+        bounds = (least, most[axis]) if most else None
+        digit = digits[axis] if digits else None
+        yield SpecialRegister(
+            f"{name}.{letter}", ".u32", scope, manual, available, bounds,
+            vector=name, axis=axis, digit=digit, of_cta=component(axis),
+        )  # fmt: skip
+    yield SpecialRegister(
+        f"{name}.w", ".u32", Scope.GRID, manual, available, (0, 0), vector=name, axis=3, of_cta=lambda shape, cta: 0
+    )  # fmt: skip
+
+
+def _positions() -> Iterator[SpecialRegister]:
+    """Threads in their CTA, CTAs in the grid and in their cluster, and how many of each there are."""
+    first, cluster = _available("1.0"), _available("7.8", "sm_90+")
+    digits: tuple[_Digit, ...] = (
+        lambda block: (1, block[0]),
+        lambda block: (block[0], block[1]),
+        lambda block: (block[0] * block[1], block[2]),
+    )
+    yield from _vector("%tid", Scope.THREAD, "10.1", first, digits=digits, most=(1023, 1023, 63))
+    yield from _vector(
+        "%ntid", Scope.GRID, "10.2", first, lambda s, _: s.block, least=1, most=(1024, 1024, 64)
+    )
+    yield SpecialRegister(
+        "%laneid", ".u32", Scope.LANE, "10.3", _available("1.3"), (0, 31), digit=lambda block: (1, WARP)
+    )
+    # A CTA has 32 warps at most (10.2), and 32 * base exceeds every thread number.
+    yield SpecialRegister(
+        "%warpid",
+        ".u32",
+        Scope.WARP,
+        "10.4",
+        _available("1.3"),
+        (0, 31),
+        digit=lambda block: (WARP, prod(block)),
+    )
+    yield SpecialRegister(
+        "%nwarpid", ".u32", Scope.GRID, "10.5", _available("2.0", "sm_20+"), of_cta=lambda s, cta: _WARPS
+    )
+    yield from _vector("%ctaid", Scope.CTA, "10.6", first, lambda s, cta: cta, most=(_FAR - 1, 65534, 65534))
+    yield from _vector(
+        "%nctaid", Scope.GRID, "10.7", first, lambda s, _: s.grid, least=1, most=(_FAR, 65535, 65535)
+    )
+    yield SpecialRegister(
+        "%smid", ".u32", Scope.CTA, "10.8", _available("1.3"), of_cta=lambda s, cta: _rank(cta, s.grid) % _SMS
+    )
+    yield SpecialRegister(
+        "%nsmid", ".u32", Scope.GRID, "10.9", _available("2.0", "sm_20+"), of_cta=lambda s, cta: _SMS
+    )
+    yield SpecialRegister("%gridid", ".u64", Scope.GRID, "10.10", first)
+    yield SpecialRegister("%is_explicit_cluster", ".pred", Scope.GRID, "10.11", cluster)
+    yield from _vector("%clusterid", Scope.CLUSTER, "10.12", cluster, _cluster)
+    yield from _vector("%nclusterid", Scope.GRID, "10.13", cluster, lambda s, _: _divided(s.grid, s.cluster))
+    yield from _vector("%cluster_ctaid", Scope.CTA, "10.14", cluster, _in_cluster)
+    yield from _vector("%cluster_nctaid", Scope.GRID, "10.15", cluster, lambda s, _: s.cluster)
+    yield SpecialRegister(
+        "%cluster_ctarank", ".u32", Scope.CTA, "10.16", cluster,
+        of_cta=lambda s, cta: _rank(_in_cluster(s, cta), s.cluster),
+    )  # fmt: skip
+    yield SpecialRegister(
+        "%cluster_nctarank", ".u32", Scope.GRID, "10.17", cluster, of_cta=lambda s, _: s.ranks
+    )
+
+
+def _divided(a: Triple, b: Triple) -> Triple:
+    return a[0] // b[0], a[1] // b[1], a[2] // b[2]
+
+
+def _cluster(shape: LaunchShape, cta: Triple) -> Triple:
+    return _divided(cta, shape.cluster)
+
+
+def _in_cluster(shape: LaunchShape, cta: Triple) -> Triple:
+    (x, y, z), (width, height, depth) = cta, shape.cluster
+    return x % width, y % height, z % depth
+
+
+def _rank(position: Triple, shape: Triple) -> int:
+    """The number of a position in a *shape*, counted along x first."""
+    return position[0] + shape[0] * (position[1] + shape[1] * position[2])
+
+
+def _masks() -> Iterator[SpecialRegister]:
+    """Lanes that compare with the own one."""
+    every = (1 << WARP) - 1
+    for name, manual, of_lane in (
+        ("eq", "10.18", lambda lane: 1 << lane),
+        ("le", "10.19", lambda lane: (2 << lane) - 1),
+        ("lt", "10.20", lambda lane: (1 << lane) - 1),
+        ("ge", "10.21", lambda lane: every & -1 << lane),
+        ("gt", "10.22", lambda lane: every & -2 << lane),
+    ):
+        available = _available("2.0", "sm_20+")
+        yield SpecialRegister(f"%lanemask_{name}", ".u32", Scope.LANE, manual, available, of_lane=of_lane)
+
+
+def _counters() -> Iterator[SpecialRegister]:
+    """Time, and what the hardware counts."""
+
+    def counter(name: str, type_: str, manual: str, *available: str) -> SpecialRegister:
+        return SpecialRegister(name, type_, Scope.THREAD, manual, _available(*available), varies=True)
+
+    yield counter("%clock", ".u32", "10.23", "1.0")
+    yield counter("%clock_hi", ".u32", "10.23", "5.0", "sm_20+")
+    yield counter("%clock64", ".u64", "10.24", "2.0", "sm_20+")
+    for n in range(8):
+        yield counter(f"%pm{n}", ".u32", "10.25", *(("1.3",) if n < 4 else ("3.0", "sm_20+")))
+        yield counter(f"%pm{n}_64", ".u64", "10.26", "4.0", "sm_50+")
+    for suffix, type_ in (("", ".u64"), ("_lo", ".u32"), ("_hi", ".u32")):
+        yield counter(f"%globaltimer{suffix}", type_, "10.28", "3.1", "sm_30+")
+
+
+def _environment() -> Iterator[SpecialRegister]:
+    """What the driver and the launch define beside the shape."""
+    for n in range(32):  # wide as a CTA or as a grid: the driver defines which
+        yield SpecialRegister(f"%envreg{n}", ".b32", Scope.CTA, "10.27", _available("2.1"))
+    for name in ("begin", "end", "cap", "0", "1"):
+        yield SpecialRegister(
+            f"%reserved_smem_offset_{name}", ".b32", Scope.GRID, "10.29", _available("7.6", "sm_80+")
+        )
+    yield SpecialRegister("%total_smem_size", ".u32", Scope.GRID, "10.30", _available("4.1", "sm_20+"))
+    yield SpecialRegister("%aggr_smem_size", ".u32", Scope.GRID, "10.31", _available("8.1", "sm_90+"))
+    yield SpecialRegister("%dynamic_smem_size", ".u32", Scope.GRID, "10.32", _available("4.1", "sm_20+"))
+    yield SpecialRegister("%current_graph_exec", ".u64", Scope.GRID, "10.33", _available("8.0", "sm_50+"))
+
+
+SPECIAL_REGISTERS: Mapping[str, SpecialRegister] = {
+    register.name: register
+    for family in (_positions(), _masks(), _counters(), _environment())
+    for register in family
+}
+"""Every special register and every component by its name as PTX spells it: ``%tid``, ``%tid.x``, ``%laneid``."""
