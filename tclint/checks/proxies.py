@@ -222,7 +222,7 @@ def _same_at_first(
 ) -> Iterator[tuple[int, Access, Access]]:
     """Accesses, and operations through the async proxy on the same bytes, when both are executed for the first time.
 
-    Of accesses that stand together, which the first of them stands for, one is enough.
+    One access of a class, which its first one represents, is enough.
     """
     shared, views = model.shared, model.views
     unfenced = model.solved(kind)[0]
@@ -242,7 +242,7 @@ def _same_at_first(
                         used.setdefault(base, []).append((use, there))
     for start in starts if used else ():
         accesses = [
-            first(a) for i in unfenced.bundles[start] for a in shared.accesses(i) if unfenced.begins(a)
+            first(a) for i in unfenced.classes[start] for a in shared.accesses(i) if unfenced.begins(a)
         ]
         threads = views.at(start).threads
         for base, here in shared.together(accesses, threads).items():
