@@ -291,7 +291,7 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
     shared, copies = model.shared, model.solved(Landed)[1].before(site)[0]
     before = [a for i, age in copies if age == LANDED for a in shared.accesses(i) if a.writes]
     for unfenced, results in (model.solved(Unfenced), model.solved(UnfencedReads)):
-        sites = (i for start, _ in results.before(site) for i in unfenced.bundles[start])
+        sites = (i for start, _ in results.before(site) for i in unfenced.classes[start])
         before += [a for i in sites for a in shared.accesses(i) if unfenced.begins(a)]
     uses = [
         use

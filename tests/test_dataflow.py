@@ -149,7 +149,7 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
 
 
 def _unfenced(analysis: Unfenced) -> st.SearchStrategy[Any]:
-    return st.frozensets(st.tuples(st.sampled_from(sorted(analysis.bundles)), st.integers(0, WIDE | WAITED)))
+    return st.frozensets(st.tuples(st.sampled_from(sorted(analysis.classes)), st.integers(0, WIDE | WAITED)))
 
 
 def _since(analysis: SinceBarrier) -> st.SearchStrategy[Any]:

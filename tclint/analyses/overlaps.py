@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
+from tclint.analyses.access_classes import AccessClass, AccessClasses
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path, Results
 from tclint.dataflow.feasible_paths import find_lead, held_there
@@ -30,8 +31,6 @@ __all__ = ["Meeting", "Meetings", "Route"]
 
 Resolve = Callable[[int], int]
 """What an expression stands for at the end of a path (:meth:`Values.along`)."""
-Place = tuple[int, int, bool]
-"""Where accesses stand together: since the last change of the state, under one guard."""
 
 _TRIES = 8
 """Paths that are looked at for operations that begin together, and one more for each place of a use."""
@@ -49,8 +48,8 @@ _Touching = tuple[Access, Footprint | None]
 
 
 @dataclass(slots=True, eq=False)
-class _Bundle:
-    """Accesses that stand together."""
+class _Members:
+    """Accesses of one class."""
 
     accesses: list[Access] = field(default_factory=list)
     pending: set[int] = field(default_factory=set)
@@ -134,21 +133,22 @@ class Meetings:
     def __iter__(self) -> Iterator[Meeting]:
         """For each operation the uses that are nearest on a path."""
         first, second = self._collect()
-        for bundle in first:
-            mine = {a.site for a in bundle.accesses}
+        for members in first:
+            mine = {a.site for a in members.accesses}
             uses = {
                 use.accesses[-1].site: use
                 for use in second
-                if not mine.isdisjoint(use.pending) and self._may_meet(bundle, use)
+                if not mine.isdisjoint(use.pending) and self._may_meet(members, use)
             }
             if uses:
-                yield from self._search(bundle, uses)
+                yield from self._search(members, uses)
 
-    def _collect(self) -> tuple[list[_Bundle], list[_Bundle]]:
-        """The operations, and the accesses that happen while one may be in flight, as they stand together."""
+    def _collect(self) -> tuple[list[_Members], list[_Members]]:
+        """The operations, and the accesses that happen while one may be in flight, by their classes."""
         model, results, shared = self.model, self.results, self.shared
-        first: dict[Place, _Bundle] = {}
-        second: dict[tuple[Place, bool], _Bundle] = {}
+        classes = AccessClasses(model, self._changes.difference(self.operations))
+        first: dict[AccessClass, _Members] = {}
+        second: dict[tuple[AccessClass, bool], _Members] = {}
         sites = sorted(shared.sites)
         for b in model.cfg.order:
             block = model.cfg.blocks[b]
@@ -159,7 +159,6 @@ class Meetings:
             if not states and not set(self.pending(results.entry[b])):
                 continue
             relevant = [i for i, _ in states]
-            changes = [i for i in relevant if i not in self.operations]
             states.append((block.end, results.leave(b)))
             known: dict[int, set[int]] = {}
             for i in inside:
@@ -173,24 +172,19 @@ class Meetings:
                 wanted = [a for a in shared.accesses(i) if self.wanted(a)] if pending else []
                 if not begun and not wanted:
                     continue
-                place = self._place(i, changes, block.start)
+                alike = classes.of(i)
                 if begun:
-                    first.setdefault(place, _Bundle()).accesses.extend(begun)
+                    first.setdefault(alike, _Members()).accesses.extend(begun)
                 for access in wanted:
-                    use = second.setdefault((place, access.writes), _Bundle())
+                    use = second.setdefault((alike, access.writes), _Members())
                     use.accesses.append(access)
                     use.pending |= pending
-        for bundle in (*first.values(), *second.values()):
-            for access in bundle.accesses:
-                bundle.based.setdefault(shared.split(access.address)[0], []).append(access)
+        for members in (*first.values(), *second.values()):
+            for access in members.accesses:
+                members.based.setdefault(shared.split(access.address)[0], []).append(access)
         return list(first.values()), list(second.values())
 
-    def _place(self, site: int, changes: list[int], start: int) -> Place:
-        _, guard, negated = self.model.place(site)
-        before = bisect_left(changes, site)
-        return changes[before - 1] if before else start, guard, negated
-
-    def _may_meet(self, operations: _Bundle, uses: _Bundle) -> bool:
+    def _may_meet(self, operations: _Members, uses: _Members) -> bool:
         """Whether some bytes of the two may be the same on some path."""
         volatile = self.model.values.volatile
         for base in operations.based:
@@ -202,14 +196,14 @@ class Meetings:
                     return True
         return False
 
-    def _all(self, bundle: _Bundle, base: int) -> Footprint | None:
-        """All bytes that the accesses of *bundle* with that base touch."""
-        if base not in bundle.footprints:
-            threads = self.model.views.at(bundle.accesses[0].site).threads
-            bundle.footprints.update(self.shared.together(bundle.based[base], threads))
-        return bundle.footprints[base]
+    def _all(self, members: _Members, base: int) -> Footprint | None:
+        """All bytes that the accesses of *members* with that base touch."""
+        if base not in members.footprints:
+            threads = self.model.views.at(members.accesses[0].site).threads
+            members.footprints.update(self.shared.together(members.based[base], threads))
+        return members.footprints[base]
 
-    def _search(self, operations: _Bundle, uses: dict[int, _Bundle]) -> list[Meeting]:
+    def _search(self, operations: _Members, uses: dict[int, _Members]) -> list[Meeting]:
         """The uses next to the *operations* that meet one of them on a feasible path; one around a loop comes last.
 
         A stage of a ring is used some rounds after it is filled: on a path that begins to fill it again each time,
@@ -226,7 +220,7 @@ class Meetings:
         return found
 
     def _nearest(
-        self, start: int, operations: _Bundle, uses: dict[int, _Bundle], again: int | None = None
+        self, start: int, operations: _Members, uses: dict[int, _Members], again: int | None = None
     ) -> list[Meeting]:
         """The same on paths that come back to *again*, a few times at most; None: on paths that need not."""
         rounds = 0 if again is None else _ROUNDS
@@ -283,7 +277,7 @@ class Meetings:
         return doubted
 
     def _met(
-        self, start: int, operations: _Bundle, uses: _Bundle, path: Path
+        self, start: int, operations: _Members, uses: _Members, path: Path
     ) -> tuple[list[Meeting], Edge | None]:
         """What meets at the end of the path, or else the branch that it takes and cannot, were it not for which it would."""
         first: Edge | None = None
@@ -346,7 +340,7 @@ class Meetings:
         return ways.get(head, ())
 
     def _routes(
-        self, start: int, operations: _Bundle, uses: _Bundle, path: Path
+        self, start: int, operations: _Members, uses: _Members, path: Path
     ) -> Iterator[tuple[Route, list[Meeting]]]:
         """The path with both addresses in terms of the values at *start*, then as they are when it is executed first.
 
@@ -400,19 +394,19 @@ class Meetings:
             self._own_leads[key] = found
         return self._own_leads[key]
 
-    def _pairs(self, operations: _Bundle, uses: _Bundle, route: Route) -> Iterator[Meeting]:
+    def _pairs(self, operations: _Members, uses: _Members, route: Route) -> Iterator[Meeting]:
         """For each operation the first use at the end of the path, and after it, that meets it."""
         shared, values = self.shared, self.model.values
 
-        def moved(bundle: _Bundle, resolve: Resolve) -> Iterator[tuple[int, int, int | None]]:
-            for base in bundle.based:
-                found = bundle.lasting.get(base)
+        def moved(members: _Members, resolve: Resolve) -> Iterator[tuple[int, int, int | None]]:
+            for base in members.based:
+                found = members.lasting.get(base)
                 if found is None:
                     common, mine, constant = shared.split(resolve(base))
                     # A pointer that a loop moves may have begun in another place for each thread.
                     found = common, constant if values.known(mine) == 0 else None
                     if not values.volatile(base):
-                        bundle.lasting[base] = found
+                        members.lasting[base] = found
                 yield base, *found
 
         there: dict[int, list[tuple[int, int | None]]] = {}
@@ -427,20 +421,20 @@ class Meetings:
                     yield from self._matched(mine, near, apart or 0, route)
 
     def _touching(
-        self, bundle: _Bundle, base: int, beside: _Bundle, resolve: Resolve | None
+        self, members: _Members, base: int, beside: _Members, resolve: Resolve | None
     ) -> list[_Touching]:
-        """The accesses of *bundle* with that base, and what threads touch if some of those that make *beside* are there.
+        """The accesses of *members* with that base, and what threads touch if some of those that make *beside* are there.
 
         Relative to the base, or to what it is on a path, where *resolve* says that.
         """
         shared, views = self.shared, self.model.views
-        threads, others = (views.at(b.accesses[0].site).threads for b in (bundle, beside))
-        those = bundle.based[base]
+        threads, others = (views.at(b.accesses[0].site).threads for b in (members, beside))
+        those = members.based[base]
         if resolve is not None:
             return [(a, shared.footprint(shared.along(a, resolve), threads, others)) for a in those]
-        if (base, others) not in bundle.touching:
-            bundle.touching[base, others] = [(a, shared.footprint(a, threads, others)) for a in those]
-        return bundle.touching[base, others]
+        if (base, others) not in members.touching:
+            members.touching[base, others] = [(a, shared.footprint(a, threads, others)) for a in those]
+        return members.touching[base, others]
 
     def _matched(
         self, operations: list[_Touching], uses: list[_Touching], apart: int, route: Route

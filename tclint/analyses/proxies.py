@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
+from tclint.analyses.access_classes import AccessClasses
 from tclint.analyses.bulk_rings import place_of, room
 from tclint.analyses.cp_async import CopyGroups
 from tclint.analyses.extents import Extent, Extents
@@ -45,7 +46,7 @@ LANDED = -4
 """The ``cp.async`` is complete for the thread that issued it."""
 
 State = frozenset[tuple[int, int]]
-"""The first of accesses that stand together, and what came since: a set of the above."""
+"""The first access of a class, and what came since: a set of the above."""
 
 _WIDE = frozenset((".cluster", ".gpu", ".sys", ".gl"))
 
@@ -81,8 +82,7 @@ def through_async(model: KernelModel, access: Access) -> bool:
 class Unfenced(FactSet[tuple[int, int]]):
     """Stores, ``stmatrix`` and atomic operations with no proxy fence behind them yet.
 
-    Those of one block and guard, with nothing between them that changes a
-    state, are one fact: the first of them.
+    The accesses of a class are one fact: the first of them.
     """
 
     writes = True
@@ -92,8 +92,10 @@ class Unfenced(FactSet[tuple[int, int]]):
         shared = model.shared
         sites = shared.writers if self.writes else list(shared.sites)
         self.sites = frozenset(i for i in sites if any(map(self.begins, shared.accesses(i))))
-        self.bundles = self._bundle()
-        """The accesses that stand together, by the first of them."""
+        rank, block_of = model.cfg.rank, model.cfg.block_of
+        reached = (i for i in self.sites if block_of[i] in rank)
+        self.classes = AccessClasses(model, self._changing).partition(reached)
+        """The accesses of each class, by the first of them."""
 
     def begins(self, access: Access) -> bool:
         """Whether *access* is one of them.
@@ -103,29 +105,16 @@ class Unfenced(FactSet[tuple[int, int]]):
         allocates = self.model.instruction(access.site).event == "tmem-alloc"
         return access.writes == self.writes and not access.later and not allocates
 
-    def _bundle(self) -> dict[int, list[int]]:
-        function, cfg = self.model.function, self.model.cfg
-        events = {
-            i
-            for use in function.uses
-            if use.sites and self._changes(function.instructions[use.sites[0]])
-            for i in use.sites
-        }
-        found: dict[tuple[int, int, int, bool], list[int]] = {}
-        block, count = -1, 0
-        for i in sorted(events | self.sites):
-            if cfg.block_of[i] != block:
-                block, count = cfg.block_of[i], 0
-            count += i in events
-            if i in self.sites and block in cfg.rank:
-                instruction = function.instructions[i]
-                guard = self.model.values.before(instruction.guard, i) if instruction.guard >= 0 else -1
-                found.setdefault((block, count, guard, instruction.negated), []).append(i)
-        return {members[0]: members for members in found.values()}
-
     @cached_property
     def _starting(self) -> frozenset[int]:
-        return frozenset(id(self.model.instruction(i)) for i in self.bundles)
+        return frozenset(id(self.model.instruction(i)) for i in self.classes)
+
+    @cached_property
+    def _changing(self) -> frozenset[int]:
+        """The instructions after which the state of an access is another."""
+        function = self.model.function
+        changing = (u for u in function.uses if u.sites and self._changes(function.instructions[u.sites[0]]))
+        return frozenset(i for use in changing for i in use.sites)
 
     @staticmethod
     def _changes(instruction: Instruction) -> bool:
@@ -137,15 +126,13 @@ class Unfenced(FactSet[tuple[int, int]]):
         )
 
     def places(self) -> Iterable[int]:
-        function = self.model.function
-        changing = (u for u in function.uses if u.sites and self._changes(function.instructions[u.sites[0]]))
-        return {*self.bundles, *(i for use in changing for i in use.sites)}
+        return self._changing.union(self.classes)
 
     def relevant(self, instruction: Instruction) -> bool:
         return id(instruction) in self._starting or self._changes(instruction)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
-        if at in self.bundles:
+        if at in self.classes:
             return state | {(at, 0)}
         if not state:
             return state
@@ -156,7 +143,7 @@ class Unfenced(FactSet[tuple[int, int]]):
 
     def follow(self, site: int, since: int, at: int, instruction: Instruction) -> int | None:
         """What came since the access at *site*, after one more instruction; None behind a fence."""
-        if at in self.bundles:
+        if at in self.classes:
             return since
         state = self.transfer(frozenset(((site, since),)), at, instruction)
         return next((after for _, after in state), None)
@@ -175,7 +162,7 @@ class Arrivals(Unfenced):
         self.model = model
         order = model.made(Order)
         self.sites = order.hears(Scope.WARPS) - order.unknown
-        self.bundles = {site: [site] for site in self.sites}
+        self.classes = {site: [site] for site in self.sites}
 
 
 class Landed(CopyGroups):

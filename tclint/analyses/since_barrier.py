@@ -11,6 +11,7 @@ from functools import cached_property, partial, reduce
 from math import prod
 from operator import or_
 
+from tclint.analyses.access_classes import AccessClasses
 from tclint.analyses.execution import Executed
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.happens_before import Order, Scope, strong
@@ -224,7 +225,7 @@ _LOOSE: State = frozenset(((LOOSE, False),))
 
 
 class SinceBarrier(FactSet[tuple[int, bool]]):
-    """The accesses that no barrier stands behind: of those that stand together, the first.
+    """The accesses that no barrier follows: of each class, the first.
 
     They count where the threads began together. Behind a wait of another kind one warp may come much later than another,
     when its turn is.
@@ -251,27 +252,8 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
                 a.writes == self.writes and not a.later and self.counts(a) for a in model.shared.accesses(i)
             )
         )
-        self.firsts = frozenset(self._firsts())
+        self.firsts = frozenset(AccessClasses(model, self.ends).partition(self.operations))
         self._changing = frozenset(map(model.instruction, self.ends | self.firsts))
-
-    def _firsts(self) -> Iterator[int]:
-        """The first of the accesses between two changes of the state, under one guard."""
-        seen: set[tuple[int, int, bool]] = set()
-        block = -1
-        ends = sorted(self.ends)
-        at = part = 0
-        for i in sorted(self.operations):
-            if self.model.cfg.block_of[i] != block:
-                block = self.model.cfg.block_of[i]
-                seen.clear()
-            while at < len(ends) and ends[at] < i:
-                at, part = at + 1, ends[at]
-            instruction = self.model.instruction(i)
-            guard = self.model.values.before(instruction.guard, i) if instruction.guard >= 0 else -1
-            key = part, guard, instruction.negated
-            if key not in seen:
-                seen.add(key)
-                yield i
 
     def places(self) -> frozenset[int]:
         return self.ends | self.firsts

@@ -10,10 +10,11 @@ Change this package to add a rule: a function here and its page in ``rules/`` (C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from typing import TypeVar
 
 from tclint._data import modules
 from tclint.analyses.model import KernelModel
@@ -22,7 +23,7 @@ from tclint.findings.edits import Repair
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Function, Module
 
-__all__ = ["Hit", "Mark", "check", "module_check", "registered"]
+__all__ = ["Hit", "Mark", "check", "grouped", "module_check", "registered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,21 @@ class Hit:
     def doubted(self, why: str) -> Hit:
         """The same with low confidence, because of *why*; itself if there is nothing to say against it."""
         return replace(self, confidence=Confidence.LOW, doubt=why) if why else self
+
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+def grouped(found: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    """Group pairs of a key and something *found*. The key is mostly a cause: a check reports each with one hit and a count.
+
+    Keys are in the order in which each was first found, and so are the members of a group: the first one is shown.
+    """
+    groups: dict[K, list[T]] = {}
+    for key, one in found:
+        groups.setdefault(key, []).append(one)
+    return groups
 
 
 KernelCheck = Callable[[KernelModel], Iterable[tuple[str, Hit]]]

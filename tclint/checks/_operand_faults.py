@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark
+from tclint.checks import Hit, Mark, grouped
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Operand, registers
 
@@ -26,7 +26,7 @@ class Faults:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._found: dict[tuple[str, Hashable, Confidence | None, Severity | None], list[_Fault]] = {}
+        self._found: list[tuple[tuple[str, Hashable, Confidence | None, Severity | None], _Fault]] = []
 
     def add(
         self,
@@ -46,11 +46,11 @@ class Faults:
         *origins* are the instructions that may be wrong instead.
         """
         key = rule, cause or message, confidence, severity
-        self._found.setdefault(key, []).append(_Fault(site, operand, message, remedy, tuple(origins)))
+        self._found.append((key, _Fault(site, operand, message, remedy, tuple(origins))))
 
     def hits(self) -> Iterator[tuple[str, Hit]]:
         """What was found."""
-        for (rule, _, confidence, severity), faults in self._found.items():
+        for (rule, _, confidence, severity), faults in grouped(self._found).items():
             first = min(faults, key=lambda fault: fault.site)
             hit = Hit(
                 site=first.site,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import cast
 
-from tclint.checks import Hit, module_check
+from tclint.checks import Hit, grouped, module_check
 from tclint.checks._wording import in_words
 from tclint.config.config import Config
 from tclint.findings.edits import Repair, retarget, reversion
@@ -34,44 +34,20 @@ def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
     isa = table()
     newer = module.version is not None and module.version > NEWEST
     for function in module.functions:
-        unknown: dict[str, list[int]] = {}
-        wrong: dict[tuple[str, str], list[int]] = {}
-        ranged: dict[tuple[str, str], list[int]] = {}
-        undeclared = {trouble.start for trouble in function.troubles}
-        widths = [width_of(register.type) for register in function.registers]
-        for use in function.uses:
-            match = use.match
-            if match is None:
-                unknown.setdefault(use.opcode, []).extend(use.sites)
-            elif match.problem:
-                # An undeclared name is no register, but that is told as such.
-                sites = [i for i in use.sites if function.instructions[i].start not in undeclared]
-                if sites:
-                    wrong.setdefault((use.opcode, match.problem), []).extend(sites)
-            else:
-                for i, problem in _misfits(function, use, match, widths):
-                    wrong.setdefault((use.opcode, problem), []).append(i)
-                for at, ranges, name in _limits(match):
-                    for i in use.sites:
-                        operand = function.instructions[i].operands[at]
-                        if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
-                            break  # all sites of a use have the same kind of operand here
-                        if not any(operand.value in r for r in ranges):
-                            problem = f"{name} is {operand.value}, which is not {in_words(ranges)}"
-                            ranged.setdefault((use.opcode, problem), []).append(i)
-        for opcode, sites in unknown.items():
+        unknown = ((use.opcode, i) for use in function.uses if use.match is None for i in use.sites)
+        for opcode, sites in grouped(unknown).items():
             rule, message, remedy = _unknown(isa, opcode)
             yield rule, Hit(
                 function=function, site=min(sites), count=len(sites), message=message, help=remedy,
                 fixes=_renamed(opcode, sites, remedy, function),
                 confidence=Confidence.LOW if newer or later(opcode) else None,
             )  # fmt: skip
-        for (opcode, problem), sites in wrong.items():
+        for (opcode, problem), sites in grouped(_wrong(function)).items():
             yield "PX003", Hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",
                 confidence=Confidence.LOW if newer else None,
             )  # fmt: skip
-        for (opcode, problem), sites in ranged.items():
+        for (opcode, problem), sites in grouped(_out_of_range(function)).items():
             yield (
                 "PX004",
                 Hit(function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}"),
@@ -81,6 +57,35 @@ def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
             if rule:
                 span = (function.start + trouble.start, function.start + trouble.end)
                 yield rule, Hit(function=function, span=span, message=trouble.message)
+
+
+def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
+    """Known opcodes with what is wrong about their operands, and the instructions."""
+    undeclared = {trouble.start for trouble in function.troubles}
+    widths = [width_of(register.type) for register in function.registers]
+    for use in function.uses:
+        match = use.match
+        if match is not None and match.problem:
+            for i in use.sites:
+                # An undeclared name is not a register, but that is reported as such.
+                if function.instructions[i].start not in undeclared:
+                    yield (use.opcode, match.problem), i
+        elif match is not None:
+            for i, problem in _misfits(function, use, match, widths):
+                yield (use.opcode, problem), i
+
+
+def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
+    """Opcodes with an immediate that is not in the range of its operand, and the instructions."""
+    for use in function.uses:
+        for at, ranges, name in () if use.match is None or use.match.problem else _limits(use.match):
+            for i in use.sites:
+                operand = function.instructions[i].operands[at]
+                if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
+                    break  # all sites of a use have the same kind of operand here
+                if not any(operand.value in r for r in ranges):
+                    problem = f"{name} is {operand.value}, which is not {in_words(ranges)}"
+                    yield (use.opcode, problem), i
 
 
 def _misfits(function: Function, use: Use, match: Match, widths: Sequence[int]) -> Iterator[tuple[int, str]]:
@@ -190,15 +195,16 @@ def availability(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
         )  # fmt: skip
     lacking: dict[int, list[tuple[str, str, str]]] = {}
     for function in module.functions:
-        found: dict[tuple[str, str, str], list[int]] = {}
         for use in function.uses:
-            if use.match is None:
-                continue
-            if id(use.match) not in lacking:
+            if use.match is not None and id(use.match) not in lacking:
                 lacking[id(use.match)] = _lacking(use.match, target, version)
-            for problem in lacking[id(use.match)]:
-                found.setdefault(problem, []).extend(use.sites)
-        for (kind, what, need), sites in found.items():
+        unavailable = (
+            (problem, i)
+            for use in function.uses
+            for problem in lacking.get(id(use.match), ())
+            for i in use.sites
+        )
+        for (kind, what, need), sites in grouped(unavailable).items():
             opcode = _subject(function.instructions[min(sites)], what)
             if kind == "target":
                 yield "AV001", Hit(

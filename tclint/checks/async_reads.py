@@ -14,7 +14,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Meeting, Meetings, Route
 from tclint.analyses.proxies import fences, through_async
 from tclint.analyses.since_barrier import LOOSE, WritesSince
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._doubts import PART_OF_A_WARP, in_warps, left_out
 from tclint.checks._repairs import barrier_between
 from tclint.checks._wording import called
@@ -30,12 +30,13 @@ def read_before_others_wrote(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Shared memory that other threads write, read through the async proxy by one that nothing makes wait for them."""
     if model.values.threads == 1 or not model.function.entry or not _reads(model):
         return
-    told: dict[int, list[tuple[Meeting, _Early]]] = {}
-    for writes in (_Stores(model), _Copies(model)):
-        for meeting in writes.meetings():
-            early = writes.early[meeting.operation.site, meeting.use.site]
-            told.setdefault(model.cfg.block_of[meeting.use.site], []).append((meeting, early))
-    for alike in told.values():
+    block_of = model.cfg.block_of
+    found = (
+        (block_of[meeting.use.site], (meeting, writes.early[meeting.operation.site, meeting.use.site]))
+        for writes in (_Stores(model), _Copies(model))
+        for meeting in writes.meetings()
+    )
+    for alike in grouped(found).values():
         first = next((each for each in alike if each[1].proven), alike[0])
         yield "PR005", _hit(model, *first, len({meeting.use.site for meeting, _ in alike}))
 

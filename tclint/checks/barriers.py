@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._wording import in_words
 from tclint.ir.nodes import Immediate
 from tclint.isa.table import Match
@@ -16,14 +16,14 @@ from tclint.values import thread_masks as T
 @check("CV010")
 def barrier_operands(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Barriers that do not exist, and thread counts that the CTA can never reach."""
-    found: dict[str, tuple[str, list[int]]] = {}
-    for use in model.function.uses:
-        if use.match is not None and "id" in use.match.form.roles and not use.match.problem:
-            for i in use.sites:
-                wrong = _wrong(model, use.match, i)
-                if wrong is not None and model.views.at(i).threads:
-                    found.setdefault(wrong[0], (wrong[1], []))[1].append(i)
-    for message, (remedy, sites) in found.items():
+    wrong = (
+        (fault, i)
+        for use in model.function.uses
+        if use.match is not None and "id" in use.match.form.roles and not use.match.problem
+        for i in use.sites
+        if (fault := _wrong(model, use.match, i)) is not None and model.views.at(i).threads
+    )
+    for (message, remedy), sites in grouped(wrong).items():
         yield "CV010", Hit(site=min(sites), message=message, help=remedy, count=len(sites))
 
 
@@ -61,10 +61,7 @@ def too_few_arrive(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     waited = {id for (id, _), found in sites.items() if any(_waits(model, i) for i in found)}
     if None in waited:
         return  # one that is not known may be any of them
-    counts: dict[int, list[int]] = {}
-    for id, count in sites:
-        if id is not None and count is not None:
-            counts.setdefault(id, []).append(count)
+    counts = grouped((id, count) for id, count in sites if id is not None and count is not None)
     for (id, count), found in sites.items():
         if id is None or count is None:
             continue
@@ -79,12 +76,11 @@ def too_few_arrive(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 
 def _named(model: KernelModel, barriers: list[int]) -> dict[tuple[int | None, int | None], list[int]]:
     """The barriers with a number, by it and their thread count; None: not known, or no count."""
-    found: dict[tuple[int | None, int | None], list[int]] = {}
-    for site in barriers:
-        if model.instruction(site).role("id") is not None and model.views.at(site).threads:
-            key = model.known(site, "id"), model.known(site, "count")
-            found.setdefault(key, []).append(site)
-    return found
+    return grouped(
+        ((model.known(site, "id"), model.known(site, "count")), site)
+        for site in barriers
+        if model.instruction(site).role("id") is not None and model.views.at(site).threads
+    )
 
 
 def _waits(model: KernelModel, site: int) -> bool:

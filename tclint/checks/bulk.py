@@ -12,7 +12,7 @@ from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.issuers import once_for_a_warp
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Meeting, Meetings, Route
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._pending import Flight
 from tclint.checks._repairs import BULK_RESULTS, barrier_between, drained, respelled, waits_before
 from tclint.checks._wording import copy_name
@@ -44,13 +44,13 @@ def sources_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         partial(_overwritten, model),
         rounds=True,
     )
-    told: dict[tuple[str, int, int], tuple[Meeting, set[int]]] = {}
-    for meeting in meetings:
-        rule = "BK003" if meeting.path.state in KNOWN else "BK002"
-        key = rule, *_cause(model, groups, meeting)
-        told.setdefault(key, (meeting, set()))[1].add(meeting.operation.site)
-    for (rule, *_), (meeting, sites) in told.items():
-        yield rule, (_unknown if rule == "BK003" else _in_flight)(model, groups, meeting, sites)
+    found = (
+        (("BK003" if meeting.path.state in KNOWN else "BK002", *_cause(model, groups, meeting)), meeting)
+        for meeting in meetings
+    )
+    for (rule, *_), alike in grouped(found).items():
+        sites = {meeting.operation.site for meeting in alike}
+        yield rule, (_unknown if rule == "BK003" else _in_flight)(model, groups, alike[0], sites)
 
 
 def _cause(model: KernelModel, groups: Groups, meeting: Meeting) -> tuple[int, int]:
@@ -199,10 +199,8 @@ def results_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         ),
         memory=memory,
     )
-    told: dict[tuple[int, int], tuple[Meeting, set[int]]] = {}
-    for meeting in meetings:
-        told.setdefault(_cause(model, groups, meeting), (meeting, set()))[1].add(meeting.use.site)
-    for meeting, uses in told.values():
+    for alike in grouped((_cause(model, groups, meeting), meeting) for meeting in meetings).values():
+        meeting = alike[0]
         copy, use = meeting.operation.site, meeting.use.site
         waits = _waits(model, meeting.path, copy)
         half = bool(waits) and model.instruction(waits[-1]).match.form.completion == "read"  # type: ignore[union-attr]
@@ -218,7 +216,7 @@ def results_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 site=use,
                 message=f"reads global memory that {copy_name(model, copy)} may still write: {why}",
                 steps=(*steps, Mark(use, "reads the same bytes")),
-                count=len(uses),
+                count=len({each.use.site for each in alike}),
                 help="wait with cp.async.bulk.wait_group (without .read) before this instruction",
                 fixes=_written_before(model, groups, meeting, waits[-1] if half else -1),
                 confidence=model.confidence(meeting.path, copy),

@@ -13,7 +13,7 @@ from tclint.analyses.issuers import (
     same_in_all_lanes,
 )
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._wording import copy_name
 from tclint.findings.edits import retarget
 from tclint.findings.scales import Confidence
@@ -64,23 +64,7 @@ def _multicasts(match: Match) -> bool:
 @check("BK007")
 def multicast_mask(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A mask of CTAs that names none, or one that the cluster does not have."""
-    told: dict[str, list[int]] = {}
-    most = _cluster(model)
-    size, why = most or (_MOST_CTAS, "")
-    for site in reachable(model, _multicasts):
-        value = model.value(site, "mask")
-        if value is None:
-            continue
-        zeros, ones = (bits & 0xFFFF for bits in model.values.known_bits(value))
-        beyond = ones >> size << size
-        if zeros == 0xFFFF:
-            told.setdefault("names no CTA: nothing is copied, and no mbarrier hears of it", []).append(site)
-        elif beyond:
-            cta = beyond.bit_length() - 1
-            told.setdefault(f"names CTA {cta}, but a cluster of this kernel has {size} ({why})", []).append(
-                site
-            )
-    for what, sites in told.items():
+    for what, sites in grouped(_wrong_masks(model)).items():
         site = sites[0]
         yield (
             "BK007",
@@ -91,6 +75,22 @@ def multicast_mask(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 help="set one bit for each CTA of the cluster that is to receive it",
             ),
         )
+
+
+def _wrong_masks(model: KernelModel) -> Iterator[tuple[str, int]]:
+    """What is wrong with a mask of CTAs, and the instruction that takes it."""
+    size, why = _cluster(model) or (_MOST_CTAS, "")
+    for site in reachable(model, _multicasts):
+        value = model.value(site, "mask")
+        if value is None:
+            continue
+        zeros, ones = (bits & 0xFFFF for bits in model.values.known_bits(value))
+        beyond = ones >> size << size
+        if zeros == 0xFFFF:
+            yield "names no CTA: nothing is copied, and no mbarrier hears of it", site
+        elif beyond:
+            cta = beyond.bit_length() - 1
+            yield f"names CTA {cta}, but a cluster of this kernel has {size} ({why})", site
 
 
 @check("BK008")

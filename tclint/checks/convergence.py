@@ -9,7 +9,7 @@ from itertools import islice
 
 from tclint.analyses.execution import Condition, branches, guards, others_leave
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.dataflow import EXIT, Path, find_paths
 from tclint.dataflow.views import View
 from tclint.findings.scales import Confidence
@@ -44,14 +44,20 @@ class _Verdict:
 @check("CV001", "CV002", "CV003", "CV004")
 def divergent_aligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Collective instructions under a condition that provably splits the threads they need."""
-    by_block: dict[int, list[tuple[int, int]]] = {}
-    for use in model.function.uses:
-        size = _group_size(use.match)
-        if size is not None:
-            for i in use.sites:
-                by_block.setdefault(model.cfg.block_of[i], []).append((i, size))
+    for condition, found in grouped(_splitting(model)).items():
+        verdict = found[0][0]
+        yield verdict.rule, _hit(model, condition, verdict, [i for _, i in found])
+
+
+def _splitting(model: KernelModel) -> Iterator[tuple[Condition, tuple[_Verdict, int]]]:
+    """The first condition of each collective instruction that splits its threads, and the instruction."""
+    by_block = grouped(
+        (model.cfg.block_of[i], (i, size))
+        for use in model.function.uses
+        if (size := _group_size(use.match)) is not None
+        for i in use.sites
+    )
     judge = _Judge(model)
-    found: dict[Condition, tuple[_Verdict, list[int]]] = {}
     for b, members in by_block.items():
         if b not in model.cfg.rank:
             continue
@@ -62,10 +68,8 @@ def divergent_aligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             for condition in [*guards(model, i), *(before if judge.barrier(i) else splitting[size])]:
                 verdict = judge.verdict(condition, b, i, size)
                 if verdict is not None:
-                    found.setdefault(condition, (verdict, []))[1].append(i)
+                    yield condition, (verdict, i)
                     break
-    for condition, (verdict, sites) in found.items():
-        yield verdict.rule, _hit(model, condition, verdict, sites)
 
 
 def _hit(model: KernelModel, condition: Condition, verdict: _Verdict, sites: list[int]) -> Hit:

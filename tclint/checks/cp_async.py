@@ -10,7 +10,7 @@ from tclint.analyses.groups import OPEN, OVERDUE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Meeting, Meetings, Route
 from tclint.analyses.since_barrier import WritesSince
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._doubts import OUT_OF_ARRAY, leaves_its_round, left_out, none_yet, runs_on
 from tclint.checks._pending import Flight
 from tclint.checks._repairs import barrier_between
@@ -43,13 +43,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         ),
         rounds=True,
     )
-    told: dict[tuple[str, int, int], list[Meeting]] = {}
-    for meeting in meetings:
-        rule = _rule(model, meeting)
-        waits = _waits(model, meeting)
-        key = (rule, waits[-1] if waits else -1, model.cfg.block_of[meeting.use.site])
-        told.setdefault(key, []).append(meeting)
-    for (rule, _, _), alike in told.items():
+    for (rule, _, _), alike in grouped((_cause(model, meeting), meeting) for meeting in meetings).items():
         doubts = [_doubt(model, rule, meeting) for meeting in alike]
         at = doubts.index("") if "" in doubts else 0
         sites = {meeting.operation.site for meeting in alike}
@@ -72,6 +66,12 @@ def _same_source(model: KernelModel, copy: int, other: int, route: Route) -> boo
     if first is None or second is None or model.instruction(other).group != "cp.async":
         return False
     return route.after(second) == route.before(first)
+
+
+def _cause(model: KernelModel, meeting: Meeting) -> tuple[str, int, int]:
+    """The rule, the last wait on the path, or -1, and the block of the use."""
+    waits = _waits(model, meeting)
+    return _rule(model, meeting), waits[-1] if waits else -1, model.cfg.block_of[meeting.use.site]
 
 
 def _rule(model: KernelModel, meeting: Meeting) -> str:
@@ -166,11 +166,10 @@ def copies_untold(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         ready=lambda age: age == WAITED,
         rounds=True,
     )
-    told: dict[tuple[int, int], tuple[Meeting, set[int]]] = {}
-    for meeting in meetings:
-        key = _waits(model, meeting)[-1], model.cfg.block_of[meeting.use.site]
-        told.setdefault(key, (meeting, set()))[1].add(meeting.operation.site)
-    for (wait, _), (meeting, sites) in told.items():
+    block_of = model.cfg.block_of
+    found = (((_waits(model, meeting)[-1], block_of[meeting.use.site]), meeting) for meeting in meetings)
+    for (wait, _), alike in grouped(found).items():
+        meeting = alike[0]
         copy, use = meeting.operation.site, meeting.use.site
         verb = "overwrites" if meeting.use.writes else "reads"
         yield (
@@ -190,7 +189,7 @@ def copies_untold(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                         use, "another warp reads the same bytes", role=model.who(model.views.at(use).threads)
                     ),
                 ),
-                count=len(sites),
+                count=len({each.operation.site for each in alike}),
                 help="put a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
                 fixes=barrier_between(model, wait, use),
                 confidence=model.confidence(meeting.path, copy)

@@ -14,7 +14,7 @@ from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.mbarrier_addresses import SIZE, Address, MbarrierAddresses, Place, home, may_leave, same
 from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._repairs import barrier_between
 from tclint.dataflow.views import View
 from tclint.findings.edits import Repair, after
@@ -84,11 +84,7 @@ class _Objects:
 
     def alone(self, sites: dict[int, frozenset[Place] | None]) -> dict[Place, list[int]]:
         """The sites that name one mbarrier and no other."""
-        found: dict[Place, list[int]] = defaultdict(list)
-        for i, named in sites.items():
-            if named is not None and len(named) == 1:
-                found[min(named)].append(i)
-        return found
+        return grouped((min(named), i) for i, named in sites.items() if named is not None and len(named) == 1)
 
     def words(self, place: Place) -> str:
         """An mbarrier in words: its variable, or its offset from where it is reckoned from."""
@@ -123,18 +119,7 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
     ):
         return
     every = frozenset().union(*(named for named in made if named is not None))
-    lacking: dict[Place | None, list[int]] = defaultdict(list)
-    for site in sorted((*known.uses, *known.invals)):
-        if not every:
-            lacking[None].append(site)
-            continue
-        named = known.addresses.each(site)
-        first = None if named else known.addresses.at_first(site)
-        for place in sorted(named if first is None else {first}):
-            if all(same(model, place, other) is False for other in every):
-                lacking[place].append(site)
-                break
-    for what, sites in lacking.items():
+    for what, sites in grouped(_lacking(known, every)).items():
         name = "an mbarrier" if what is None else f"the mbarrier {known.words(what)}"
         why = "there is no mbarrier.init in the kernel" if what is None else "no mbarrier.init names it"
         yield (
@@ -148,6 +133,21 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
                 about=frozenset(sites),
             ).doubted("" if what is not None or _lives(known) else _EXTRACT),
         )
+
+
+def _lacking(known: _Objects, every: frozenset[Place]) -> Iterator[tuple[Place | None, int]]:
+    """Each mbarrier that is not among *every* initialised one, and its use; None where no mbarrier is initialised."""
+    model = known.model
+    for site in sorted((*known.uses, *known.invals)):
+        if not every:
+            yield None, site
+            continue
+        named = known.addresses.each(site)
+        first = None if named else known.addresses.at_first(site)
+        for place in sorted(named if first is None else {first}):
+            if all(same(model, place, other) is False for other in every):
+                yield place, site
+                break
 
 
 _EXTRACT = "a kernel without any may be an extract of one that has them"
@@ -280,18 +280,11 @@ def _self_contained(model: KernelModel) -> bool:
 
 def _twice(known: _Objects) -> Iterator[tuple[str, Hit]]:
     """Mbarriers that are initialised while they are some; those of one place in the code together."""
-    model, block_of = known.model, known.model.cfg.block_of
-    told: dict[tuple[int, int], list[tuple[Place, int, int]]] = defaultdict(list)
-    for place, sites in known.alone(known.inits).items():
-        if len(sites) == 1 and block_of[sites[0]] not in model.cfg.in_cycle:
-            continue
-        ends = known.about(known.invals, place)
-        for first in sites:
-            path = role_paths.follow(model, first, model.views.at(first), sites, ends)
-            if path is not None:
-                told[block_of[first], block_of[path.end]].append((place, first, path.end))
-                break
-    for found in told.values():
+    block_of = known.model.cfg.block_of
+    pairs = (
+        ((block_of[first], block_of[again]), (place, first, again)) for place, first, again in _remade(known)
+    )
+    for found in grouped(pairs).values():
         place, first, again = found[0]
         yield (
             "MB009",
@@ -310,14 +303,27 @@ def _twice(known: _Objects) -> Iterator[tuple[str, Hit]]:
         )
 
 
+def _remade(known: _Objects) -> Iterator[tuple[Place, int, int]]:
+    """Mbarriers with two inits, or the same one twice, and no mbarrier.inval between them on some path."""
+    model = known.model
+    for place, sites in known.alone(known.inits).items():
+        if len(sites) == 1 and model.cfg.block_of[sites[0]] not in model.cfg.in_cycle:
+            continue
+        ends = known.about(known.invals, place)
+        for first in sites:
+            path = role_paths.follow(model, first, model.views.at(first), sites, ends)
+            if path is not None:
+                yield place, first, path.end
+                break
+
+
 def _ended(known: _Objects) -> Iterator[tuple[str, Hit]]:
     """An mbarrier that is used although it has been invalidated."""
     model = known.model
     ended_at = known.alone(known.invals)
-    used: dict[Place, list[int]] = defaultdict(list)
-    for use in known.uses if ended_at else ():
-        for place in known.addresses.each(use):
-            used[place].append(use)
+    used = grouped(
+        (place, use) for use in (known.uses if ended_at else ()) for place in known.addresses.each(use)
+    )
     for place, sites in ended_at.items():
         for ended in sites:
             to, view = used.get(place, []), model.views.at(ended)

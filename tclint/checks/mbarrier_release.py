@@ -13,7 +13,7 @@ from tclint.analyses.mbarrier_addresses import array_of
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, last, way
 from tclint.analyses.since_barrier import SharedByWarps, plain
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._repairs import barrier_between, place
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence
@@ -78,16 +78,10 @@ class _Release:
         self.barring = self.barriers.union(calls(model))
         self._ways: dict[tuple[int, int, int, frozenset[int]], bool] = {}
         self._found: dict[tuple[tuple[int, ...], int, bool], list[tuple[int, Access]]] = {}
-        waits: dict[int, list[int]] = {}
-        for arrival, wait in order.handovers(
-            model.sites("mbarrier-arrive"), frozenset(model.sites("mbarrier-wait"))
-        ):
-            waits.setdefault(arrival, []).append(wait)
-        self._waits = {arrival: tuple(those) for arrival, those in waits.items()}
-        self._arrivals: dict[tuple[int, ...], list[int]] = {}
+        handovers = order.handovers(model.sites("mbarrier-arrive"), frozenset(model.sites("mbarrier-wait")))
+        self._waits = {arrival: tuple(waits) for arrival, waits in grouped(handovers).items()}
+        self._arrivals = grouped((waits, arrival) for arrival, waits in self._waits.items())
         """The arrivals that the same waits are for."""
-        for arrival, those in self._waits.items():
-            self._arrivals.setdefault(those, []).append(arrival)
 
     def writes(self, arrival: int) -> tuple[str, Hit] | None:
         """Other lanes have written what a waiting thread reads."""

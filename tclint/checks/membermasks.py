@@ -8,7 +8,7 @@ from operator import or_
 
 from tclint.analyses.execution import Condition, branches, conditions, executing, guards, others_leave
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._repairs import together
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence
@@ -22,14 +22,12 @@ _EVERY_LANE = 0xFFFFFFFF
 def membermasks(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """Lanes that a mask names and that cannot come, and lanes that come and that the mask leaves out."""
     function = model.function
-    sites: dict[str, list[tuple[int, int | None]]] = {}
-    for use in function.uses:
-        if use.match is not None and use.match.scope == "lanes":
-            for i in use.sites:
-                mask = model.known(i, "mask")
-                sites.setdefault(use.match.form.event, []).append(
-                    (i, None if mask is None else mask & _EVERY_LANE)
-                )
+    sites = grouped(
+        (use.match.form.event, (i, None if (mask := model.known(i, "mask")) is None else mask & _EVERY_LANE))
+        for use in function.uses
+        if use.match is not None and use.match.scope == "lanes"
+        for i in use.sites
+    )
     if not sites:
         return
     lanes = _Lanes(model)

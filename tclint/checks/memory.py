@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.findings.edits import Repair, opcode
 from tclint.findings.scales import Severity
-from tclint.ir.nodes import Memory, Operand, Symbol
+from tclint.ir.nodes import Memory, Operand, Symbol, Use
 from tclint.isa.table import Match
 
 _OFFSET, _GENERIC = "offset", "generic"
@@ -40,24 +40,26 @@ def wrong_kind_of_address(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     converted = any(_made_generic(use.match) for use in model.function.uses)
     if not converted and all(wanted == _OFFSET for _, _, wanted in uses):
         return
+    wrong = _of_other_kind(model, [each for each in uses if converted or each[2] != _OFFSET])
+    # A generic address instead of an offset works, and the whole kernel has that habit: it is one cause.
+    causes = grouped((kind if kind[0] == _OFFSET else _GENERIC, (site, kind)) for site, kind in wrong)
+    for found in causes.values():
+        yield "MO001", _hit(model, found[0][1], sorted(site for site, _ in found))
+
+
+def _of_other_kind(
+    model: KernelModel, uses: Iterable[tuple[Use, list[str], str]]
+) -> Iterator[tuple[tuple[int, int], Kind]]:
+    """The addresses that are not of the kind that an instruction takes: it and the register, and their kind."""
     kinds = _Kinds(model)
-    told: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    origins: dict[tuple[str, int], int] = {}
     for use, names, wanted in uses:
-        if wanted == _OFFSET and not converted:
-            continue
         for site in use.sites:
             for name in names:
                 operand = model.instruction(site).named(name)
                 if isinstance(operand, Memory) and isinstance(operand.base, int):
                     kind = kinds.of(operand.base, site)
                     if kind is not None and kind[0] != wanted:
-                        # A habit of whoever wrote the kernel, which works, is told once.
-                        cause = kind if kind[0] == _OFFSET else (_GENERIC, -1)
-                        told.setdefault(cause, []).append((site, operand.base))
-                        origins.setdefault(cause, kind[1])
-    for cause, sites in told.items():
-        yield "MO001", _hit(model, (cause[0], origins[cause]), sorted(sites))
+                        yield (site, operand.base), kind
 
 
 def _addresses(match: Match) -> list[str]:

@@ -27,7 +27,7 @@ from tclint.analyses.proxies import (
 )
 from tclint.analyses.role_paths import behind
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._repairs import fenced_between
 from tclint.checks._wording import called
 from tclint.dataflow import Path, Results
@@ -138,10 +138,11 @@ def _handed_over(
     heard = {use: {wait for wait, _ in waited.before(use)} for use in sorted(uses)}
     if not any(heard.values()):
         return
-    over: dict[int, list[Handover]] = {}
-    for handover in model.made(Order).handovers(arrivals, frozenset().union(*heard.values())):
-        for first in {site for site, _ in accessed.before(handover.arrival)}:
-            over.setdefault(first, []).append(handover)
+    over = grouped(
+        (first, handover)
+        for handover in model.made(Order).handovers(arrivals, frozenset().union(*heard.values()))
+        for first in {site for site, _ in accessed.before(handover.arrival)}
+    )
     ways: dict[tuple[int, int], Path | None] = {}
 
     def way(since: type[Unfenced], start: int, end: int) -> Path | None:
@@ -222,7 +223,7 @@ def _same_at_first(
 ) -> Iterator[tuple[int, Access, Access]]:
     """Accesses, and operations through the async proxy on the same bytes, when both are executed for the first time.
 
-    Of accesses that stand together, which the first of them stands for, one is enough.
+    One access of a class, which its first one represents, is enough.
     """
     shared, views = model.shared, model.views
     unfenced = model.solved(kind)[0]
@@ -242,7 +243,7 @@ def _same_at_first(
                         used.setdefault(base, []).append((use, there))
     for start in starts if used else ():
         accesses = [
-            first(a) for i in unfenced.bundles[start] for a in shared.accesses(i) if unfenced.begins(a)
+            first(a) for i in unfenced.classes[start] for a in shared.accesses(i) if unfenced.begins(a)
         ]
         threads = views.at(start).threads
         for base, here in shared.together(accesses, threads).items():

@@ -9,7 +9,7 @@ from tclint.analyses.happens_before import Order
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.values.shared_memory import Access
 
 _RULES = {"wgmma": "WG011", "tcgen05": "TC012", "": "BK011"}
@@ -25,11 +25,10 @@ def refilled(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         copies = [i for i in filled.copies if _comes_again(model, filled, i)]
         if not copies:
             continue
-        by_group: dict[str, list[Access]] = {}
-        for read in filled.reads:
-            group = model.instruction(read.site).group if read.later else ""
-            by_group.setdefault(group if group in _RULES else "?", []).append(read)
-        if "?" in by_group:
+        by_group = grouped(
+            (model.instruction(read.site).group if read.later else "", read) for read in filled.reads
+        )
+        if not _RULES.keys() >= by_group.keys():
             continue
         for group, reads in by_group.items():
             hit = _unheard(model, copies, group, reads)

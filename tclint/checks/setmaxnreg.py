@@ -9,7 +9,7 @@ from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, way
 from tclint.analyses.setmaxnreg import START, UNKNOWN, RegisterCounts, State, bound, pool, raises, requested
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.finding import Edit, Span
 from tclint.findings.scales import Confidence, Severity
@@ -167,12 +167,9 @@ def repeated_unsynchronised(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A setmaxnreg behind another one, with nothing between at which the warps of the warpgroup meet."""
     sites = model.sites("setmaxnreg")
     ends = {*model.made(Order).meets(Scope.WARPS), *calls(model)}
-    found: dict[int, list[int]] = {}
-    for site in sites:
-        path = way(model, site, T.full(model.values.threads), sites, ends)
-        if path is not None:
-            found.setdefault(path.end, []).append(site)
-    for site, before in found.items():
+    every = T.full(model.values.threads)
+    again = ((path.end, i) for i in sites if (path := way(model, i, every, sites, ends)) is not None)
+    for site, before in grouped(again).items():
         yield (
             "CV013",
             Hit(

@@ -10,7 +10,7 @@ from tclint.analyses.groups import OPEN, WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Meeting, Meetings, Route
 from tclint.analyses.tcgen05 import ISSUED, Outstanding
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._pending import Flight
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
@@ -99,10 +99,8 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]
 
 def _folded(model: KernelModel, meetings: Meetings) -> Iterator[tuple[Meeting, int, list[Meeting]]]:
     """One meeting for each block that writes, the number of instructions there, and all: a missing wait shows at all."""
-    told: dict[int, list[Meeting]] = {}
-    for meeting in meetings:
-        told.setdefault(model.cfg.block_of[meeting.use.site], []).append(meeting)
-    for alike in told.values():
+    block_of = model.cfg.block_of
+    for alike in grouped((block_of[meeting.use.site], meeting) for meeting in meetings).values():
         yield alike[0], len({meeting.use.site for meeting in alike}), alike
 
 

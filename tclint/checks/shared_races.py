@@ -15,7 +15,7 @@ from tclint.analyses.since_barrier import (
     State,
     WritesSince,
 )
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._doubts import (
     OUT_OF_ARRAY,
     PART_OF_A_WARP,
@@ -43,10 +43,8 @@ def reused_without_barrier(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     known = model.values.shape is not None
     found = ((model, meeting) for meeting in _meetings(model)) if known else _in_every_shape(model)
-    told: dict[int, list[tuple[KernelModel, Meeting]]] = {}
-    for shaped, meeting in found:
-        told.setdefault(model.cfg.block_of[meeting.use.site], []).append((shaped, meeting))
-    for alike in told.values():
+    block_of = model.cfg.block_of
+    for alike in grouped((block_of[each[1].use.site], each) for each in found).values():
         doubts = ((*each, _doubt(*each)) for each in alike)
         first = next(doubts)
         shaped, meeting, doubt = next((each for each in chain((first,), doubts) if not each[2]), first)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tclint.analyses.happens_before import Order
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, State, TensorMemory, computes
 from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._repairs import waited_in_block
 from tclint.dataflow import EXIT, Path, Results
 from tclint.findings.scales import Confidence
@@ -80,15 +80,14 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             ):
                 for site, candidate in _conflicts(model, tmem, state, i, instruction):
                     candidates.setdefault(site, {}).setdefault(i, candidate)
-    found: dict[tuple[str, int, bool], tuple[_Candidate, str, list[tuple[int, Path]]]] = {}
-    for site in sorted(candidates):
-        nearest = _nearest(model, tmem, results, site, candidates[site])
-        if nearest is not None:
-            candidate, path, doubt = nearest
-            key = (candidate.rule + candidate.what, candidate.site, bool(doubt))
-            found.setdefault(key, (candidate, doubt, []))[2].append((site, path))
-    for (_, end, _), (candidate, doubt, paths) in found.items():
-        site, path = paths[0]
+    causes = grouped(
+        ((candidate.rule, candidate.what, candidate.site, bool(doubt)), (candidate, doubt, site, path))
+        for site in sorted(candidates)
+        for candidate, path, doubt in filter(None, (_nearest(model, tmem, results, site, candidates[site]),))
+    )
+    for alike in causes.values():
+        candidate, doubt, site, path = alike[0]
+        end, paths = candidate.site, [(site, path) for *_, site, path in alike]
         role = model.who(path.threads)
         then = (
             "other threads may go on from here"
@@ -315,25 +314,8 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for commit, sites in elsewhere.items():
         yield "TC008", _committed_elsewhere(model, tmem, commit, sites)
     open_at_end -= {site for sites in elsewhere.values() for site in sites}
-    found: dict[tuple[int, ...], list[tuple[int, Path]]] = {}
-    for site in sorted(open_at_end):
-
-        def step(state: State, i: int, instruction: Instruction, site: int = site) -> State | None:
-            after = tmem.follow(site, state, i, instruction)
-            if instruction.event == "mbarrier-arrive" and not model.instruction(site).opcode.startswith(
-                "tcgen05.mma"
-            ):
-                return None  # a copy or shift may be handed to another thread's MMA, which is pipelined behind it
-            return after if after and (site, ISSUED) in after else None
-
-        def goal(state: State, i: int) -> bool:
-            return i == EXIT
-
-        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, ())
-        if path is not None:
-            found.setdefault(tuple(e.target for e in path.edges[-3:]), []).append((site, path))
     commits = bool(model.sites("commit", "tcgen05"))
-    for group in found.values():
+    for group in grouped(_uncommitted(model, tmem, results, open_at_end)).values():
         site, path = group[-1]
         role = model.who(path.threads)
         multiplies = any(model.name(site) == "tcgen05.mma" for site, _ in group)
@@ -353,6 +335,28 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 confidence=Confidence.LOW if commits and not multiplies else None,
             ),
         )
+
+
+def _uncommitted(
+    model: KernelModel, tmem: TensorMemory, results: Results[State], operations: Iterable[int]
+) -> Iterator[tuple[tuple[int, ...], tuple[int, Path]]]:
+    """*operations* with a path to the end of their thread and no commit on it, by the last blocks of the path."""
+    for site in sorted(operations):
+
+        def step(state: State, i: int, instruction: Instruction, site: int = site) -> State | None:
+            after = tmem.follow(site, state, i, instruction)
+            if instruction.event == "mbarrier-arrive" and not model.instruction(site).opcode.startswith(
+                "tcgen05.mma"
+            ):
+                return None  # a copy or shift may be handed to another thread's MMA, which is pipelined behind it
+            return after if after and (site, ISSUED) in after else None
+
+        def goal(state: State, i: int) -> bool:
+            return i == EXIT
+
+        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, ())
+        if path is not None:
+            yield tuple(e.target for e in path.edges[-3:]), (site, path)
 
 
 def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list[int]]:

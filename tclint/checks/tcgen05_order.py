@@ -10,7 +10,7 @@ from tclint.analyses import tcgen05_collector
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import ISSUED, State, TensorMemory
 from tclint.analyses.tcgen05_collector import ENTRY, Collector
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._repairs import waited_in_block
 from tclint.dataflow import Path, Results
 from tclint.findings.scales import Confidence
@@ -161,28 +161,8 @@ def register_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A register that tcgen05.ld has yet to fill is written by something else (9.7.16.6.4.5)."""
     if not model.sites("issue", "tcgen05.ld"):
         return
-    tmem, results = model.solved(TensorMemory)
-    writers: dict[int, set[int]] = {}
-    for load in tmem.loads:
-        operand = model.instruction(load).role("destination")
-        for register in registers(operand) if operand is not None else ():
-            for at in model.values.defs[register]:
-                if at != load:
-                    writers.setdefault(at, set()).add(load)
-    found: dict[int, tuple[int, list[int]]] = {}
-    for at, loads in writers.items():
-        instruction = model.instruction(at)
-        if model.cfg.block_of[at] not in model.cfg.rank:
-            continue
-        read = {s for r in instruction.reads for s in tmem.filled.get(r, ())}
-        state = results.before(at)
-        for load in sorted(loads - read):
-            if (load, ISSUED) not in state:
-                continue
-            if _path(model, results, (load, ISSUED), partial(_unfilled, tmem, load), at):
-                found.setdefault(load, (at, []))[1].append(at)
-                break
-    for load, (at, ats) in found.items():
+    for load, ats in grouped(_overwritten(model)).items():
+        at = ats[0]
         yield (
             "TC011",
             Hit(
@@ -196,6 +176,30 @@ def register_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 confidence=Confidence.LOW if model.instruction(at).group == "tcgen05.ld" else None,
             ),
         )
+
+
+def _overwritten(model: KernelModel) -> Iterator[tuple[int, int]]:
+    """Loads with a register that has a new value before they have filled it, and the instruction that writes it."""
+    tmem, results = model.solved(TensorMemory)
+    writers: dict[int, set[int]] = {}
+    for load in tmem.loads:
+        operand = model.instruction(load).role("destination")
+        for register in registers(operand) if operand is not None else ():
+            for at in model.values.defs[register]:
+                if at != load:
+                    writers.setdefault(at, set()).add(load)
+    for at, loads in writers.items():
+        instruction = model.instruction(at)
+        if model.cfg.block_of[at] not in model.cfg.rank:
+            continue
+        read = {s for r in instruction.reads for s in tmem.filled.get(r, ())}
+        state = results.before(at)
+        for load in sorted(loads - read):
+            if (load, ISSUED) not in state:
+                continue
+            if _path(model, results, (load, ISSUED), partial(_unfilled, tmem, load), at):
+                yield load, at
+                break
 
 
 def _unfilled(tmem: TensorMemory, load: int, state: State, at: int, instruction: Instruction) -> State | None:
@@ -264,14 +268,13 @@ def accumulates_on_nothing(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     others = [*(tmem.operations - set(adding)), *tmem.stores]
     written = [(tmem.range(i, "taddr" if i in tmem.stores else "d")) for i in others]
-    found: dict[tuple[int, int], list[int]] = {}
-    for i in adding:
-        mine = tmem.range(i, "d")
-        if mine is None:
-            continue
-        if all(w is not None and _separate(model, mine.start, w.start, w.columns) for w in written):
-            found.setdefault((mine.start, mine.lanes), []).append(i)
-    for sites in found.values():
+    alone = (
+        ((mine.start, mine.lanes), i)
+        for i in adding
+        if (mine := tmem.range(i, "d")) is not None
+        and all(w is not None and _separate(model, mine.start, w.start, w.columns) for w in written)
+    )
+    for sites in grouped(alone).values():
         yield (
             "TC024",
             Hit(

@@ -9,7 +9,7 @@ from tclint.analyses.happens_before import Order
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import way, whole_program
 from tclint.analyses.tmem_allocation import COLUMNS, HELD, Ledger, TensorAllocation
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.dataflow import EXIT, Path
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence, Severity
@@ -58,12 +58,10 @@ def _mismatches(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
                 help="allocate it with tcgen05.alloc in the same kernel",
             )
         return
-    found: dict[tuple[str, frozenset[int]], list[Hit]] = {}
-    for site in memory.deallocations:
-        hit = _wrong_address(model, memory, site) or _wrong_count(memory, site)
-        if hit is not None:
-            found.setdefault((hit.message, hit.about), []).append(hit)
-    for first, *others in found.values():
+    wrong = (_wrong_address(model, memory, i) or _wrong_count(memory, i) for i in memory.deallocations)
+    for first, *others in grouped(
+        ((hit.message, hit.about), hit) for hit in wrong if hit is not None
+    ).values():
         yield replace(first, count=1 + len(others))
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.happens_before import Order
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
 from tclint.analyses.tcgen05 import TensorMemory
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 
 
 @check("TC001", needs="tcgen05")
@@ -18,27 +18,7 @@ def read_by_another_role(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     loads, mmas = model.sites("issue", "tcgen05.ld"), model.sites("issue", "tcgen05")
     if not loads or not mmas or not whole_program(model) or model.reachability.unread:
         return
-    tmem, order = model.solved(TensorMemory)[0], model.made(Order)
-    stores = frozenset(model.sites("issue", "tcgen05.st"))
-    written = stores | order.heard(stores)
-    commits = model.sites("commit", "tcgen05")
-    told: dict[int, list[int]] = {}
-    extents = model.made(Extents)
-    reads = [(i, read) for i in loads if (read := _reach(model, tmem, extents, i, "taddr")) is not None]
-    for mma in mmas if reads else ():
-        result = _reach(model, tmem, extents, mma, "d")
-        if result is None:
-            continue
-        theirs = [i for i, read in reads if read.inside(result) and model.views.apart(mma, i)]
-        if not theirs:
-            continue
-        # Whoever issued other operations on these columns may have handed them over before.
-        heard = order.heard([c for c in commits if model.reaches(mma, c)]) | written
-        for load in theirs:
-            if order.unheard(load, heard) is not None:
-                told.setdefault(load, []).append(mma)
-                break
-    for load, operations in told.items():
+    for load, operations in grouped(_unheard(model, loads, mmas)).items():
         mma = operations[0]
         role = model.who(model.views.at(load).threads)
         yield (
@@ -56,6 +36,29 @@ def read_by_another_role(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 about=frozenset((mma,)),
             ),
         )
+
+
+def _unheard(model: KernelModel, loads: Sequence[int], mmas: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The first load of another role that may read what an MMA writes before its completion is observed, and the MMA."""
+    tmem, order = model.solved(TensorMemory)[0], model.made(Order)
+    stores = frozenset(model.sites("issue", "tcgen05.st"))
+    written = stores | order.heard(stores)
+    commits = model.sites("commit", "tcgen05")
+    extents = model.made(Extents)
+    reads = [(i, read) for i in loads if (read := _reach(model, tmem, extents, i, "taddr")) is not None]
+    for mma in mmas if reads else ():
+        result = _reach(model, tmem, extents, mma, "d")
+        if result is None:
+            continue
+        theirs = [i for i, read in reads if read.inside(result) and model.views.apart(mma, i)]
+        if not theirs:
+            continue
+        # Whoever issued other operations on these columns may have handed them over before.
+        heard = order.heard([c for c in commits if model.reaches(mma, c)]) | written
+        for load in theirs:
+            if order.unheard(load, heard) is not None:
+                yield load, mma
+                break
 
 
 def _reach(model: KernelModel, tmem: TensorMemory, extents: Extents, site: int, role: str) -> Extent | None:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from tclint.analyses.groups import State, WgmmaGroups, is_move
 from tclint.analyses.model import KernelModel
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
-from tclint.checks import Hit, Mark, check, module_check
+from tclint.checks import Hit, Mark, check, grouped, module_check
 from tclint.checks._repairs import drained, together
 from tclint.config.config import Config
 from tclint.findings.edits import Repair, before, reversion
@@ -58,11 +58,9 @@ def _lowered(module: Module, newest: Version) -> tuple[Repair, ...]:
 def identical_repeat(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A wgmma that repeats an earlier one of its group word for word, which ptxas takes for superfluous."""
     toolkit = model.config.toolkit
-    repeats: dict[frozenset[int], list[tuple[int, int]]] = {}
-    for earlier, site in _repeats(model):
-        repeats.setdefault(frozenset(model.instruction(site).writes), []).append((earlier, site))
     tested = toolkit is None or MERGES[0] <= toolkit <= MERGES[1]
-    for pairs in repeats.values():
+    repeats = ((frozenset(model.instruction(pair[1]).writes), pair) for pair in _repeats(model))
+    for pairs in grouped(repeats).values():
         earlier, site = min(pairs)
         yield (
             "TL002",

@@ -10,7 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.analyses.wgmma_fences import State as FenceState
 from tclint.analyses.wgmma_fences import WgmmaFences
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._pending import Flight
 from tclint.checks._repairs import fence_before, together
 from tclint.dataflow import Path, Results
@@ -132,10 +132,7 @@ def _report(
         frozenset[int], int
     ] = {}  # accumulators -> first read reported: later writes have the same cause
     for writing, touched in ((False, touches.reads), (True, touches.overwrites)):
-        tuples: dict[frozenset[int], list[int]] = {}
-        for site in sorted(touched):
-            tuples.setdefault(groups.results[site], []).append(site)
-        for accumulators, sites in tuples.items():
+        for accumulators, sites in grouped((groups.results[i], i) for i in sorted(touched)).items():
             uses = sorted(
                 {
                     (use, register)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, check, grouped
 from tclint.findings.edits import Change, Repair, opcode
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Vector, registers
@@ -82,19 +82,19 @@ def _descriptors(instruction: Instruction) -> list[str]:
 def nonuniform_descriptor(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     """A matrix descriptor that was shown to differ between threads of the warpgroup."""
     values = model.values
-    uses: dict[tuple[str, int], list[int]] = {}
-    for site in model.sites("issue", "wgmma"):
-        instruction = model.instruction(site)
-        for name in _descriptors(instruction):
-            operand = instruction.named(name)
-            if isinstance(operand, int):
-                uses.setdefault((name, values.before(operand, site)), []).append(site)
-    different: dict[str, list[tuple[int, int, Level]]] = {}
-    for (name, value), sites in uses.items():
-        level = _differs(model, value, sites[0])
-        if level is not None:
-            different.setdefault(name, []).extend((site, value, level) for site in sites)
-    for name, found in different.items():  # the descriptors of a kernel are made from one
+    uses = grouped(
+        ((name, values.before(operand, site)), site)
+        for site in model.sites("issue", "wgmma")
+        for name in _descriptors(model.instruction(site))
+        if isinstance(operand := model.instruction(site).named(name), int)
+    )
+    different = (
+        (name, (site, value, level))
+        for (name, value), sites in uses.items()
+        if (level := _differs(model, value, sites[0])) is not None
+        for site in sites
+    )
+    for name, found in grouped(different).items():  # the descriptors of a kernel are made from one
         site, value, level = min(found)
         operand = model.instruction(site).named(name)
         assert isinstance(operand, int)

@@ -3,10 +3,10 @@ reads (PTX ISA 8.8, 9.7.13)."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from tclint.analyses.access_classes import AccessClasses
 from tclint.analyses.happens_before import Order, Scope, Verdict
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
@@ -14,7 +14,7 @@ from tclint.dataflow import Path
 __all__ = ["News", "news_of"]
 
 _MOST = 32
-"""Places of one use that are looked at: more are those of an unrolled loop."""
+"""Classes of accesses that are looked at: more are those of an unrolled loop."""
 
 
 class News(NamedTuple):
@@ -56,24 +56,16 @@ def _verdicts(
     again: bool,
 ) -> Iterator[Verdict]:
     given = order.certain(first)
-    for use in _places(model, then, told):
+    classes = AccessClasses(model, told)
+    for use in [*classes.partition(then)][:_MOST]:
         if all(model.views.apart(i, use) for i in first):
             if not again or model.reaches(use, use):
                 yield order.verdict(use, told, use if again else -1, given=given)
             continue
         # Who does both may do it to bytes of its own: that no barrier stands between is no fault then.
-        for start in _places(model, [i for i in first if model.reaches(i, use)], told):
+        for start in [*classes.partition(i for i in first if model.reaches(i, use))][:_MOST]:
             found = order.verdict(use, told, start, scope=Scope.LANES)
             yield found if found.path is None else Verdict(None, (), False)
-
-
-def _places(model: KernelModel, sites: Iterable[int], told: Collection[int]) -> list[int]:
-    """The first of *sites* between two waits of a block, under one guard."""
-    waits = sorted(told)
-    found: dict[tuple[int, tuple[int, int, bool]], int] = {}
-    for site in sorted(sites):
-        found.setdefault((bisect_left(waits, site), model.place(site)), site)
-    return [*found.values()][:_MOST]
 
 
 def _branches(model: KernelModel, path: Path) -> tuple[int, ...]:
