@@ -63,7 +63,7 @@ def _places(model: KernelModel, site: int, each: bool) -> frozenset[Place] | Non
 
 def place_at_first(model: KernelModel, site: int) -> Place | None:
     """The mbarrier that the instruction at *site* names when it is executed for the first time; None: not known."""
-    address, resolve = model.value(site, "mbarrier"), model.at_first(site)
+    address, resolve = model.value(site, "mbarrier"), model.at_first(site).witness
     if address is None or resolve is None:
         return None
     found = _places_of(model, site, resolve(address), False)

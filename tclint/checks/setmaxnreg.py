@@ -85,7 +85,10 @@ def direction(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         for origin, owned in against:
             # Where it is wrong whatever came before, the way does not matter.
             fact = frozenset(((origin, owned),))
-            if against == before or model.path(origin, fact, results, step, goal, (site,)) is not None:
+            if (
+                against == before
+                or model.path(origin, fact, results, step, goal, (site,)).witness is not None
+            ):
                 yield "CV008", _wrong_way(model, site, origin, owned)
                 break
 
@@ -169,7 +172,7 @@ def repeated_unsynchronised(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     ends = {*model.made(Order).meets(Scope.WARPS), *calls(model)}
     found: dict[int, list[int]] = {}
     for site in sites:
-        path = way(model, site, T.full(model.values.threads), sites, ends)
+        path = way(model, site, T.full(model.values.threads), sites, ends).witness
         if path is not None:
             found.setdefault(path.end, []).append(site)
     for site, before in found.items():
