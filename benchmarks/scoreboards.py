@@ -86,7 +86,7 @@ def releases(model: KernelModel) -> list[tuple[int, int]]:
             for site, _ in sorted(state):
                 step, goal = partial(tmem.follow, site), partial(_at, signal)
                 start = frozenset({(site, ISSUED)})
-                if model.path(site, start, solution, step, goal, (signal,)) is not None:
+                if model.path(site, start, solution, step, goal, (signal,)).witness is not None:
                     found.append((site, signal))
     return found
 

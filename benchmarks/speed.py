@@ -38,7 +38,7 @@ from tclint import syntax
 from tclint.analyses import model
 from tclint.checks import kernel_checks, module_checks
 from tclint.config.config import Config
-from tclint.dataflow import find_paths
+from tclint.dataflow import Found, Search, find_paths, next_answer
 from tclint.driver.pool import cores
 from tclint.findings.finding import FileReport
 from tclint.ir import rebuild
@@ -165,14 +165,14 @@ def _split(watch: Stopwatch, modules: list[Any]) -> Iterator[None]:
 
         return call
 
-    def searched(*arguments: Any, **options: Any) -> Iterator[Any]:
+    def searched(*arguments: Any, **options: Any) -> Search[Any]:
         paths = find_paths(*arguments, **options)  # which searches only when it is asked
         while True:
             with watch.stage("witness paths"):
-                path = next(paths, None)
-            if path is None:
-                return
-            yield path
+                answer = next_answer(paths)
+            if not isinstance(answer, Found):
+                return answer
+            yield answer.witness
 
     parts: list[tuple[object, str, str]] = [
         (rebuild, "parse", "parse"),

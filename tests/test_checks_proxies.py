@@ -302,13 +302,13 @@ def test_stores_in_a_loop_of_some_rounds(rounds: int) -> None:
     assert not by_rule(lint(text(f"{loop}\n{FENCE}\n{SYNC}\n{OUT}")), "PR001")
 
 
-@pytest.mark.parametrize(("vain", "count"), [(overlaps._VAIN, 1), (0, 0)])
+@pytest.mark.parametrize(("vain", "count"), [(overlaps.MAX_FAILED_ENTRY_PATHS_PER_OPERATION, 1), (0, 0)])
 def test_a_flag_that_is_set_on_one_way(vain: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shortest way from the entry leaves the flag as it is, and nobody who comes so issues the copy.
 
     A longer way is looked for as long as that is not in vain.
     """
-    monkeypatch.setattr(overlaps, "_VAIN", vain)
+    monkeypatch.setattr(overlaps, "MAX_FAILED_ENTRY_PATHS_PER_OPERATION", vain)
     flag = (
         "mov.pred %p4, 0;\nsetp.ne.s32 %p5, %r9, 0;\n@%p5 bra on;\nld.global.u32 %r10, [%rd6];\n"
         "setp.eq.s32 %p4, %r10, 0;\non: mov.u32 %r7, %r0;"
@@ -320,6 +320,32 @@ def test_a_flag_that_is_set_on_one_way(vain: int, count: int, monkeypatch: pytes
     issue = OUT.replace("@%p1", "@!%p4 bra done;\n") + "\ndone:"
     assert len(by_rule(lint(text(f"{flag}\n{loop}\n{SYNC}\n{issue}")), "PR001")) == count
     assert not by_rule(lint(text(f"{flag}\n{loop}\n{FENCE}\n{SYNC}\n{issue}")), "PR001")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_failed_searches_for_one_operation_leave_those_for_another_their_budget(first: bool) -> None:
+    """No thread issues the first copy: the flag wants one value of a number, and the branch after the barrier another."""
+
+    def stored(name: str, skip: str) -> str:
+        return (
+            f"mov.pred %p4, 0;\nsetp.ne.s32 %p5, %r9, 0;\n@%p5 bra on{name};\nld.global.u32 %r10, [%rd6];\n"
+            f"setp.eq.s32 %p4, %r10, 0;\non{name}: mov.u32 %r7, %r0;\n"
+            f"next{name}: setp.ge.s32 %p3, %r7, 512;\n@%p3 bra out{name};\nshl.b32 %r8, %r7, 4;\n"
+            "add.u32 %r8, %r1, %r8;\nst.shared.v4.b32 [%r8], {%r5, %r5, %r5, %r5};\nadd.s32 %r7, %r7, 128;\n"
+            f"bra next{name};\nout{name}:\n{SYNC}\n{skip}@!%p4 bra done{name};\n{OUT.removeprefix('@%p1')}\n"
+            f"done{name}:"
+        )
+
+    skipped = "setp.eq.s32 %p6, %r9, 0;\n@%p6 bra donenever;\n"
+    never = f"{stored('never', skipped)}\n{FENCE}\n{SYNC}"
+    sometimes = stored("sometimes", "")
+    one, other = (never, sometimes) if first else (sometimes, never)
+    code = text(
+        f"ld.global.u32 %r15, [%rd5+64];\nsetp.eq.s32 %p7, %r15, 77;\n@%p7 bra second;\n{one}\nbra all;\n"
+        f"second:\n{other}\nall:"
+    )
+    (finding,) = by_rule(lint(code), "PR001")
+    assert code.index("outsometimes:") < finding.span.start < code.index("donesometimes:")
 
 
 def test_one_fence_that_lacks_is_one_finding() -> None:

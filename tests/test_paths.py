@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support import REGISTERS, label, model, register, value
 
 from tclint.analyses.model import KernelModel
-from tclint.dataflow.feasible_paths import EXIT, Path
+from tclint.dataflow import EXIT, GaveUp, Path
 from tclint.dataflow.views import View
 from tclint.ir import Immediate, Instruction
 from tclint.ir.cfg import CFG
@@ -52,7 +52,7 @@ def search(of: KernelModel, start: int, to: int, age: int = 0) -> Path | None:
 
     return of.path(
         start, 0, markers, step, lambda state, i: i == to and state >= age, () if to == EXIT else (to,)
-    )
+    ).witness
 
 
 # ---------------------------------------------------------------- by hand
@@ -441,7 +441,9 @@ def test_the_budget_ends_a_search() -> None:
         return state * 2 + 1 if markers.kind.get(i) == 52 else state * 2
 
     to = label(m.function, "use")
-    m.path(label(m.function, "start"), 0, markers, step, lambda state, i: False, (to,))
+    assert m.path(label(m.function, "start"), 0, markers, step, lambda state, i: False, (to,)) == GaveUp(
+        "more than 500 states"
+    )
     assert steps < 20_000
     assert isinstance(m.function.instructions[to].operands[1], Immediate)
 

@@ -29,7 +29,7 @@ linux = pytest.mark.skipif(
 )
 
 
-def fake_check(source: Source, config: Config, clock: object = None, past: object = None) -> FileReport:
+def fake_check(source: Source, config: Config, *_: object) -> FileReport:
     """A driver that takes its time, or its life, as the text says."""
     if "die" in source.text:
         os._exit(9)
@@ -57,7 +57,7 @@ def inputs(*texts: str) -> list[Input]:
 def told(items: list[Input], jobs: int) -> list[tuple[str, str, int]]:
     return [
         (r.path, r.problems[0].message if r.problems else "", len(r.findings))
-        for r, _ in reports(iter(items), Config(jobs=jobs))
+        for r, *_ in reports(iter(items), Config(jobs=jobs))
     ]
 
 
@@ -74,7 +74,7 @@ def test_order_and_reports_do_not_depend_on_the_number_of_processes() -> None:
 @linux
 @pytest.mark.usefixtures("_fake_driver")
 def test_a_rule_is_the_same_object_after_its_way_between_processes() -> None:
-    (report, _), *_ = reports(iter(inputs("error", "")), Config(jobs=2))
+    (report, *_), *_ = reports(iter(inputs("error", "")), Config(jobs=2))
     assert report.findings[0].rule is all_rules()["WG001"]
 
 
@@ -172,7 +172,7 @@ class Terminal:
 
 
 def test_progress_is_shown_on_a_terminal_in_a_long_run_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    items = [Checked(FileReport(path=f"{n}\x1b" + "x" * 100), Counter()) for n in range(3)]
+    items = [Checked(FileReport(path=f"{n}\x1b" + "x" * 100), Counter(), Counter()) for n in range(3)]
     monkeypatch.delenv("TERM", raising=False)
     for tty, patience in ((False, 0.0), (True, 60.0)):
         monkeypatch.setattr(_progress, "_PATIENCE", patience)

@@ -716,12 +716,12 @@ def test_the_clusters_that_a_kernel_is_made_for() -> None:
 
 def test_clusters_of_which_one_shape_cannot_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be the one that the kernel is made for."""
-    monkeypatch.setattr("tclint.replay.BUDGET", 100)
+    monkeypatch.setattr("tclint.replay.MAX_STEPS_PER_REPLAY", 100)
     asked = replay(MULTICAST)
     assert asked.run is None
     assert asked.reason == "the replay takes too long"
     monkeypatch.undo()
-    monkeypatch.setattr("tclint.replay._SEARCH", 1_000)
+    monkeypatch.setattr("tclint.replay.MAX_STEPS_PER_CLUSTER_SEARCH", 1_000)
     asked = replay(MULTICAST)
     assert asked.run is None
     assert asked.reason == "the replay takes too long"
@@ -1079,7 +1079,7 @@ def test_a_kernel_of_many_steps_gets_more_of_them(monkeypatch: pytest.MonkeyPatc
         return run(self)
 
     monkeypatch.setattr(Machine, "run", counted)
-    monkeypatch.setattr("tclint.replay.launch_search._PATIENCE", 100)
+    monkeypatch.setattr("tclint.replay.launch_search.MAX_EXTRA_STEPS_PER_REPLAY", 100)
     assert replay(code).run is None
     assert launches == [100]
 

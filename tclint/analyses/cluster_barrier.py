@@ -32,5 +32,8 @@ class ClusterBarrier(FactSet[tuple[int]]):
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if instruction.flow == "call":
-            return state if instruction.callee in self.quiet else frozenset()
+            if not state or instruction.callee in self.quiet:
+                return state
+            self.model.drop_facts(self, at)
+            return frozenset()
         return frozenset(((at,),))

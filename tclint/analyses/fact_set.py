@@ -37,6 +37,7 @@ class FactSet(Analysis[frozenset[Fact]]):
             return state
         views = self.model.views
         if edge.source in views.reachability.dispatchers:
+            self.model.drop_facts(self, self.model.cfg.blocks[edge.source].end - 1)
             return frozenset()
         if edge.predicate < 0:
             return state

@@ -177,6 +177,7 @@ class Groups(Analysis[State]):
             return state
         views = self.model.views
         if edge.source in views.reachability.dispatchers:
+            self.model.drop_facts(self, self.model.cfg.blocks[edge.source].end - 1)
             return EMPTY
         if edge.predicate < 0:
             return state

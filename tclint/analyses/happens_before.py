@@ -168,7 +168,10 @@ class Order:
     @cached_property
     def _awaits(self) -> frozenset[int]:
         """Waits that are no barriers: for an mbarrier, or for what a call or another thread may do about one."""
-        return self.polls.union(self.model.sites("mbarrier-wait"), calls(self.model))
+        called = calls(self.model)
+        for site in called:
+            self.model.ledger.drop("order past a call", site, "a callee may synchronise with any thread")
+        return self.polls.union(self.model.sites("mbarrier-wait"), called)
 
     @cached_property
     def polls(self) -> frozenset[int]:
@@ -321,11 +324,11 @@ class Order:
             if match is None or ".relaxed" not in match.modifiers:
                 continue
             others = [i for i in arrivals if i != arrival]
-            if follow(model, site, model.views.at(site), (arrival,), (*fences, *others)) is None:
+            if follow(model, site, model.views.at(site), (arrival,), (*fences, *others)).witness is None:
                 continue
             for wait in cluster:
                 ends = (*(w for w in cluster if w != wait), *others)
-                if follow(model, arrival, model.views.at(arrival), (wait,), ends) is not None:
+                if follow(model, arrival, model.views.at(arrival), (wait,), ends).witness is not None:
                     found[wait] = arrival
         return found
 
@@ -559,4 +562,4 @@ class Order:
         sure = {i for i in stops if model.instruction(i).guard < 0}
         if not view.threads or start in sure or not model.reaches(start, use, sure):
             return None
-        return follow(model, start, view, (use,), stops, likely=True)
+        return follow(model, start, view, (use,), stops, likely=True).witness

@@ -250,7 +250,7 @@ class MbarrierAddresses:
 
     def at_first(self, site: int) -> Place | None:
         """The mbarrier that the instruction at *site* names when it is executed for the first time; None: unknown."""
-        value, resolve = self.model.value(site, "mbarrier"), self.model.at_first(site)
+        value, resolve = self.model.value(site, "mbarrier"), self.model.at_first(site).witness
         if value is None or resolve is None:
             return None
         found = self._enumerated(site, self._resolved(site, resolve(value)))

@@ -610,6 +610,6 @@ def _classes(sites: dict[int, int]) -> Iterator[tuple[int, list[int]]]:
 
 def first_parity(model: KernelModel, wait: int) -> int | None:
     """The parity that a wait has when it is executed for the first time, where that is known."""
-    value, resolve = model.value(wait, "parity"), model.at_first(wait)
+    value, resolve = model.value(wait, "parity"), model.at_first(wait).witness
     number = None if value is None or resolve is None else model.values.known(resolve(value))
     return None if number is None else number & 1

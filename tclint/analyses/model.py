@@ -11,11 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from tclint.config.config import Config
-from tclint.dataflow import Analysis, Path, Results, Survey, find_paths, solve
+from tclint.dataflow import (
+    Analysis,
+    Answer,
+    Found,
+    Path,
+    Results,
+    Search,
+    Survey,
+    find_paths,
+    next_answer,
+    solve,
+)
+from tclint.dataflow.answers import Ledger
 from tclint.dataflow.feasible_paths import find_lead
 from tclint.dataflow.reachability import Reachability
 from tclint.dataflow.views import View, Views
@@ -72,8 +84,10 @@ class KernelModel:
         self.pause = pause or _go_on
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
-        self._firsts: dict[int, Along | None] = {}
-        self._leads: dict[tuple[int, int, bool], Path | None] = {}
+        self._firsts: dict[int, Answer[Along]] = {}
+        self._leads: dict[tuple[int, int, bool], Answer[Path]] = {}
+        self.ledger = Ledger()
+        """Every question about this function that a search, a replay or an analysis leaves open."""
 
     def shaped(self, shape: tuple[int, ...]) -> KernelModel:
         """The same function in CTAs of so many threads along x, y and z, as if ``.reqntid`` said so."""
@@ -81,7 +95,7 @@ class KernelModel:
         made = KernelModel(
             replace(self.function, directives=directives), self.module, self.config, self.pause
         )
-        made.cfg = self.cfg
+        made.cfg, made.ledger = self.cfg, self.ledger
         return made
 
     @cached_property
@@ -90,7 +104,9 @@ class KernelModel:
 
     @cached_property
     def values(self) -> Values:
-        return Values(self.function, self.cfg, self.module.variables)
+        values = Values(self.function, self.cfg, self.module.variables)
+        values.gave_up = partial(self.ledger.give_up, "expression on a path", -1)
+        return values
 
     @cached_property
     def cta(self) -> int:
@@ -112,7 +128,7 @@ class KernelModel:
 
     @cached_property
     def survey(self) -> Survey:
-        return Survey(self.cfg, self.values, self.views)
+        return Survey(self.cfg, self.values, self.views, self.ledger)
 
     @cached_property
     def readers(self) -> dict[int, list[int]]:
@@ -249,9 +265,9 @@ class KernelModel:
         goal: Callable[[Any, int], bool],
         to: Iterable[int],
         closed: AbstractSet[Edge] = frozenset(),
-    ) -> Path | None:
-        """The first of :meth:`paths`, None when there is none."""
-        return next(self.paths(start, state, results, step, goal, to, closed), None)
+    ) -> Answer[Path]:
+        """The first of :meth:`paths`, or why there is none."""
+        return next_answer(self.paths(start, state, results, step, goal, to, closed))
 
     def paths(
         self,
@@ -264,7 +280,7 @@ class KernelModel:
         closed: AbstractSet[Edge] = frozenset(),
         *,
         together: bool = False,
-    ) -> Iterator[Path]:
+    ) -> Search[Path]:
         """Paths from *start* on which the fact lives until *goal*, taken by the threads that execute *start*.
 
         *to* are the instructions at which *goal* can be met; none: where the
@@ -297,7 +313,7 @@ class KernelModel:
             together=together,
         )
 
-    def lead(self, site: int, view: View | None = None) -> Path | None:
+    def lead(self, site: int, view: View | None = None) -> Answer[Path]:
         """A path from the entry of the function to *site*, or another instruction of its block under the same guard.
 
         It is taken by the threads of *view*; without one by any.
@@ -315,7 +331,7 @@ class KernelModel:
         guard = self.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
         return self.cfg.block_of[site], guard, instruction.negated
 
-    def _lead(self, site: int, view: View) -> Path | None:
+    def _lead(self, site: int, view: View) -> Answer[Path]:
         block = self.cfg.block_of[site]
         relevant: list[Sequence[int]] = [()] * len(self.cfg.blocks)
         relevant[block] = (site,)
@@ -326,21 +342,29 @@ class KernelModel:
             True,
             relevant,
             lambda state, i, ins: state,
-            lambda state, i: True,
+            lambda state, i: i == site,
             (block,),
         )
-        return next(found, None)
+        return next_answer(found)
 
-    def at_first(self, site: int) -> Along | None:
-        """What an expression stands for when *site* is executed for the first time; None: no way to it is found."""
+    def at_first(self, site: int) -> Answer[Along]:
+        """What an expression stands for when *site* is executed for the first time, or why no path to it is found."""
         block = self.cfg.block_of[site]
         if block not in self._firsts:
-            path = self.lead(site)
-            edges = None if path is None else path.edges
-            if edges is not None and any(self._contrary(edges, Facts())):
-                edges, _ = find_lead(self.survey, block)
-            self._firsts[block] = None if edges is None else self.values.along(edges, frozenset())
+            self._firsts[block] = self._first(site)
         return self._firsts[block]
+
+    def _first(self, site: int) -> Answer[Along]:
+        path = self.lead(site)
+        if not isinstance(path, Found):
+            return path
+        edges = path.witness.edges
+        if any(self._contrary(edges, Facts())):
+            lead = find_lead(self.survey, self.cfg.block_of[site])
+            if not isinstance(lead, Found):
+                return lead
+            edges = lead.witness
+        return Found(self.values.along(edges, frozenset()))
 
     def _contrary(self, edges: Sequence[Edge], facts: Facts, since: int = 0) -> Iterator[Edge]:
         """Those of *edges*, from number *since* on, where the way up to there says that the branch goes another way."""
@@ -358,7 +382,7 @@ class KernelModel:
 
     def _at_first(self, start: int, path: Path) -> Iterator[tuple[Edge, bool | None]]:
         """The same of the edges of *path* when *start* is executed for the first time."""
-        first = self.at_first(start) if start >= 0 else None
+        first = self.at_first(start).witness if start >= 0 else None  # else of whatever iteration
         lead = () if first is None else (*first.edges,)
         return self._told((*lead, *path.edges), self.views.at(start).facts, len(lead))
 
@@ -387,25 +411,28 @@ class KernelModel:
         step: Callable[[Any, int, Instruction], Hashable],
         goal: Callable[[Any, int], bool],
         to: Collection[int],
-    ) -> tuple[Path, str] | None:
+    ) -> Answer[tuple[Path, str]]:
         """The first of :meth:`paths` without anything to say against it; else the first one, and what there is.
 
         A branch may contradict it (:meth:`untaken`), or depend on how the loop for the rest and the unrolled one before it
         go together.
         """
         closed = set[Edge]()
-        first: tuple[Path, str] | None = None
-        while path := next(self.paths(start, state, results, step, goal, to, closed, together=True), None):
+        first: Found[tuple[Path, str]] | None = None
+        while True:
+            found = next_answer(self.paths(start, state, results, step, goal, to, closed, together=True))
+            if not isinstance(found, Found):
+                return first or found
+            path = found.witness
             wrong, doubt = self.untaken(start, path, results.relevant), _OTHERWISE
             if wrong is None:
                 wrong, doubt = self._by_the_rest(start, path), _LEFT_OVER
             if wrong is None:
-                return path, ""
-            first = first or (path, doubt)
+                return Found((path, ""))
+            first = first or Found((path, doubt))
             if wrong not in path.edges:
-                break
+                return first
             closed.add(wrong)
-        return first
 
     def _by_the_rest(self, start: int, path: Path) -> Edge | None:
         """A branch on *path*, or to *start*, that a number of a loop for the rest decides, and which does not end that loop."""
@@ -467,6 +494,12 @@ class KernelModel:
         self._made.clear()
         self._firsts.clear()
         self._leads.clear()
+
+    def drop_facts(self, analysis: Analysis[Any], site: int) -> None:
+        """Records that *analysis* drops its facts at *site*, which is a call or a branch table that selects a role."""
+        call = self.instruction(site).flow == "call"
+        question = "facts past a call" if call else "facts past a branch table"
+        self.ledger.drop(question, site, f"{type(analysis).__name__} drops its facts there")
 
     def confidence(self, path: Path, start: int) -> Confidence | None:
         """Lowered by a step when the path passes a call whose body is not known; None: the rule's own."""

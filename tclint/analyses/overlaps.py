@@ -10,6 +10,7 @@ without it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tclint.analyses.access_classes import AccessClass, AccessClasses
 from tclint.analyses.model import KernelModel
-from tclint.dataflow import Path, Results
+from tclint.dataflow import Answer, Found, Infeasible, Path, Results, Search, next_answer
 from tclint.dataflow.feasible_paths import find_lead, held_there
 from tclint.dataflow.views import View
 from tclint.ir.cfg import Edge
@@ -32,16 +33,19 @@ __all__ = ["Meeting", "Meetings", "Route"]
 Resolve = Callable[[int], int]
 """What an expression stands for at the end of a path (:meth:`Values.along`)."""
 
-_TRIES = 8
-"""Paths that are looked at for operations that begin together, and one more for each place of a use."""
-_EACH = 2
+OVERLAP = "overlap"
+"""The question of this module, as a ledger names it: whether a use overlaps an operation in flight."""
+MAX_PATHS_PER_OPERATION = 8
+"""Paths that are looked at for operations that begin together, and one more for each location of a use."""
+MAX_PATHS_PER_USE = 2
 """Those of them that may lead to one use."""
-_TURNS = 32
-"""How many rounds of a loop a path takes to be let out of it."""
-_VAIN = 2
-"""How often a way from the entry that goes on by a path may be looked for in vain: each search is long, and the next is like it."""
-_ROUNDS = 4
-"""How often a path may come back to where the operations begin, or to a use."""
+MAX_ITERATIONS_PER_LOOP = 32
+"""Iterations of a loop that are added to a path so that the loop exits there."""
+MAX_FAILED_ENTRY_PATHS_PER_OPERATION = 2
+"""Failed searches for a path from the entry that continues along a path from one operation: each is long, and the next is
+alike."""
+MAX_RETURNS_PER_PATH = 4
+"""How often a path may return to the instruction where the operations begin, or to a use."""
 
 _Touching = tuple[Access, Footprint | None]
 """An access, and the bytes that threads touch for certain, relative to the base of its address."""
@@ -122,9 +126,9 @@ class Meetings:
     _own_leads: dict[tuple[int, int, tuple[Edge, ...], bool], tuple[Edge, ...] | None] = field(
         default_factory=dict
     )
-    """For each block, view of those that the path leads to, path, and whether the way of all is astray."""
-    _vain: list[int] = field(default_factory=list)
-    """Where operations begin for which no such way was found."""
+    """For each operation, view of those that the path leads to, path, and whether the way of all is astray."""
+    _failed: Counter[int] = field(default_factory=Counter)
+    """How many searches for such a path failed, by operation: no operation spends the budget of another one."""
 
     @property
     def shared(self) -> SharedMemory:
@@ -223,9 +227,10 @@ class Meetings:
         self, start: int, operations: _Members, uses: dict[int, _Members], again: int | None = None
     ) -> list[Meeting]:
         """The same on paths that come back to *again*, a few times at most; None: on paths that need not."""
-        rounds = 0 if again is None else _ROUNDS
+        rounds = 0 if again is None else MAX_RETURNS_PER_PATH
+        each, most = max(rounds, MAX_PATHS_PER_USE), self.tries or MAX_PATHS_PER_OPERATION + len(uses)
         tried: set[tuple[int, Hashable]] = set()
-        left = dict.fromkeys(uses, max(rounds, _EACH))
+        left = dict.fromkeys(uses, each)
         closed: set[Edge] = set()
         reached: tuple[int, Hashable] = start, None
 
@@ -243,14 +248,14 @@ class Meetings:
                 i in left and self.ready(state[0]) and state[1] >= min(rounds, 1) and (i, state) not in tried
             )
 
-        paths: Iterator[Path] | None = None
+        paths: Search[Path] | None = None
         doubted: list[Meeting] = []
-        for _ in range(self.tries or _TRIES + len(uses)):
+        for _ in range(most):
             if paths is None:
                 paths = self.model.paths(
                     start, (self.start(start), 0), self.results, step, goal, left, closed
                 )
-            path = next(paths, None)
+            path = next_answer(paths).witness
             if path is not None:
                 reached = path.end, path.state
                 path = replace(path, state=path.state[0])
@@ -272,8 +277,13 @@ class Meetings:
             closed.clear()
             if not left[reached[0]]:
                 del left[reached[0]]
+                if not doubted:
+                    self.model.ledger.give_up(OVERLAP, reached[0], f"more than {each} paths to a use")
                 if not left:
                     break
+        else:
+            if not doubted:
+                self.model.ledger.give_up(OVERLAP, start, f"more than {most} paths")
         return doubted
 
     def _met(
@@ -298,7 +308,7 @@ class Meetings:
         """The route with as many rounds of the loop that its edge *leaving* leaves as it takes to be let out there."""
         path = route.path
         around = self._around(path.edges[leaving])
-        edges = path.edges[:leaving] + around * _TURNS + path.edges[leaving:]
+        edges = path.edges[:leaving] + around * MAX_ITERATIONS_PER_LOOP + path.edges[leaving:]
         for _ in range(2 if around else 0):
             longer = replace(path, edges=edges)
             found = _route(longer, self.model.along(longer, start), route.before, route.lead)
@@ -306,6 +316,10 @@ class Meetings:
             if wrong is None:
                 return found if self._state(start, found.path) == path.state else None
             turns = (at - len(route.lead) - leaving) // len(around)
+            if turns >= MAX_ITERATIONS_PER_LOOP:
+                why = f"more than {MAX_ITERATIONS_PER_LOOP} iterations of a loop"
+                self.model.ledger.give_up(OVERLAP, start, why)
+                return None
             edges = path.edges[:leaving] + around * max(turns, 0) + path.edges[leaving:]
         return None
 
@@ -383,16 +397,22 @@ class Meetings:
         """
         model = self.model
         end = model.views.at(path.end)
-        key = model.cfg.block_of[start], id(end), path.edges, astray
+        key = start, id(end), path.edges, astray
         if key not in self._own_leads:
             view = View(path.threads & end.threads, end.lasting(model.values))
             fewer = view.threads not in (0, model.views.at(start).threads)
-            asked = (fewer or astray) and len(self._vain) < _VAIN
-            found = _lead(model, start, view, path.edges)[0] if asked else None
-            if asked and found is None:
-                self._vain.append(start)
-            self._own_leads[key] = found
+            self._own_leads[key] = self._found_lead(start, view, path.edges) if fewer or astray else None
         return self._own_leads[key]
+
+    def _found_lead(self, start: int, view: View, onward: tuple[Edge, ...]) -> tuple[Edge, ...] | None:
+        """A path of a *view* from the entry to *start* that continues along *onward*; None after too many failures."""
+        if self._failed[start] == MAX_FAILED_ENTRY_PATHS_PER_OPERATION:
+            why = f"{MAX_FAILED_ENTRY_PATHS_PER_OPERATION} searches for a path from the entry failed"
+            self.model.ledger.give_up(OVERLAP, start, why)
+            return None
+        found = _lead(self.model, start, view, onward).witness
+        self._failed[start] += found is None
+        return found
 
     def _pairs(self, operations: _Members, uses: _Members, route: Route) -> Iterator[Meeting]:
         """For each operation the first use at the end of the path, and after it, that meets it."""
@@ -471,42 +491,38 @@ class _Leads:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._known: dict[tuple[int, int, bool], tuple[Edge, ...] | None] = {}
-        self._unreached: set[int] = set()
-        """The blocks to which there is no way that takes each branch as it is there."""
+        self._known: dict[tuple[int, int, bool], Answer[tuple[Edge, ...]]] = {}
 
     def to(self, start: int) -> tuple[Edge, ...] | None:
-        """The way from the entry to *start*, each branch taken as it is there; None: none is found."""
-        model = self.model
-        key = model.place(start)
-        if key not in self._known:
-            self._known[key], none = _lead(model, start)
-            if none:
-                self._unreached.add(key[0])
-        return self._known[key]
+        """The path from the entry to *start*, each branch taken as it is there; None: none is found."""
+        return self._to(start).witness
 
     def reached(self, start: int) -> bool:
         """Whether a thread may come to *start* at all, each branch taken as it is there."""
-        return self.to(start) is not None or self.model.cfg.block_of[start] not in self._unreached
+        return not isinstance(self._to(start), Infeasible)
+
+    def _to(self, start: int) -> Answer[tuple[Edge, ...]]:
+        key = self.model.place(start)
+        if key not in self._known:
+            self._known[key] = _lead(self.model, start)
+        return self._known[key]
 
 
 def _lead(
     model: KernelModel, start: int, view: View | None = None, onward: tuple[Edge, ...] = ()
-) -> tuple[tuple[Edge, ...] | None, bool]:
-    """A way from the entry to *start*, each branch taken as it is there; and whether it is known that there is none.
+) -> Answer[tuple[Edge, ...]]:
+    """A path from the entry to *start*, each branch taken as it is there.
 
-    It is one of a *view*, if given, that may go on by the edges of *onward*.
+    It is one of a *view*, if given, that may continue along the edges of *onward*.
     """
     path = model.lead(start, view)
-    if path is None:
-        return None, False
+    if not isinstance(path, Found):
+        return path
     here = Path(onward, (), start, T.full(model.values.threads))
-    taken = Route(here, model.values.find, model.values.find, path.edges)
+    taken = Route(here, model.values.find, model.values.find, path.witness.edges)
     if _wrong(model, start, taken)[1] is None:
-        return path.edges, False
-    block = model.cfg.block_of[start]
-    edges, none = find_lead(model.survey, block, view, onward)
-    return edges, none and edges is None
+        return Found(path.witness.edges)
+    return find_lead(model.survey, model.cfg.block_of[start], view, onward)
 
 
 def _wrong(model: KernelModel, start: int, route: Route) -> tuple[int, Edge | int | None]:

@@ -136,6 +136,8 @@ class Unfenced(FactSet[tuple[int, int]]):
             return state | {(at, 0)}
         if not state:
             return state
+        if instruction.flow == "call":
+            self.model.drop_facts(self, at)
         if instruction.flow == "call" or fences(instruction):
             return frozenset()
         mark = WAITED if instruction.event == "mbarrier-wait" else WIDE
@@ -177,6 +179,8 @@ class Landed(CopyGroups):
     def transfer(self, state: GroupState, at: int, instruction: Instruction) -> GroupState:
         facts, copies = state
         if instruction.flow == "call":
+            if facts:
+                self.model.drop_facts(self, at)
             return frozenset(), copies
         landed = frozenset(fact for fact in facts if fact[1] == LANDED)
         if fences(instruction):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.dataflow import EXIT, Path, find_paths
+from tclint.dataflow import EXIT, Answer, Found, Infeasible, Path, find_paths, next_answer
 from tclint.dataflow.views import View
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Module
 from tclint.values import Facts
 from tclint.values import thread_masks as T
 
+_BARRED = Infeasible("one of the instructions to avoid is on every path")
 SYSTEM_CALLS = frozenset({"__assertfail", "__nv_ptx_builtin_ocg_fmax3", "free", "malloc", "vprintf"})
 """What the CUDA driver provides without a body in any module (PTX interoperability guide, "System calls"), and a maximum of
 three numbers, of which ptxas makes one instruction. None of them touches tensor memory or waits for other threads."""
@@ -62,7 +63,7 @@ def way(
     to: Collection[int],
     ends: Collection[int],
     facts: Facts | None = None,
-) -> Path | None:
+) -> Answer[Path]:
     """A path of *threads* from *start* to an instruction of *to* (none: the end) that passes none of *ends*.
 
     A warp is followed by its first lane, which does what one lane does for all.
@@ -71,7 +72,7 @@ def way(
     view = View(here.threads & threads & T.lane_zero(model.values.threads), facts or here.facts)
     cfg, first = model.cfg, max(start, 0)
     if not view.threads or (cfg.block_of[first] not in cfg.in_cycle and not last(model, (first,), ends, to)):
-        return None
+        return _BARRED
     return follow(model, start, view, to, ends)
 
 
@@ -82,14 +83,14 @@ def follow(
     to: Collection[int],
     ends: Collection[int],
     likely: bool = False,
-) -> Path | None:
+) -> Answer[Path]:
     """A path of the threads of *view* from *start* to an instruction of *to* (none: the end) that passes none of *ends*.
 
     A *likely* one is not contradicted by what is known when *start* is executed for the first time.
     """
     cfg = model.cfg
     if start < 0 and to and 0 not in to and not last(model, (0,), ends, to):
-        return None
+        return _BARRED
     relevant: list[list[int]] = [[] for _ in cfg.blocks]
     for i in sorted({*to, *ends}):
         relevant[cfg.block_of[i]].append(i)
@@ -102,14 +103,16 @@ def follow(
         return i in to if to else i == EXIT
 
     closed = set[Edge]()
-    while path := next(
-        find_paths(model.survey, start, view, True, relevant, step, goal, blocks, closed=closed), None
-    ):
-        untaken = model.untaken(start, path, relevant) if likely else None
+    while True:
+        found = next_answer(
+            find_paths(model.survey, start, view, True, relevant, step, goal, blocks, closed=closed)
+        )
+        untaken = (
+            model.untaken(start, found.witness, relevant) if likely and isinstance(found, Found) else None
+        )
         if untaken is None:
-            return path
+            return found
         closed.add(untaken)
-    return None
 
 
 def last(

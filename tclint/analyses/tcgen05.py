@@ -338,7 +338,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         here = self.range(site, role)
         if here is None or not self.model.values.volatile(here.start):
             return None
-        resolve = self.model.at_first(site)
+        resolve = self.model.at_first(site).witness
         if resolve is None:
             return None
         return Range(self._columns(resolve(here.start)), here.columns, here.lanes)

@@ -72,7 +72,10 @@ class ThreadSync(Analysis[State]):
 
     def edge(self, state: State, edge: Edge) -> State:
         # Who takes it is left to the search for a path: few facts come to that.
-        return 0 if edge.source in self.model.reachability.dispatchers else state
+        if not state or edge.source not in self.model.reachability.dispatchers:
+            return state
+        self.model.drop_facts(self, self.model.cfg.blocks[edge.source].end - 1)
+        return 0
 
     def about(self, state: State) -> Iterable[int]:
         return list(self.nearest(state, -1, len(self.sites)))

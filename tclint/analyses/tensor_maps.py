@@ -137,6 +137,8 @@ class TensorMaps(FactSet[tuple[int, int]]):
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if instruction.flow == "call":
+            if state:
+                self.model.drop_facts(self, at)
             return frozenset()
         fence = instruction.event == "proxy-fence"
         if fence and _releases(instruction):

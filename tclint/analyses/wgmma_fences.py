@@ -138,7 +138,11 @@ class WgmmaFences(Analysis[State]):
         return accessed & ~(target & ~self._used)
 
     def edge(self, state: State, edge: Edge) -> State:
-        return (True, 0) if edge.source in self.model.reachability.dispatchers else state
+        if edge.source not in self.model.reachability.dispatchers:
+            return state
+        if state[1]:
+            self.model.drop_facts(self, self.model.cfg.blocks[edge.source].end - 1)
+        return True, 0
 
     def alive(self, state: State, at: int, instruction: Instruction) -> State | None:
         """One access followed along a path, with the copies made of its register: it ends at a fence."""

@@ -270,7 +270,9 @@ def not_committed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             model.reaches(site, c) and not model.views.apart(site, c) for c in model.sites("commit", "bulk")
         ):
             continue
-        path = model.path(site, OPEN, results, partial(groups.follow, site), lambda state, i: i == EXIT, ())
+        path = model.path(
+            site, OPEN, results, partial(groups.follow, site), lambda state, i: i == EXIT, ()
+        ).witness
         if path is not None and model.confidence(path, site) is None:
             lost.append((site, _waits(model, path, site)))
     if lost:

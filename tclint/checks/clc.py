@@ -46,7 +46,7 @@ def _decoded_unasked(model: KernelModel, asks: list[int], decodes: list[int]) ->
     every = T.full(model.values.threads)
     ends = {*asks, *calls(model)}
     for site in decodes:
-        if any(model.reaches(site, a) for a in asks) or way(model, -1, every, (site,), ends) is None:
+        if any(model.reaches(site, a) for a in asks) or way(model, -1, every, (site,), ends).witness is None:
             continue
         return Hit(
             site=site,
@@ -68,7 +68,7 @@ def _read_unwaited(model: KernelModel, requests: list[int], loads: dict[int, int
             continue
         reads = [i for i, address in loads.items() if values.linear(address) == values.linear(place)]
         told = model.made(Order).completed((site,))
-        path = way(model, site, T.full(values.threads), reads, told) if reads else None
+        path = way(model, site, T.full(values.threads), reads, told).witness if reads else None
         if path is not None:
             role = model.who(path.threads)
             return Hit(
@@ -103,7 +103,7 @@ def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hi
             continue  # no register takes it
         said = values.before(answer[0], ask + 1)
         facts = values.assume(said, False, model.views.at(ask).facts)
-        path = way(model, ask, T.full(values.threads), requests, ends, facts)
+        path = way(model, ask, T.full(values.threads), requests, ends, facts).witness
         if path is not None and _taken_when_failed(model, path, said, facts):
             role = model.who(path.threads)
             return Hit(

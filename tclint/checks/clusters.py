@@ -11,7 +11,7 @@ from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import behind, calls, last, way, whole_program
 from tclint.checks import Hit, Mark, check
-from tclint.dataflow import EXIT, Path
+from tclint.dataflow import EXIT, Infeasible, Path
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction
@@ -86,7 +86,7 @@ def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | 
     for (origin,) in sorted(results.before(site)):
         if origin not in wrong:
             continue
-        found = model.likely(origin, True, results, step, lambda state, i: i == site, (site,))
+        found = model.likely(origin, True, results, step, lambda state, i: i == site, (site,)).witness
         if found is not None:
             path, doubt = found
             return _hit(model, site, origin, model.who(path.threads)).doubted(doubt)
@@ -141,7 +141,7 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
     order = model.made(Order)
     told = order.told(order.meets(Scope.CTAS))
     sites = {r.site for r in found}
-    path = way(model, -1, T.full(model.values.threads), sites, told, _with_peers(model, -1))
+    path = way(model, -1, T.full(model.values.threads), sites, told, _with_peers(model, -1)).witness
     if path is None or _alone_on(model, -1, path):
         return None
     site = path.end
@@ -166,7 +166,7 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
             continue  # who receives it waits for it; other warps wait for the cluster at the end
         if kinds[site] == "arrival" and (any(model.reaches(site, w) for w in waits) or _tail(model)):
             continue
-        path = way(model, site, T.full(model.values.threads), (), told, _with_peers(model, site))
+        path = way(model, site, T.full(model.values.threads), (), told, _with_peers(model, site)).witness
         if path is not None and not (_awaited(model, site, path) or _alone_on(model, site, path)):
             role = _role(model, site)
             return Hit(
@@ -249,7 +249,8 @@ def _tail(model: KernelModel) -> bool:
     deeds = [e.site for e in model.events if e.kind in _DEEDS and e.group != "cluster"]
     every = T.full(model.values.threads)
     waits = last(model, model.sites("mbarrier-wait"), deeds)
-    return any(way(model, w, every, (), deeds) is not None for w in waits)
+    # To report that there is none, each search has to be exhaustive.
+    return any(not isinstance(way(model, w, every, (), deeds), Infeasible) for w in waits)
 
 
 _DEEDS = frozenset(("issue", "commit", "mbarrier-arrive", "mbarrier-expect"))
@@ -278,7 +279,7 @@ def multicast_reused(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         order = model.made(Order)
         peers_heard = order.hears(Scope.CTAS) - order.waits_for((site,))
         told = order.told(w for w in peers_heard if model.reaches(w, w))
-        path = way(model, site, T.full(model.values.threads), (site,), told)
+        path = way(model, site, T.full(model.values.threads), (site,), told).witness
         target = model.value(site, "destination")
         if path is None or target is None or model.changes(target, path, site):
             continue
@@ -337,7 +338,10 @@ def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads:
                 model.views.at(read).threads,
             ):
                 continue
-            if way(model, wait, T.full(values.threads), (read,), {*arrivals, *calls(model)}) is not None:
+            if (
+                way(model, wait, T.full(values.threads), (read,), {*arrivals, *calls(model)}).witness
+                is not None
+            ):
                 return Hit(
                     site=arrive,
                     message="arrives at the barrier of the cluster with .relaxed, which orders no memory, and another CTA "

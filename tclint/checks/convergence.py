@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import islice
 
 from tclint.analyses.execution import Condition, branches, guards, others_leave
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check, grouped
-from tclint.dataflow import EXIT, Path, find_paths
+from tclint.dataflow import EXIT, Found, Path, Search, find_paths, next_answer
+from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import View
 from tclint.findings.scales import Confidence
 from tclint.ir.cfg import Edge
@@ -18,7 +18,7 @@ from tclint.isa.table import Match
 from tclint.values import Facts, Level
 from tclint.values import thread_masks as T
 
-_WAYS = 8
+MAX_PATHS_PER_BRANCH = 8
 """Ways past an instruction that are looked at."""
 _SIZES = {"warp": 32, "warpgroup": 128, "cta": 32}
 
@@ -146,16 +146,26 @@ class _Judge:
         block = cfg.block_of[site]
         key = condition, block
         if key not in self._parting:
-            join = cfg.ipdom.get(edge.source, -1)
-            meet = EXIT if join < 0 else cfg.blocks[join].start
-            others = frozenset(e for e in cfg.successors[edge.source] if e != edge)
-            view = self.model.views.inside(edge.source)
-            past = islice(self._ways(edge, frozenset((edge,)), view, meet, (site, meet)), _WAYS)
-            self._parting[key] = any(
-                next(self._ways(edge, others, View(view.threads, facts), site, (meet,)), None) is not None
-                for facts in (self._shared(path, edge, view) for path in past)
-            )
+            self._parting[key] = self._parts(edge, site)
         return self._parting[key]
+
+    def _parts(self, edge: Edge, site: int) -> bool:
+        """Whether what all threads know on some path past *site* lets others reach it by *edge*."""
+        model, cfg = self.model, self.model.cfg
+        join = cfg.ipdom.get(edge.source, -1)
+        meet = EXIT if join < 0 else cfg.blocks[join].start
+        others = frozenset(e for e in cfg.successors[edge.source] if e != edge)
+        view = model.views.inside(edge.source)
+        past = self._ways(edge, frozenset((edge,)), view, meet, (site, meet))
+        for number, path in enumerate(past):
+            if number == MAX_PATHS_PER_BRANCH:
+                model.ledger.give_up(FEASIBLE_PATH, site, f"more than {MAX_PATHS_PER_BRANCH} paths")
+                break
+            facts = self._shared(path, edge, view)
+            here = self._ways(edge, others, View(view.threads, facts), site, (meet,))
+            if isinstance(next_answer(here), Found):
+                return True
+        return False
 
     def _shared(self, path: Path, branch: Edge, view: View) -> Facts:
         """What all threads know, whether they take a *path* from a branch that parts them or not."""
@@ -173,7 +183,7 @@ class _Judge:
 
     def _ways(
         self, branch: Edge, closed: AbstractSet[Edge], view: View, goal: int, ends: Collection[int]
-    ) -> Iterator[Path]:
+    ) -> Search[Path]:
         """The ways from a branch to *goal* that pass none of *ends* before."""
         cfg = self.model.cfg
         relevant: list[Sequence[int]] = [()] * len(cfg.blocks)

@@ -45,9 +45,9 @@ def _role_without_wait(model: KernelModel, heard: list[int]) -> Hit | None:
     shared = frozenset().union(*late.values(), *_accesses(model, "write").values())
     alike = {site for site, bases in others.items() if bases & shared}
     every = T.full(model.values.threads)
-    path = way(model, -1, every, alike, told) if alike else None
+    path = way(model, -1, every, alike, told).witness if alike else None
     sure = path is not None
-    path = path or way(model, -1, every, others, told)
+    path = path or way(model, -1, every, others, told).witness
     if path is None:
         return None
     site, role = path.end, model.who(path.threads)
@@ -80,7 +80,9 @@ def _before_the_wait(model: KernelModel, heard: list[int]) -> Hit | None:
     written = frozenset().union(*_accesses(model, "write").values())
     sites = {site for site, bases in early.items() if bases & written}
     path = (
-        way(model, -1, T.full(model.values.threads), sites, model.made(Order).hears(Scope.WARPS).union(heard))
+        way(
+            model, -1, T.full(model.values.threads), sites, model.made(Order).hears(Scope.WARPS).union(heard)
+        ).witness
         if sites
         else None
     )

@@ -10,14 +10,15 @@ from functools import cached_property
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, home, mapped_by
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
-from tclint.dataflow import EXIT, Path, find_paths
+from tclint.dataflow import EXIT, Found, Path, find_paths, next_answer
+from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import View
 from tclint.findings.edits import Repair, inverted
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
 from tclint.values import Facts
 
-_TRIES = 12
+MAX_PATHS_PER_WAIT = 12
 """Paths behind one wait that are looked at."""
 _SHORT = 4
 """Blocks that lead back to a wait at most, in the loop that a compiler makes of one."""
@@ -238,10 +239,10 @@ class _Waits:
         goals = {cfg.block_of[i] for i in needing}
         if branches:
             goals = {cfg.block_of[site], *cfg.exits, *model.reachability.dispatchers}
-        for _ in range(_TRIES):
+        for _ in range(MAX_PATHS_PER_WAIT):
             state = _OPEN if branches else _ASKED
             found = find_paths(model.survey, site, view, state, relevant, step, goal, goals, closed=closed)
-            path = next(found, None)
+            path = next_answer(found).witness
             if path is None:
                 return None
             if branches and not any(cfg.blocks[e.source].end - 1 in branches for e in path.edges):
@@ -259,6 +260,7 @@ class _Waits:
                     break
             else:
                 return path
+        model.ledger.give_up(FEASIBLE_PATH, site, f"more than {MAX_PATHS_PER_WAIT} paths")
         return None
 
     @cached_property
@@ -309,7 +311,7 @@ class _Waits:
         goals = {cfg.block_of[to]} if to != EXIT else cfg.exits | model.reachability.dispatchers
         view = self._view(site, answer, True)
         found = find_paths(model.survey, site, view, True, self.relevant, step, goal, goals)
-        return next(found, None) is not None
+        return isinstance(next_answer(found), Found)
 
     def _inverted(self, site: int) -> Hit:
         name = self.model.name(site)

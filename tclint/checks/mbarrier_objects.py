@@ -311,7 +311,7 @@ def _remade(known: _Objects) -> Iterator[tuple[Place, int, int]]:
             continue
         ends = known.about(known.invals, place)
         for first in sites:
-            path = role_paths.follow(model, first, model.views.at(first), sites, ends)
+            path = role_paths.follow(model, first, model.views.at(first), sites, ends).witness
             if path is not None:
                 yield place, first, path.end
                 break
@@ -332,7 +332,7 @@ def _ended(known: _Objects) -> Iterator[tuple[str, Hit]]:
                 # Gone for good, and for all threads: whoever comes to a use behind it finds none.
                 to = [i for i in to if not model.reaches(i, ended)]
                 view = View(T.full(model.values.threads))
-            path = role_paths.follow(model, ended, view, to, made) if to else None
+            path = role_paths.follow(model, ended, view, to, made).witness if to else None
             if path is None:
                 continue
             yield (
@@ -386,7 +386,9 @@ def _meets(known: _Objects, made: int, access: Access) -> Hit | None:
     if named is None or len(named) > 1:
         return None
     place = min(named)
-    path = role_paths.follow(model, made, model.views.at(made), (site,), known.about(known.invals, place))
+    path = role_paths.follow(
+        model, made, model.views.at(made), (site,), known.about(known.invals, place)
+    ).witness
     if path is None:
         return None
     verb = "writes" if access.writes else "reads"
@@ -487,7 +489,7 @@ def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
             ]
             ways += [(everyone, far, heard - news.passed, "")] if far else []
         for view, to, heard, doubt in ways:
-            path = role_paths.follow(model, -1, view, to, heard) if to else None
+            path = role_paths.follow(model, -1, view, to, heard).witness if to else None
             if path is None:
                 continue
             again = Counter(path.sites(model.cfg, -1))

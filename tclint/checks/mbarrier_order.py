@@ -33,7 +33,7 @@ def narrow_scope(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     stores = _remote_stores(model)
     wide = [i for i in (*model.sites("memory-fence"), *model.sites("barrier-arrive")) if _is_wide(model, i)]
     for store in stores:
-        path = role_paths.follow(model, store, model.views.at(store), narrow, wide)
+        path = role_paths.follow(model, store, model.views.at(store), narrow, wide).witness
         if path is not None:
             yield "MB012", _too_narrow(path.end, len(narrow), store)
             return
@@ -157,7 +157,10 @@ def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[i
     loads = list(_accesses(model, False))
     for store in _accesses(model, True):
         view = model.views.at(store.site)
-        if role_paths.follow(model, store.site, view, (arrival,), ends if arrival in weak else ()) is None:
+        if (
+            role_paths.follow(model, store.site, view, (arrival,), ends if arrival in weak else ()).witness
+            is None
+        ):
             continue
         # A barrier behind the arrival tells of the store as well.
         told = order.heard((store.site,)).difference(model.sites("mbarrier-wait"))
@@ -172,7 +175,7 @@ def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[i
         path = (
             role_paths.follow(
                 model, wait, model.views.at(wait), met, [*ends, *others] if wait in weak else ()
-            )
+            ).witness
             if met
             else None
         )
@@ -192,7 +195,7 @@ def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
     if not met:
         return None
     others = [i for i in model.sites("mbarrier-wait") if i != wait]
-    path = role_paths.follow(model, wait, model.views.at(wait), met, [*_orders(model), *others])
+    path = role_paths.follow(model, wait, model.views.at(wait), met, [*_orders(model), *others]).witness
     return None if path is None else _unordered(model, wait, copy, None, wait, path.end)
 
 

@@ -177,7 +177,7 @@ class _Release:
     def _all_come(self, access: Access, arrivals: list[int], ends: frozenset[int]) -> bool:
         """Whether all warps that arrive come from the *access* and need not have heard of others."""
         return all(
-            way(self.model, access.site, warp, (i,), ends) is not None
+            way(self.model, access.site, warp, (i,), ends).witness is not None
             for i in arrivals
             for _, warp in T.by_warp(self.model.views.at(i).threads)
         )
@@ -203,7 +203,7 @@ class _Release:
         accesses = [a for a in self.plain if a.writes is writes]
         arriving = model.views.at(arrival).threads
         for site in last(model, [a.site for a in accesses], ends, (arrival,)):
-            if way(model, site, arriving, (arrival,), ends) is not None:
+            if way(model, site, arriving, (arrival,), ends).witness is not None:
                 # Those before it in the block stand behind the same barrier.
                 block = block_of[site]
                 first = max((end for end in ends if end < site and block_of[end] == block), default=-1)
@@ -267,14 +267,14 @@ class _Release:
     def _untold(self, wait: int, waiting: int, use: int, told: frozenset[int]) -> bool:
         """Whether the *waiting* threads come from one *use*, or the start, to the next and pass none of the waits *told*."""
         start = use if self.model.reaches(use, wait) else -1
-        comes = way(self.model, start, waiting, (wait,), told) is not None
+        comes = way(self.model, start, waiting, (wait,), told).witness is not None
         return comes and self._follows(wait, waiting, use, told)
 
     def _follows(self, wait: int, waiting: int, use: int, told: frozenset[int] = frozenset()) -> bool:
         """Whether a way leads from a wait to a use that no barrier bars, nor one of the waits *told*."""
         key = wait, waiting, use, told
         if key not in self._ways:
-            self._ways[key] = way(self.model, wait, waiting, (use,), self.barring | told) is not None
+            self._ways[key] = way(self.model, wait, waiting, (use,), self.barring | told).witness is not None
         return self._ways[key]
 
     def _same(self, one: Access, two: Access, threads: int, others: int) -> bool:

@@ -30,7 +30,7 @@ from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.checks import Hit, Mark, check, grouped
 from tclint.checks._repairs import fenced_between
 from tclint.checks._wording import called
-from tclint.dataflow import Path, Results
+from tclint.dataflow import Found, Path, Results
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Memory
@@ -150,7 +150,9 @@ def _handed_over(
         if (start, end) not in ways:
             unfenced, results = model.solved(since)
             follow = partial(unfenced.follow, start)
-            ways[start, end] = model.path(start, 0, results, follow, lambda state, i: i == end, (end,))
+            ways[start, end] = model.path(
+                start, 0, results, follow, lambda state, i: i == end, (end,)
+            ).witness
         return ways[start, end]
 
     told = {handover.wait for those in over.values() for handover in those}
@@ -231,7 +233,7 @@ def _same_at_first(
     def first(access: Access) -> Access:
         if not model.values.volatile(shared.split(access.address)[0]):
             return access
-        return shared.along(access, model.at_first(access.site) or model.values.find)
+        return shared.along(access, model.at_first(access.site).witness or model.values.find)
 
     used: dict[int, list[tuple[Access, Footprint]]] = {}
     for site in uses:
@@ -266,8 +268,8 @@ def _answered_again(model: KernelModel) -> Iterator[_Clash]:
         for start, access, use in _same_at_first(model, UnfencedReads, read, (site,), writes=True):
             follow = partial(unfenced.follow, start)
             path = model.path(start, 0, results, follow, lambda state, i, use=use: i == use.site, (site,))  # type: ignore[misc]
-            if path is not None:
-                yield _Clash.of(model, Meeting(access, use, path))
+            if isinstance(path, Found):
+                yield _Clash.of(model, Meeting(access, use, path.witness))
 
 
 def _mild(model: KernelModel, clash: _Clash) -> bool:
@@ -410,7 +412,7 @@ def unfenced_maps(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 partial(maps.follow, write),
                 lambda state, i, status=status, use=use: i == use and state == status,  # type: ignore[misc]
                 (use,),
-            )
+            ).witness
             if path is None:
                 continue
             along = model.along(path, write)

@@ -85,7 +85,10 @@ def direction(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         for origin, owned in against:
             # Where it is wrong whatever came before, the way does not matter.
             fact = frozenset(((origin, owned),))
-            if against == before or model.path(origin, fact, results, step, goal, (site,)) is not None:
+            if (
+                against == before
+                or model.path(origin, fact, results, step, goal, (site,)).witness is not None
+            ):
                 yield "CV008", _wrong_way(model, site, origin, owned)
                 break
 
@@ -168,7 +171,7 @@ def repeated_unsynchronised(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     sites = model.sites("setmaxnreg")
     ends = {*model.made(Order).meets(Scope.WARPS), *calls(model)}
     every = T.full(model.values.threads)
-    again = ((path.end, i) for i in sites if (path := way(model, i, every, sites, ends)) is not None)
+    again = ((path.end, i) for i in sites if (path := way(model, i, every, sites, ends).witness) is not None)
     for site, before in grouped(again).items():
         yield (
             "CV013",

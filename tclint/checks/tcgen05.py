@@ -34,7 +34,7 @@ def _follow(
     def goal(state: State, i: int) -> bool:
         return i == use and any(status in wanted for _, status in state)
 
-    return model.path(site, frozenset(((site, ISSUED),)), results, step, goal, (use,))
+    return model.path(site, frozenset(((site, ISSUED),)), results, step, goal, (use,)).witness
 
 
 _SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
@@ -134,7 +134,7 @@ def _nearest(
     for _ in range(_TRIES):
         if not left:
             break
-        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, left)
+        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, left).witness
         if path is None:
             break
         candidate = left.pop(path.end)
@@ -354,7 +354,7 @@ def _uncommitted(
         def goal(state: State, i: int) -> bool:
             return i == EXIT
 
-        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, ())
+        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, ()).witness
         if path is not None:
             yield tuple(e.target for e in path.edges[-3:]), (site, path)
 

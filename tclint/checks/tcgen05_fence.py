@@ -87,7 +87,9 @@ def _unfenced(
                 early.add(at)
                 pairs += [(site, at) for site in sync.nearest(state & wanted, at, _TRIES)]
     for site, at in nsmallest(_TRIES, pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0]))):
-        path = model.path(site, sync.bits[site], results, partial(sync.follow, site), partial(_is, at), (at,))
+        path = model.path(
+            site, sync.bits[site], results, partial(sync.follow, site), partial(_is, at), (at,)
+        ).witness
         if path is not None:
             return (site, at), early
     return None, set()

@@ -30,7 +30,7 @@ def _path(
     to: int,
 ) -> Path | None:
     """A path on which *fact*, which begins with its site, lives until the instruction *to*."""
-    return model.path(fact[0], frozenset({fact}), results, step, lambda state, at: at == to, (to,))
+    return model.path(fact[0], frozenset({fact}), results, step, lambda state, at: at == to, (to,)).witness
 
 
 @check("TC009", needs="tcgen05")

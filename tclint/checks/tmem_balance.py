@@ -176,7 +176,7 @@ def _held_at_the_end(model: KernelModel, memory: TensorAllocation, site: int) ->
     def step(ledger: Ledger, i: int, instruction: Instruction) -> Ledger | None:
         return memory.entered(ledger, i, instruction) or None
 
-    path = model.path(site, (site,), results, step, lambda ledger, i: i == EXIT, ())
+    path = model.path(site, (site,), results, step, lambda ledger, i: i == EXIT, ()).witness
     if path is None or path.block(model.cfg, site) in model.reachability.dispatchers:
         return None
     return _leaked(model, memory, path.state[0], path, site)
@@ -192,7 +192,7 @@ def _skipped_by_another(model: KernelModel, memory: TensorAllocation, site: int,
     )
     for barrier in model.made(Order).all_meet:
         if model.reaches(site, barrier) and not model.reaches(barrier, site):
-            path = way(model, barrier, freeing, (), memory.deallocations, facts)
+            path = way(model, barrier, freeing, (), memory.deallocations, facts).witness
             if path is None or path.block(model.cfg, barrier) in model.reachability.dispatchers:
                 return None
             return _leaked(model, memory, site, path, barrier)
@@ -209,7 +209,9 @@ def _too_many(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | 
     def step(ledger: Ledger, i: int, instruction: Instruction) -> Ledger:
         return memory.entered(ledger, i, instruction) if instruction.event == "tmem-alloc" else ledger
 
-    path = model.path(site, (site,), results, step, lambda ledger, i: i == EXIT and len(ledger) > most, ())
+    path = model.path(
+        site, (site,), results, step, lambda ledger, i: i == EXIT and len(ledger) > most, ()
+    ).witness
     return None if path is None else _leaked(model, memory, site, path, site)
 
 
@@ -240,7 +242,7 @@ def _freed_twice(model: KernelModel, memory: TensorAllocation) -> Hit | None:
     ):
         return None
     for first in memory.deallocations:
-        path = way(model, first, T.full(model.values.threads), memory.deallocations, ())
+        path = way(model, first, T.full(model.values.threads), memory.deallocations, ()).witness
         if path is not None:
             role = model.who(T.whole(path.threads, 32))
             return Hit(

@@ -126,7 +126,7 @@ def _earlier(model: KernelModel, first: int, second: int, once: str, then: str) 
     _, results = model.solved(TensorAllocation)
     path = model.path(
         first, True, results, lambda state, i, instruction: state, lambda state, i: i == second, (second,)
-    )
+    ).witness
     if path is not None:
         role = model.who(path.threads)
         return Mark(first, once, role=role), Mark(second, then, role=role)

@@ -40,7 +40,7 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
     for site in last(model, model.sites("issue", "tcgen05"), ends, (free,)):
         if not _may_use(model, site, (free,)):
             continue
-        path = way(model, site, T.full(model.values.threads), (free,), ends)
+        path = way(model, site, T.full(model.values.threads), (free,), ends).witness
         if path is None:
             continue
         committed = not {*commits}.isdisjoint(path.sites(model.cfg, site))
@@ -80,7 +80,7 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
         free = next((f for f in frees if not model.views.exclusive(site, f)), None)
         if not others or free is None or not _may_use(model, site, frees) or _joined(model, site, free):
             continue
-        path = way(model, site, others, (), told)
+        path = way(model, site, others, (), told).witness
         if path is None:
             continue
         role = warps_of(model, path.threads)
@@ -172,7 +172,7 @@ def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
         warp = T.whole(model.views.at(free).threads, 32)
         for copy in last(model, model.sites("issue", "mbarrier"), ends, (free,)):
             use = None if _waits_elsewhere(model, warp, copy, free) else _fed(model, frees, copy)
-            path = None if use is None else way(model, copy, warp, (free,), ends)
+            path = None if use is None else way(model, copy, warp, (free,), ends).witness
             if use is None or path is None or not warp & path.threads:
                 continue
             role = warps_of(model, _others(model, frees, use))

@@ -61,7 +61,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not heard:
         told = []
     for free in frees:
-        path = way(model, -1, model.views.at(free).threads, (free,), [*late, *told, *calls(model)])
+        path = way(model, -1, model.views.at(free).threads, (free,), [*late, *told, *calls(model)]).witness
         if path is None:
             continue
         yield (

@@ -92,7 +92,7 @@ def result_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         sites = [
             s for s in sites if _used(model, s, others) and not any(_before(model, s, a) for a in allocations)
         ]
-        path = way(model, -1, others, sites, ends) if sites else None
+        path = way(model, -1, others, sites, ends).witness if sites else None
         if path is not None:
             yield "TM008", _unsynced(model, allocations[0], path)
 

@@ -199,7 +199,9 @@ def _rewritten_next_round(model: KernelModel, site: int, source: int) -> int | N
         def arrives(state: State, at: int, write: int = write) -> bool:
             return at == write
 
-        path = model.path(site, groups.start(site), results, groups.following(site), arrives, (write,))
+        path = model.path(
+            site, groups.start(site), results, groups.following(site), arrives, (write,)
+        ).witness
         if path is not None and any(model.cfg.dominates(e.target, e.source) for e in path.edges):
             return write
     return None

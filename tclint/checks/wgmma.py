@@ -270,7 +270,7 @@ def _pending_at_exit(
             groups.following(site),
             lambda state, i: i in ends,
             ends,
-        )
+        ).witness
         if found is None:
             continue
         path, doubt = found
@@ -339,7 +339,7 @@ def _witness(
     def goal(state: State, i: int) -> bool:
         return i == use and (direct or any(c[0] == register for c in state[1]))
 
-    path = model.path(site, groups.start(site), results, groups.following(site), goal, (use,))
+    path = model.path(site, groups.start(site), results, groups.following(site), goal, (use,)).witness
     return None if path is None else (site, path)
 
 
@@ -362,7 +362,7 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 def arrives(state: FenceState, at: int, i: int = i) -> bool:
                     return at == i and state[0]
 
-                if not entered and model.path(-1, (True, 0), results, fences.alive, arrives, (i,)):
+                if not entered and model.path(-1, (True, 0), results, fences.alive, arrives, (i,)).witness:
                     entered = True
                     yield (
                         "WG002",
@@ -432,7 +432,7 @@ def _dirtied(
             fences.alive,
             lambda s, at: at == site and bool(s[1] & bad),
             (site,),
-        )
+        ).witness
         if path:
             arrived = path.state[1] & bad
             return access, fences.register(arrived & -arrived)

@@ -152,7 +152,9 @@ def undefined_accumulate(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         def arrives(state: int, at: int, site: int = site) -> bool:
             return at == site
 
-        path = model.path(-1, unwritten.boundary() & wanted, results, unwritten.left, arrives, (site,))
+        path = model.path(
+            -1, unwritten.boundary() & wanted, results, unwritten.left, arrives, (site,)
+        ).witness
         if path is None:
             continue
         told.add(key)

@@ -153,4 +153,6 @@ def _unordered(
         fence = fenced and instruction.event == "register-fence"
         return None if fence else follow(state, at, instruction)
 
-    return model.path(first, groups.start(first), results, step, lambda state, at: at == second, (second,))
+    return model.path(
+        first, groups.start(first), results, step, lambda state, at: at == second, (second,)
+    ).witness

@@ -114,13 +114,14 @@ def command(
     from tclint.commands._progress import shown_on
     from tclint.config import settings
     from tclint.driver.inputs import LeftOut, inputs
+    from tclint.driver.one import debug
     from tclint.driver.pool import reports
     from tclint.report.fold import told
     from tclint.report.formats import renderer
     from tclint.report.formats._files import OutputError, parse, refuse_inputs
     from tclint.report.formats._files import write as write_files
     from tclint.report.locate import Locator
-    from tclint.report.summary import Context, exit_code, statistics_of, timings_of
+    from tclint.report.summary import Context, exit_code, gave_up_of, statistics_of, timings_of
 
     if statistics and output_format not in ("text", "concise"):
         raise click.UsageError(f"--statistics is text; {output_format} has these numbers in its summary.")
@@ -176,6 +177,8 @@ def command(
         _note(fixing)
     if timings:
         write(timings_of(item.seconds for item in checked), sys.stderr)
+        open_ = [(item.report.path, item.gave_up) for item in checked]
+        write(gave_up_of(open_, each=debug()), sys.stderr)
     return exit_code(shown, config.failing)
 
 

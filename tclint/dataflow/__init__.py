@@ -2,12 +2,28 @@
 
 Owns :class:`Analysis` and :func:`solve` (may-analyses over the CFG), the threads that reach each block
 (``reachability``), what holds for the threads that execute an instruction (``views``), loop invariants, and
-:func:`find_paths`. Imports ``values``, ``ir`` and ``isa``.
+:func:`find_paths`, and what an answer to a may-question is (``answers``). Imports ``values``, ``ir`` and ``isa``.
 
 Change this package when a path is reported that no thread can take, or a feasible one is not found.
 """
 
+from tclint.dataflow.answers import Answer, Found, GaveUp, Infeasible, Search, next_answer
 from tclint.dataflow.feasible_paths import EXIT, Path, Survey, find_paths
 from tclint.dataflow.solver import Analysis, LimitExceeded, Results, solve
 
-__all__ = ["EXIT", "Analysis", "LimitExceeded", "Path", "Results", "Survey", "find_paths", "solve"]
+__all__ = [
+    "EXIT",
+    "Analysis",
+    "Answer",
+    "Found",
+    "GaveUp",
+    "Infeasible",
+    "LimitExceeded",
+    "Path",
+    "Results",
+    "Search",
+    "Survey",
+    "find_paths",
+    "next_answer",
+    "solve",
+]

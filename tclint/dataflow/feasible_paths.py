@@ -5,6 +5,8 @@ path is searched for again, followed by the very threads that made the fact:
 branches that they do not take are closed, a predicate tested twice has one
 value, and a guarded operation that ends the fact is taken whenever its guard
 follows from what is known. Without such a path there is no finding.
+
+Each search has a budget, and its answer says whether it is exhaustive (:mod:`tclint.dataflow.answers`).
 """
 
 from __future__ import annotations
@@ -16,18 +18,34 @@ from heapq import heappop, heappush
 from itertools import chain
 from typing import Any, NamedTuple
 
+from tclint.dataflow.answers import Answer, Found, Infeasible, Ledger, Search
 from tclint.dataflow.views import View, Views
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Instruction
 from tclint.values import Along, Facts, Values
 from tclint.values import thread_masks as T
 
-__all__ = ["Path", "Survey", "find_lead", "find_paths", "held_there"]
+__all__ = ["ENTRY_PATH", "FEASIBLE_PATH", "Path", "Survey", "find_lead", "find_paths", "held_there"]
 
 EXIT = -1
 """The goal "the function is left" (also: a role returns to its dispatcher)."""
 NEVER = 1 << 62
 """Beyond the number of any component."""
+
+FEASIBLE_PATH, ENTRY_PATH = "feasible path", "path from the entry"
+"""The two questions of this module, as a ledger names them."""
+MAX_STATES_PER_PATH = 500
+"""The states that :func:`find_paths` may visit, and the edges between its start and a goal."""
+MAX_EDGES_PER_ENTRY_PATH = 96
+"""The edges of a path that :func:`find_lead` may take."""
+MAX_BLOCKS_PER_ENTRY_PATH, MAX_BLOCKS_PER_CONTINUED_ENTRY_PATH = 256, 1024
+"""The blocks that :func:`find_lead` may visit, and those for a path that must continue along certain edges."""
+
+_DISPATCHED = "a branch table selects the role by a number in memory, and no path is followed past it"
+_NO_THREAD = Infeasible("no thread executes the start")
+_CUT_OFF = Infeasible("the fact does not reach the goal over any edges")
+_ENDED = Infeasible("the fact ends on every path")
+_UNREACHED = Infeasible("no edges lead there")
 
 
 @dataclass(frozen=True)
@@ -104,10 +122,11 @@ class Onward(NamedTuple):
 class Survey:
     """What a search needs of a function, kept between searches."""
 
-    def __init__(self, cfg: CFG, values: Values, views: Views) -> None:
+    def __init__(self, cfg: CFG, values: Values, views: Views, ledger: Ledger) -> None:
         self.cfg = cfg
         self.values = values
         self.views = views
+        self.ledger = ledger
         self.reachability = views.reachability
         self._branches: dict[int, tuple[int, ...]] = {}
         self._arriving: dict[Edge, int | None] = {}
@@ -178,11 +197,11 @@ class Survey:
 
     def region(
         self, start: int, goals: Iterable[int], alive: AbstractSet[int] | None, most: int
-    ) -> dict[int, int]:
-        """The blocks on the ways from block *start* to a block of *goals*, and how many edges each is away from one.
+    ) -> dict[int, int] | None:
+        """The blocks on the paths from block *start* to a block of *goals*, and how many edges each is away from one.
 
-        Only the blocks in which the fact is *alive*, as the solver has it, count; None: all. Nothing is found
-        when *start* is more than *most* edges away.
+        Only the blocks in which the fact is *alive*, according to the solver, count; None: all. It is empty where no path
+        leads to a goal, and None where *start* is more than *most* edges away.
         """
         sources, successors = self.cfg.sources, self.cfg.successors
         distance: dict[int, int] = {}
@@ -197,11 +216,13 @@ class Survey:
                         following += sources[b]
             layer = following
             depth += 1
+        if start not in distance:
+            return None if layer else {}
         forward: dict[int, int] = {}
         work = [start]
         while work:
             b = work.pop()
-            if b in distance and b not in forward:
+            if b not in forward:
                 forward[b] = distance[b]
                 if b not in self.reachability.dispatchers:
                     work += [
@@ -300,10 +321,6 @@ def held_there(values: Values, p: int, wanted: bool, facts: Facts, threads: int)
 
 _FEW = 4
 """Constants among which a flag is chosen at most."""
-_LONGEST = 96
-"""The edges of a way from the entry at most."""
-_SOON, _ONWARD = 256, 1024
-"""The blocks that may be visited to find one, and one that has to go on by certain edges."""
 
 
 class _Way:
@@ -339,20 +356,26 @@ def find_lead(
     target: int,
     view: View | None = None,
     onward: Sequence[Edge] = (),
-) -> tuple[tuple[Edge, ...] | None, bool]:
-    """A way from the entry to block *target* on which each predicate is taken as it is there; that of a *view*, if given.
+) -> Answer[tuple[Edge, ...]]:
+    """A path from the entry to block *target* on which each predicate is taken as it is there; that of a *view*, if given.
 
-    It goes on by the edges of *onward*.
+    It continues along the edges of *onward*.
 
-    So a loop with a constant number of rounds is gone through as often as it says, which :func:`find_paths`, to which
-    two rounds are alike, does not do. Without one, also whether there is none at all: a way may have too many edges, or
-    not be found soon.
+    So a loop with a constant trip count is iterated that often, which :func:`find_paths`, to which two iterations are
+    alike, does not do.
     """
     cfg, views = survey.cfg, survey.views
-    distance = survey.region(0, (target,), None, _LONGEST)
-    budget = _ONWARD if onward else _SOON
+    site = cfg.blocks[target].start
+    too_long = f"more than {MAX_EDGES_PER_ENTRY_PATH} edges"
+    distance = survey.region(0, (target,), None, MAX_EDGES_PER_ENTRY_PATH)
+    if distance is None:
+        return survey.ledger.give_up(ENTRY_PATH, site, too_long)
+    if target not in distance:
+        return survey.ledger.give_up(ENTRY_PATH, site, _DISPATCHED) if distance else _UNREACHED
+    budget = most = MAX_BLOCKS_PER_CONTINUED_ENTRY_PATH if onward else MAX_BLOCKS_PER_ENTRY_PATH
     work = [(0, survey.ways(view or View(T.full(survey.values.threads))))]
-    cut = not distance  # all ways are longer
+    cut = False
+    by: Edge | None = None
     while work and budget:
         block, here = work.pop()
         if block == target:
@@ -360,16 +383,22 @@ def find_lead(
             for edge in onward:
                 there = there and there.further(edge, views)
             if there is not None:
-                return tuple(here.along.edges), True
+                return Found(tuple(here.along.edges))
         budget -= 1
-        if len(here.along.edges) == _LONGEST:
+        if len(here.along.edges) == MAX_EDGES_PER_ENTRY_PATH:
             cut = True
             continue
         ways = [e for e in cfg.successors[block] if e.target in distance]
         for edge in sorted(ways, key=lambda e: -distance[e.target]):  # the nearest is taken first
             if (there := here.further(edge, views)) is not None:
                 work.append((edge.target, there))
-    return None, not work and not cut
+            else:
+                by = edge
+    if work:
+        return survey.ledger.give_up(ENTRY_PATH, site, f"more than {most} blocks")
+    if cut:
+        return survey.ledger.give_up(ENTRY_PATH, site, too_long)
+    return Infeasible(by or "no path continues as asked")
 
 
 def find_paths(
@@ -383,10 +412,10 @@ def find_paths(
     goals: Iterable[int],
     alive: AbstractSet[int] | None = None,
     closed: AbstractSet[Edge] = frozenset(),
-    budget: int = 500,
+    budget: int = MAX_STATES_PER_PATH,
     *,
     together: bool = False,
-) -> Iterator[Path]:
+) -> Search[Path]:
     """The feasible paths from just after instruction *start* on which the fact lives and *goal* is met.
 
     *start* -1 is the entry of the function. *step* gives the fact's state after a relevant instruction (guard true),
@@ -395,9 +424,12 @@ def find_paths(
     it can be met. No edge of *closed* is taken. Gives up after *budget* states. Who asks for more than one path has
     *goal* say no to what was met: the search goes on from there. What three comparisons say *together*, of which any two go
     with each other, takes longer to look at, and is for those with few paths.
+
+    Returns :class:`Infeasible` once all paths are exhausted: no path avoids the edges of *closed*. Returns :class:`GaveUp`,
+    recorded, after *budget* states, or where a path ends at a dispatcher of roles that may lead to a goal.
     """
     if not view.threads:
-        return  # nobody comes there
+        return _NO_THREAD
     cfg, values, views = survey.cfg, survey.values, survey.views
     instructions, component = cfg.function.instructions, cfg.component
     first = cfg.block_of[start] if start >= 0 else 0
@@ -406,9 +438,19 @@ def find_paths(
     queue: list[tuple[int, int, int, int, Hashable, Facts, int, int]] = []
     trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []  # parent, edge taken, changes on the way
     seen: dict[tuple[int, int, Hashable, Edge | None], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
+    goals = tuple(goals)
+    question, site = (
+        (FEASIBLE_PATH, start) if start >= 0 else (ENTRY_PATH, cfg.blocks[min(goals, default=0)].start)
+    )
     region = survey.region(first, goals, alive, budget)
+    if region is None:
+        return survey.ledger.give_up(question, site, f"more than {budget} edges away")
+    if not region:
+        return _CUT_OFF
     watched, latest = survey.watched({first, *region}, relevant)
     spent = 0
+    by: Edge | None = None  # what was closed last
+    dispatched = False
 
     def push(
         block: int,
@@ -538,7 +580,8 @@ def find_paths(
             facts = values.passing(facts, cursor, cfg.blocks[block].end)
             last = cfg.blocks[block].end - 1
             ends = block in views.reachability.dispatchers
-            if (ends or block in cfg.exits) and goal(here, EXIT):
+            met = (ends or block in cfg.exits) and goal(here, EXIT)
+            if met:
                 executes, taken = True, threads
                 if instructions[last].guard >= 0 and not ends:
                     _, decided, taken = condition(last, threads, facts)
@@ -546,27 +589,35 @@ def find_paths(
                 if executes:
                     yield result(node, EXIT, taken, here, marks)
             if ends:
+                dispatched = dispatched or not met
                 continue
             decides = not watched.isdisjoint(survey.branch_leaves(block))
             as_it_came = survey.arriving(block, trail[node][1])
             passed = tuple(marks)
             for edge, decided_by, takers, way, leaves, never in survey.onward(block):
                 target = edge.target
-                if target not in region or edge in closed:
+                if target not in region:
+                    continue
+                if edge in closed:
+                    by = edge
                     continue
                 next_facts, next_threads = facts, threads
                 if decided_by is not None:
                     if values.decide(decided_by, facts) is (not edge.value):
+                        by = edge
                         continue
                     next_threads = threads & takers
                     if not next_threads:
+                        by = edge
                         continue
                     if decides or together:
                         next_facts = values.assume(decided_by, edge.value, facts)
                     if together and values.impossible(next_facts):
+                        by = edge
                         continue
                     if as_it_came is not None:
                         if values.decide(as_it_came, facts) is (not edge.value):
+                            by = edge
                             continue
                         if decisive(as_it_came):
                             next_facts = values.assume(as_it_came, edge.value, next_facts)
@@ -590,3 +641,8 @@ def find_paths(
                 if leaves and not together:
                     next_facts = needed(next_facts, target)  # within one, what decides still does
                 push(target, 0, here, next_facts, next_threads, node, edge, passed, way)
+    if queue:
+        return survey.ledger.give_up(question, site, f"more than {budget} states")
+    if dispatched:
+        return survey.ledger.give_up(question, site, _DISPATCHED)
+    return _ENDED if by is None else Infeasible(by)

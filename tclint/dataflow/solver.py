@@ -24,6 +24,10 @@ __all__ = ["Analysis", "LimitExceeded", "Results", "solve"]
 D = TypeVar("D")
 
 
+MAX_VISITS_PER_BLOCK = 200
+"""How often :func:`solve` may visit one block before it concludes that an analysis has no fixpoint."""
+
+
 class LimitExceeded(Exception):
     """An analysis did not settle within its limit of block visits."""
 
@@ -179,7 +183,7 @@ def _relevant(analysis: Analysis[D], cfg: CFG) -> list[list[int]]:
     return relevant
 
 
-def solve(analysis: Analysis[D], cfg: CFG, visits_per_block: int = 200) -> Results[D]:
+def solve(analysis: Analysis[D], cfg: CFG, visits_per_block: int = MAX_VISITS_PER_BLOCK) -> Results[D]:
     """The least solution of *analysis* over *cfg*.
 
     Blocks are visited in reverse postorder (its reverse when backward).

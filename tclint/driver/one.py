@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport
+from tclint.findings.give_up import GiveUp
 from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
@@ -25,17 +27,19 @@ def lint(
     config: Config,
     clock: Callable[[str, float], None] | None = None,
     past: Past | None = None,
+    gave_up: Counter[GiveUp] | None = None,
 ) -> FileReport:
     """The findings in one text: PTX, or PTX in the strings of what its name says. Raises SourceError as inline.check does.
 
-    *past* knows earlier states of a text of PTX, as in :func:`tclint.linting.check.check_source`.
+    *past* knows earlier states of a text of PTX, and *gave_up* counts questions left open, as in
+    :func:`tclint.linting.check.check_source`.
     """
     from tclint.inline.hosts import is_host
 
     if not is_host(source.path):
         from tclint.linting.check import check_source
 
-        return check_source(source, config, clock, past)
+        return check_source(source, config, clock, past, gave_up)
     from time import perf_counter
 
     from tclint import inline

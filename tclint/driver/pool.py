@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
 from tclint.findings.finding import FileReport
+from tclint.findings.give_up import GiveUp
 from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Checked(NamedTuple):
     report: FileReport
     seconds: Counter[str]
     """By stage, for ``--timings``."""
+    gave_up: Counter[GiveUp]
+    """How often each question was left open, for ``--timings``."""
 
 
 def reports(inputs: Iterable[Input], config: Config) -> Iterator[Checked]:
@@ -72,12 +75,12 @@ def check(item: Input, config: Config) -> Checked:
     from tclint.linting.cache import Past
 
     path, source = item
-    seconds: Counter[str] = Counter()
+    seconds, gave_up = Counter[str](), Counter[GiveUp]()
     if isinstance(source, SourceError):
-        return Checked(FileReport.failed(path, str(source), source.line), seconds)
+        return Checked(FileReport.failed(path, str(source), source.line), seconds, gave_up)
     try:
         past = Past()
-        report = lint(source, config, lambda stage, took: seconds.update({stage: took}), past)
+        report = lint(source, config, lambda stage, took: seconds.update({stage: took}), past, gave_up)
         if any(finding.fixes for finding in report.findings):
             report = _proven(report, config, seconds, past)
         if config.confirm and report.findings and report.asm is None:
@@ -90,7 +93,7 @@ def check(item: Input, config: Config) -> Checked:
         report = replace(FileReport.failed(path, internal_error(error)), member=source.member)
     # Without findings nothing will be shown of the text: let it go before the next one is read.
     changes: dict[str, Any] = {"origin": origin(path)} if report.findings else {"source": None}
-    return Checked(replace(report, **changes), seconds)
+    return Checked(replace(report, **changes), seconds, gave_up)
 
 
 def _proven(report: FileReport, config: Config, seconds: Counter[str], past: Past) -> FileReport:
@@ -181,7 +184,7 @@ def _alone(item: Input, config: Config) -> Checked:
             return pool.submit(check, item, config).result()
         except BrokenProcessPool:
             member = item[1].member if isinstance(item[1], Source) else None
-            return Checked(replace(FileReport.failed(item[0], _DIED), member=member), Counter())
+            return Checked(replace(FileReport.failed(item[0], _DIED), member=member), Counter(), Counter())
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:

@@ -679,7 +679,7 @@ class _Reader:
         values = self.model.values
         if values.known(parity) is not None:
             return values.known(parity)
-        resolve = self.model.at_first(site) if self._begins_alike(site, parity) else None
+        resolve = self.model.at_first(site).witness if self._begins_alike(site, parity) else None
         number = None if resolve is None else values.known(resolve(parity))
         return None if number is None else number & 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -12,9 +13,10 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, kernel_checks, module_checks
 from tclint.config.config import Config
 from tclint.config.selection import ignored, wants_entry
-from tclint.dataflow.solver import LimitExceeded
+from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
 from tclint.findings.finding import FileReport, Finding, Fingerprints, Span, Step
+from tclint.findings.give_up import GiveUp
 from tclint.findings.places import source_location
 from tclint.findings.rules import Rule, all_rules
 from tclint.ir.frontend import analyse
@@ -35,6 +37,7 @@ def check_source(
     config: Config | None = None,
     clock: Callable[[str, float], None] | None = None,
     past: Past | None = None,
+    gave_up: Counter[GiveUp] | None = None,
 ) -> FileReport:
     """Lint one source.
 
@@ -45,11 +48,16 @@ def check_source(
     analysis exceeds its limit, or that a syntax error lies in, is reported as
     a problem; the others are still checked.
 
+    *gave_up* counts the questions about each function that are left open; those of a function that *past* knows were
+    counted then.
+
     *past* knows earlier states of the same text, and learns this one. What it
     says is what a run without it says, unless it was told to be quick.
     """
     with _without_collector():
-        return _check(source, config or Config(), clock, past or Past())
+        return _check(
+            source, config or Config(), clock, past or Past(), Counter() if gave_up is None else gave_up
+        )
 
 
 @contextmanager
@@ -64,7 +72,11 @@ def _without_collector() -> Iterator[None]:
 
 
 def _check(
-    source: Source, config: Config, clock: Callable[[str, float], None] | None, past: Past
+    source: Source,
+    config: Config,
+    clock: Callable[[str, float], None] | None,
+    past: Past,
+    gave_up: Counter[GiveUp],
 ) -> FileReport:
     rules = all_rules()
     on = frozenset(rules) if config.rules is None else config.rules
@@ -95,7 +107,10 @@ def _check(
     facts = Facts.of(module, config)
 
     def check(function: Function) -> Said:
-        return _kernel_hits(KernelModel(function, module, config, past.pause), on, tick)
+        model = KernelModel(function, module, config, past.pause)
+        said = _kernel_hits(model, on, tick)
+        gave_up.update(_located(source, model))
+        return said
 
     for function in module.functions:
         if not function.instructions or function.declared_only or not _wanted(function, config):
@@ -143,12 +158,27 @@ def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], N
                     hits.append((rules[rule], hit))
         except LimitExceeded as error:
             limits.append(str(error))
+            model.ledger.drop("fixpoint", -1, f"more than {MAX_VISITS_PER_BLOCK} visits of a block: {error}")
         tick("check " + names[0])
     if hits and model.reachability.aborted:
         doubt = "some thread aborts the kernel whatever the launch is"
         hits = [(rule, hit.doubted(doubt)) for rule, hit in hits]
     model.release()
     return tuple(hits), tuple(limits)
+
+
+def _located(source: Source, model: KernelModel) -> Counter[GiveUp]:
+    """The questions about a function that were left open, with their lines."""
+    function = model.function
+    starts = [0, *(instruction.start for instruction in function.instructions)]  # the function itself is -1
+    return Counter(
+        {
+            GiveUp(
+                function.name, source.position(function.start + starts[open_.site + 1]).line, *open_[::2]
+            ): times
+            for open_, times in model.ledger.unanswered.items()
+        }
+    )
 
 
 def _wanted(function: Function, config: Config) -> bool:

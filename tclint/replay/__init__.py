@@ -25,7 +25,7 @@ from tclint.analyses.role_paths import whole_program
 from tclint.ir.nodes import MOST_THREADS
 from tclint.replay.groups import Stuck, Unmade
 from tclint.replay.launch import Word
-from tclint.replay.launch_search import BUDGET, TOO_LONG, Fitting, Shape
+from tclint.replay.launch_search import MAX_STEPS_PER_REPLAY, TOO_LONG, Fitting, Shape
 from tclint.replay.launches import ODD, SIZES, Launches, Run, Try, first
 from tclint.replay.machine import Access
 from tclint.replay.program import Program
@@ -42,7 +42,7 @@ _CLUSTERS: tuple[Shape, ...] = (
     (1, 2, 4), (1, 1, 8), (4, 4), (8, 2), (2, 8), (16,), (1, 16),
 )  # fmt: skip
 """Clusters that are tried where the kernel does not say, the usual ones first: up to 8 CTAs, and 16 where a device allows it."""
-_SEARCH = 400_000
+MAX_STEPS_PER_CLUSTER_SEARCH = 400_000
 """Steps of all replays together with which clusters of other shapes are tried."""
 _NO_CLUSTER = "the kernel does not say how many CTAs a cluster has"
 
@@ -62,6 +62,8 @@ class Replay:
         """The instruction at which it could not go on, or its longest loop begins; -1: about the whole kernel."""
         self.short = False
         """It was cut short: nothing was in its way."""
+        self.limit = 0
+        """The steps after which it was cut short."""
         self.unmade: Unmade | None = None
         """Where threads named an mbarrier that nobody had made so far, in the first launch in which they did."""
         self._bounds: Mapping[int, frozenset[Word]] = {}
@@ -72,6 +74,13 @@ class Replay:
     @cached_property
     def run(self) -> Run | None:
         """A replay that went wrong, if all do, or two at least and all that come to the same instructions."""
+        found = self._run()
+        if found is None and self.reason:
+            limit = f": more than {self.limit} steps" if self.short else ""
+            self.model.ledger.give_up("replay", self.site, self.reason + limit)
+        return found
+
+    def _run(self) -> Run | None:
         if not self.model.function.entry or not self.model.sites("mbarrier-init"):
             return None
         if not whole_program(self.model):
@@ -199,7 +208,7 @@ class Replay:
         wrong: list[tuple[Run, Fitting]] = []
         fitting, steps = Fitting(program), 0
         for cluster in _CLUSTERS:
-            budget = BUDGET * max(1, prod(cluster) // 2)
+            budget = MAX_STEPS_PER_REPLAY * max(1, prod(cluster) // 2)
             fitting = Fitting(program, cluster, budget, fitting.lowered)
             try:
                 run = fitting.launched(SIZES[0], shape)
@@ -214,8 +223,8 @@ class Replay:
                 self.cluster, self.unmade = cluster, None
                 return fitting
             wrong.append((run, fitting))
-            if steps > _SEARCH:
-                self.reason, self.short = TOO_LONG, True
+            if steps > MAX_STEPS_PER_CLUSTER_SEARCH:
+                self.reason, self.short, self.limit = TOO_LONG, True, MAX_STEPS_PER_CLUSTER_SEARCH
                 return None
         if not wrong:
             self.reason = _NO_CLUSTER
@@ -229,7 +238,8 @@ class Replay:
 
     def _ended(self, fitting: Fitting) -> None:
         """A launch was not replayed to its end."""
-        self.reason, self.site, self.short = fitting.reason, fitting.site, fitting.short
+        self.reason, self.site = fitting.reason, fitting.site
+        self.short, self.limit = fitting.short, fitting.limit
 
     def _note(self, error: Unmade) -> None:
         if self.unmade is None and error.address >= 0:

@@ -14,22 +14,22 @@ from tclint.replay.program import Program
 from tclint.replay.races import races
 from tclint.replay.sync import Mbarrier
 
-__all__ = ["BUDGET", "TOO_LONG", "Fitting", "Shape"]
+__all__ = ["MAX_STEPS_PER_REPLAY", "TOO_LONG", "Fitting", "Shape"]
 
 Shape = tuple[int, ...]
 """How many threads a CTA has, or CTAs a cluster, in up to three dimensions."""
 
-BUDGET = 5_000
+MAX_STEPS_PER_REPLAY = 5_000
 """Steps of one replay."""
-_PATIENCE = 15_000
+MAX_EXTRA_STEPS_PER_REPLAY = 15_000
 """Steps more for a kernel that is so large, or that says itself how often its loops go round."""
-_PATIENT = 3
+MAX_PATIENT_LAUNCHES = 3
 """How many launches may take so many, as long as they come to their end."""
-_ROUND = 60
+STEPS_PER_ITERATION = 60
 """Steps for each round of a loop that goes as often as the launch says."""
-_GLANCE = 1_000
+MAX_STEPS_PER_GLANCE = 1_000
 """Steps after which a replay that only repeats others may show the same."""
-_TRIES = 12
+MAX_REPLAYS_PER_LAUNCH = 12
 """Launches of which each makes fewer rounds of a loop than the one before."""
 TOO_LONG = "the replay takes too long"
 _TOO_OFTEN = "a loop goes round too often to be followed to its end"
@@ -42,7 +42,7 @@ class Fitting:
         self,
         program: Program,
         cluster: Shape = (1,),
-        budget: int = BUDGET,
+        budget: int = MAX_STEPS_PER_REPLAY,
         lowered: list[frozenset[Word]] | None = None,
     ) -> None:
         self.program = program
@@ -53,6 +53,8 @@ class Fitting:
         """The instruction at which it could not go on, or its longest loop begins; -1: about the whole kernel."""
         self.short = False
         """It was cut short: nothing was in its way."""
+        self.limit = 0
+        """The steps after which it was cut short."""
         self.entered = frozenset[int]()
         """The blocks that it came to."""
         self.repeated = frozenset[int]()
@@ -62,7 +64,7 @@ class Fitting:
         self._budget = budget
         self._spent = False
         """There were no steps left, and nothing to make fewer."""
-        self._patient = _PATIENT
+        self._patient = MAX_PATIENT_LAUNCHES
         self._rising = False
         self.lowered = [] if lowered is None else lowered
         """What was made fewer for the launches before, so that their loops end."""
@@ -91,7 +93,7 @@ class Fitting:
 
     def glance(self, tried: Try, shape: Shape) -> Run | None:
         """What goes wrong soon in a replay, as it did with fewer threads or more; None: nothing did."""
-        machine = self._machine(self._numbers(tried), shape, Limits(_GLANCE))
+        machine = self._machine(self._numbers(tried), shape, Limits(MAX_STEPS_PER_GLANCE))
         with suppress(ManyRounds, OutOfSteps, Overrun, Unresolved):
             machine.run()
         run = _seen(machine)
@@ -139,8 +141,8 @@ class Fitting:
         reached: dict[tuple[int, int], int] = {}
         whole, often, made = numbers, 0, 0
         way: tuple[object, ...] = ()
-        for _ in range(_TRIES):
-            patience = _PATIENCE if self._patient else 0
+        for _ in range(MAX_REPLAYS_PER_LAUNCH):
+            patience = MAX_EXTRA_STEPS_PER_REPLAY if self._patient else 0
             machine = self._machine(numbers, shape, Limits(self._budget, settled, self._hasty, patience))
             try:
                 run = self._ran(machine)
@@ -191,7 +193,7 @@ class Fitting:
     def _at_length(self, numbers: Numbers, shape: Shape) -> Run | None:
         """A replay with as many rounds as the *numbers* say, where fewer let a wait stand."""
         words = frozenset[Word]().union(*self.program.bounds.values())
-        machine = self._machine(numbers, shape, Limits(numbers.size * _ROUND, words))
+        machine = self._machine(numbers, shape, Limits(numbers.size * STEPS_PER_ITERATION, words))
         try:
             return self._ran(machine)
         except ManyRounds:
@@ -202,7 +204,7 @@ class Fitting:
 
     def _cut(self, machine: Machine) -> None:
         """A replay took too long."""
-        self.site, self.short = machine.longest, True
+        self.site, self.short, self.limit = machine.longest, True, machine.limits.steps
         self.reason = TOO_LONG if self.site < 0 else _TOO_OFTEN
 
     def _ran(self, machine: Machine) -> Run | None:

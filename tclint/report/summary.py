@@ -11,6 +11,7 @@ from tclint._version import __version__
 from tclint.config import selection
 from tclint.config.config import Config
 from tclint.findings.finding import AsmCount, FileReport, Finding
+from tclint.findings.give_up import GiveUp
 from tclint.findings.places import place
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
@@ -209,6 +210,25 @@ def timings_of(seconds: Iterable[Mapping[str, float]]) -> str:
     whole = sum(total.values())
     rows = [f"{took:8.3f} s  {took / whole:4.0%}  {stage}" for stage, took in total.most_common()]
     return "\n".join([*rows, f"{whole:8.3f} s        all stages"]) + "\n"
+
+
+def gave_up_of(reports: Iterable[tuple[str, Mapping[GiveUp, int]]], each: bool = False) -> str:
+    """How often each question was left open over all inputs, the most frequent first, and the most frequent reason.
+
+    After that *each* of them, with its place.
+    """
+    total, reasons, lines = Counter[str](), Counter[tuple[str, str]](), list[str]()
+    for path, gave_up in reports:
+        for open_, times in gave_up.items():
+            total[open_.question] += times
+            reasons[open_.question, open_.why] += times
+            often = f" ({times} times)" if times > 1 else ""
+            lines.append(f"{path}:{open_.line}: {open_.kernel}: {open_.question}: {open_.why}{often}")
+    rows = [
+        f"gave up {number:>6}  {question}: {max((n, why) for (of, why), n in reasons.items() if of == question)[1]}"
+        for question, number in total.most_common()
+    ]
+    return "".join(f"{line}\n" for line in (*rows, *(lines if each else ())))
 
 
 def _inline(summary: Summary) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Variable
@@ -15,8 +15,12 @@ from tclint.values.value_table import Node
 
 __all__ = ["Along", "AtSize", "Lifetimes"]
 
-_LONG = 4000
-"""Expressions that are followed along one path."""
+MAX_EXPRESSIONS_PER_QUESTION = 4000
+"""Expressions that one question about a path may follow, beyond those that earlier ones have followed."""
+
+
+class _TooLong(Exception):
+    """A question has followed all expressions that it may."""
 
 
 class Along:
@@ -25,7 +29,7 @@ class Along:
     No closure: one that calls itself would keep the whole function alive until the garbage collector comes.
     """
 
-    __slots__ = ("_before", "_memo", "_values", "edges", "passed")
+    __slots__ = ("_before", "_memo", "_most", "_values", "edges", "passed")
 
     def __init__(
         self, values: Lifetimes, edges: Sequence[Edge], passed: Container[int], before: Along | None = None
@@ -33,6 +37,8 @@ class Along:
         self._values = values
         self._before = before
         self._memo: dict[tuple[int, int], int] = {}
+        self._most = 0
+        """The expressions that may be known at the end of the question that is being answered; 0: none is."""
         self.edges = edges
         self.passed = passed
 
@@ -44,7 +50,7 @@ class Along:
         return Along(self._values, (*self.edges, edge), self.passed, self)
 
     def walk(self, value: int, end: int) -> int:
-        """*value* after the first *end* edges."""
+        """*value* after the first *end* edges; *value* itself where that takes too many expressions."""
         values, memo = self._values, self._memo
         value = values.find(value)
         if not values.volatile(value):
@@ -54,11 +60,32 @@ class Along:
             return before.walk(value, end)
         found = memo.get((value, end))
         if found is None:
-            memo[value, end] = value  # too deep, or in terms of itself: opaque
-            if len(memo) < _LONG:
-                memo[value, end] = values._walked(value, self, end)
-            found = memo[value, end]
+            if not self._most:
+                return self._asked(value, end)
+            if len(memo) >= self._most:
+                raise _TooLong
+            memo[value, end] = value  # in terms of itself: opaque
+            found = memo[value, end] = values._walked(value, self, end)
         return found
+
+    def _asked(self, value: int, end: int) -> int:
+        """The same as one question with a budget of its own.
+
+        Nothing that is cut short is remembered, so the answer to one question does not depend on how many were asked before.
+        """
+        memo = self._memo
+        known = len(memo)
+        self._most = known + MAX_EXPRESSIONS_PER_QUESTION
+        try:
+            return self.walk(value, end)
+        except _TooLong:
+            while len(memo) > known:
+                memo.popitem()
+            memo[value, end] = value
+            self._values.gave_up(f"more than {MAX_EXPRESSIONS_PER_QUESTION} expressions")
+            return value
+        finally:
+            self._most = 0
 
 
 class AtSize(Along):
@@ -75,7 +102,7 @@ class AtSize(Along):
         value = values.find(value)
         if (value, end) not in memo:
             memo[value, end] = value
-            if len(memo) < _LONG and values.node(value)[0] in (
+            if len(memo) < MAX_EXPRESSIONS_PER_QUESTION and values.node(value)[0] in (
                 "sum",
                 "op",
                 "select",
@@ -93,6 +120,8 @@ class Lifetimes(Registers):
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         super().__init__(function, cfg, variables)
+        self.gave_up: Callable[[str], object] = len
+        """Takes the reason where a question about a path is not answered."""
         self._volatile: dict[int, frozenset[tuple[str, int]]] = {}
         self._renewed: dict[int, frozenset[tuple[str, int]]] = {}
         self._ending: dict[tuple[str, int], set[int]] = {}

@@ -1,0 +1,86 @@
+"""Three-valued answers to may-questions: yes with a witness, no, or no answer within the budget.
+
+"May a fact reach this instruction?" is undecidable in general, and each search for an answer has a budget. A caller that
+reports only what a witness shows may treat *no* and *no answer* alike: it misses a defect at worst. A caller that
+concludes anything from the absence of a witness must require :class:`Infeasible`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar, Generic, NamedTuple, TypeVar
+
+from tclint.ir.cfg import Edge
+
+__all__ = ["Answer", "Found", "GaveUp", "Infeasible", "Ledger", "Search", "Unanswered", "next_answer"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T_co]):
+    """Yes: the witness satisfies every condition that the search knows of."""
+
+    witness: T_co
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasible:
+    """No: the search was exhaustive and over-approximates what threads do."""
+
+    by: Edge | str
+    """The edge that closed the last path, or a reason in words."""
+    witness: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """No answer: the search was not exhaustive, and a witness may exist."""
+
+    why: str
+    """The budget that was spent, with its size, or what the search does not follow."""
+    witness: ClassVar[None] = None
+
+
+Answer = Found[T_co] | Infeasible | GaveUp
+"""``answer.witness`` is None for both other answers: only what reports nothing without a witness may ask for that alone."""
+
+Search = Generator[T, None, Infeasible | GaveUp]
+"""Witnesses one after the other; the generator returns why there are no more."""
+
+
+def next_answer(search: Search[T]) -> Answer[T]:
+    """The next witness of a *search* that has not ended, or why there are no more."""
+    try:
+        return Found(next(search))
+    except StopIteration as end:
+        ended: Infeasible | GaveUp = end.value
+        return ended
+
+
+class Unanswered(NamedTuple):
+    """A question about a function that was left open."""
+
+    question: str
+    site: int
+    """The instruction that it is about; -1: the whole function."""
+    why: str
+
+
+class Ledger:
+    """The questions about one function that were left open, and how often each was."""
+
+    def __init__(self) -> None:
+        self.unanswered = Counter[Unanswered]()
+
+    def give_up(self, question: str, site: int, why: str) -> GaveUp:
+        """Records a *question* about the instruction at *site* as open."""
+        self.unanswered[Unanswered(question, site, why)] += 1
+        return GaveUp(why)
+
+    def drop(self, question: str, site: int, why: str) -> None:
+        """Records that an analysis drops its facts at *site*: once, however often its transfer function is applied."""
+        self.unanswered[Unanswered(question, site, why)] = 1
