@@ -64,6 +64,7 @@ def test_a_page_becomes_a_rule() -> None:
         ('family = "some"', 'family = "some"\ntoolkit = "12"', "toolkit = '12' is no version"),
         ('family = "some"', 'family = "some"\ntoolkit = 12.8', "toolkit must be a str"),
         ('family = "some"', "family = some", "front matter: "),
+        ('family = "some"', 'family = "some"\nassembles = "no"', "assembles must be a bool"),
         (NO_WORDS, "", "words must be a table, the id of a rule such as WG001, or"),
         (NO_WORDS, "words = 1", "words must be a table"),
         (NO_WORDS, 'words = "wgmma"', "words must be a table"),
@@ -91,6 +92,11 @@ def test_a_page_may_name_the_toolkit_it_is_about() -> None:
     assert parse_page("AB001", FRONT + BODY).toolkit is None
     page = FRONT.replace('since = "0.1.0"', 'since = "0.1.0"\ntoolkit = "12.8"') + BODY
     assert parse_page("AB001", page).toolkit == (12, 8)
+
+
+def test_examples_assemble_unless_the_page_denies_it() -> None:
+    assert parse_page("AB001", FRONT + BODY).assembles
+    assert not parse_page("AB001", FRONT.replace(NO_WORDS, f"{NO_WORDS}\nassembles = false") + BODY).assembles
 
 
 def test_a_page_has_words_for_each_producer_but_for_those_without() -> None:

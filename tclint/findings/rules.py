@@ -3,6 +3,7 @@
 A page starts with TOML between two ``+++`` lines and continues with the sections of ``HEADINGS``, in that order. The
 fenced ``ptx`` blocks under *Example* are modules that the rule must flag, those under *Correct* modules that no rule
 flags. A rule about what the ptxas of some CUDA toolkit does names one, ``toolkit = "12.8"``, that both are checked for.
+Where ptxas rejects the code that a rule flags, ``assembles = false`` is given.
 
 ``words`` in the TOML states what to change where the PTX was made from. It is a table with a text for each of
 ``PRODUCERS``, or ``"none"`` for one that has no words; or the id of a rule that has such a table, which then applies to
@@ -41,8 +42,15 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SECTION = re.compile(r"\d+(\.\d+)*")
 _TOOLKIT = re.compile(r"(\d+)\.(\d+)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
-_KEYS = {"name": str, "severity": str, "confidence": str, "family": str, "since": str, "manual": list}
-_OPTIONAL_KEYS = {"toolkit": str}
+_KEYS: dict[str, type] = {
+    "name": str,
+    "severity": str,
+    "confidence": str,
+    "family": str,
+    "since": str,
+    "manual": list,
+}
+_OPTIONAL_KEYS: dict[str, type] = {"toolkit": str, "assembles": bool}
 _NO_WORDS = "none"
 
 
@@ -92,6 +100,8 @@ class Rule:
     """Modules in which no rule finds anything."""
     toolkit: tuple[int, int] | None = None
     """The CUDA toolkit that both are checked for, when the rule depends on one."""
+    assembles: bool = True
+    """Whether ptxas accepts the examples; it accepts all corrections."""
 
     def __reduce__(self) -> tuple[Callable[[str], Rule], tuple[str]]:
         """Findings travel between processes: a rule travels as its id."""
