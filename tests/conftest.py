@@ -36,6 +36,7 @@ RULE = Rule(
     confidence=Confidence.HIGH,
     since="0.1.0",
     manual=("9.7.15.7.3",),
+    words={},
     summary="An accumulator is read too early.",
     body="",
     examples=(),

@@ -20,7 +20,7 @@ import pytest
 from conftest import PACKAGE, ROOT
 
 COPIED = (
-    *("tclint", "rules", "queries", "fixtures", "tests", "benchmarks"),
+    *("tclint", "rules", "queries", "fixtures", "tests", "benchmarks", "docs"),
     *("pyproject.toml", "CONTRIBUTING.md", "README.md"),
 )
 
@@ -81,10 +81,11 @@ def commands(text: str) -> Iterator[tuple[str, list[str]]]:
 
 def run(where: str, command: str, expected: list[str], project: Path) -> None:
     command, _, code = command.partition("  # exit ")
+    command, _, target = command.partition(" > ")
     program, *args = shlex.split(command)
     environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
     done = subprocess.run(
-        [sys.executable, "-m", program, *args],
+        [sys.executable, *(() if program == "python" else ("-m", program)), *args],
         cwd=project,
         env=environment
         | {"PYTHONPATH": str(project), "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1"},
@@ -96,8 +97,12 @@ def run(where: str, command: str, expected: list[str], project: Path) -> None:
         check=False,
     )
     assert done.returncode == int(code or 0), f"{where}\n{done.stdout}"
+    printed = done.stdout
+    if target:
+        (project / target).write_text(printed, encoding="utf-8")
+        printed = ""
     pattern = "".join("(?:.*\n)*?" if line == "..." else re.escape(line) + "\n" for line in expected)
-    assert re.fullmatch(pattern, done.stdout), f"{where}\n{done.stdout}"
+    assert re.fullmatch(pattern, printed), f"{where}\n{done.stdout}"
 
 
 WALKTHROUGHS = walkthroughs((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
@@ -132,6 +137,12 @@ def test_there_are_walkthroughs_and_each_is_checked_by_a_command() -> None:
         assert any(block.language == "console" for block in blocks), heading
 
 
+def test_a_rule_is_a_page_and_a_check() -> None:
+    """No other file of the project is written by hand; the walk-through shows that tests of all rules then pass."""
+    written = [name for block in WALKTHROUGHS["Add a rule"] for name in block.options.values()]
+    assert [name for name in written if "/" in name] == ["rules/PD001.md", "tclint/checks/pdl.py"]
+
+
 @pytest.mark.parametrize(
     "console",
     [
@@ -139,6 +150,7 @@ def test_there_are_walkthroughs_and_each_is_checked_by_a_command() -> None:
         "$ tclint --version  # exit 1\n...\n",
         "$ tclint rules --absent\n",
         "$ tclint --version\n...\nmore\n",
+        "$ tclint --version > version.txt\n...\ntclint\n",
     ],
 )
 def test_a_walkthrough_that_is_wrong_fails(console: str, project: Path) -> None:
@@ -154,6 +166,8 @@ def test_blocks_are_written_appended_and_run(project: Path) -> None:
     assert list(blocks) == ["A"]
     carry_out(blocks["A"], project)
     assert (project / "tclint/a/b.py").read_text() == "print(1)\n\n```\nprint(2)\n"
+    carry_out([Block(1, "console", {}, "$ python tclint/a/b.py > c.txt  # exit 1\n")], project)
+    assert "SyntaxError" in (project / "c.txt").read_text()
     with pytest.raises(FileNotFoundError):
         carry_out([Block(1, "python", {"append": "absent.py"}, "")], project)
     with pytest.raises(ValueError, match="without an end"):

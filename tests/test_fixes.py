@@ -84,29 +84,6 @@ def test_ptxas_takes_what_a_fix_makes_of_an_example(id: str) -> None:
                 assert done.status == 0, done.said
 
 
-def _kinds() -> dict[str, str]:
-    """Rule -> ``safe``, ``unsafe`` or ``none``: the best fix that an example of it shows."""
-    kinds = dict.fromkeys(RULES, "none")
-    for rule, block, _ in _examples():
-        fixes = [fix for finding in _found(rule.id, block.line)[1] for fix in finding.fixes]
-        if any(fix.safe for fix in fixes):
-            kinds[rule.id] = "safe"
-        elif fixes and kinds[rule.id] == "none":
-            kinds[rule.id] = "unsafe"
-    return kinds
-
-
-def test_the_page_lists_the_rules_that_have_fixes() -> None:
-    text = (ROOT / "docs" / "fixes.md").read_text(encoding="utf-8")
-    listed: dict[str, str] = {}
-    for kind, cell in re.findall(r"^\| (safe|unsafe|none) \|[^|]*\| ([^|]*) \|$", text, re.MULTILINE):
-        listed |= dict.fromkeys(re.findall(r"[A-Z]{2}\d{3}", cell), kind)
-    assert listed == _kinds()
-    for kind in ("safe", "unsafe", "none"):
-        number = sum(k == kind for k in _kinds().values())
-        assert re.search(rf"^\| {kind} \| {number} \|", text, re.MULTILINE)
-
-
 # ---------------------------------------------------------------- planted faults
 
 PLANTED = {

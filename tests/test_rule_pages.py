@@ -3,9 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 from tclint.findings import rules
-from tclint.findings.rules import HEADINGS, RuleError, UnknownRule, load_rules, parse_page
+from tclint.findings.rules import HEADINGS, RuleError, UnknownRule, load_rules, parse_page, words_of
 from tclint.findings.scales import Confidence, Severity
 
 FRONT = """\
@@ -16,6 +17,7 @@ confidence = "high"
 family = "some"
 since = "0.1.0"
 manual = ["9.7.15.7.3"]
+words = "none"
 +++
 """
 TEXTS = dict.fromkeys(HEADINGS, "Text.") | {
@@ -23,6 +25,14 @@ TEXTS = dict.fromkeys(HEADINGS, "Text.") | {
     "Example": "```ptx\n// bad\n## not a heading\n```\nand\n```ptx\n// worse\n```",
     "Correct": "```ptx\n// good\n```\n```text\n# output\n```",
 }
+NO_WORDS = 'words = "none"'
+WORDS = """\
+[words]
+CUTLASS = "call f()"
+"CuTe DSL" = "call g()"
+"CUDA C++" = "none"
+Triton = "report it"
+"""
 BODY = "".join(f"## {heading}\n\n{text}\n\n" for heading, text in TEXTS.items())
 
 
@@ -54,6 +64,13 @@ def test_a_page_becomes_a_rule() -> None:
         ('family = "some"', 'family = "some"\ntoolkit = "12"', "toolkit = '12' is no version"),
         ('family = "some"', 'family = "some"\ntoolkit = 12.8', "toolkit must be a str"),
         ('family = "some"', "family = some", "front matter: "),
+        ('family = "some"', 'family = "some"\nassembles = "no"', "assembles must be a bool"),
+        (NO_WORDS, "", "words must be a table, the id of a rule such as WG001, or"),
+        (NO_WORDS, "words = 1", "words must be a table"),
+        (NO_WORDS, 'words = "wgmma"', "words must be a table"),
+        (NO_WORDS, WORDS + 'OpenCL = "x"', r"words: OpenCL is none of CUTLASS, CuTe DSL, CUDA C\+\+, Triton"),
+        (NO_WORDS, WORDS.replace("Triton", "# Triton"), "words: Triton must be a text"),
+        (NO_WORDS, WORDS.replace("call g()", ""), "words: CuTe DSL must be a text"),
         ("## Exceptions\n\nText.\n\n", "", r"missing: Exceptions"),
         ("## Exceptions", "## Except", "'Except' is none of"),
         ("## Exceptions\n\nText.", "## Exceptions\n", "nothing under 'Exceptions'"),
@@ -75,6 +92,54 @@ def test_a_page_may_name_the_toolkit_it_is_about() -> None:
     assert parse_page("AB001", FRONT + BODY).toolkit is None
     page = FRONT.replace('since = "0.1.0"', 'since = "0.1.0"\ntoolkit = "12.8"') + BODY
     assert parse_page("AB001", page).toolkit == (12, 8)
+
+
+def test_examples_assemble_unless_the_page_denies_it() -> None:
+    assert parse_page("AB001", FRONT + BODY).assembles
+    assert not parse_page("AB001", FRONT.replace(NO_WORDS, f"{NO_WORDS}\nassembles = false") + BODY).assembles
+
+
+def test_a_page_has_words_for_each_producer_but_for_those_without() -> None:
+    assert parse_page("AB001", FRONT + BODY).words == {}
+    words = parse_page("AB001", FRONT.replace(NO_WORDS, WORDS) + BODY).words
+    assert words == {"CUTLASS": "call f()", "CuTe DSL": "call g()", "Triton": "report it"}
+
+
+def _pages(folder: Path, *words: str) -> Path:
+    """Pages AB001, AB002, ... with these words."""
+    for number, text in enumerate(words, 1):
+        front = FRONT.replace("some-rule", f"rule-{number}").replace(NO_WORDS, text)
+        (folder / f"AB{number:03}.md").write_text(front + BODY)
+    return folder
+
+
+def test_a_page_that_names_another_one_has_its_words(tmp_path: Path) -> None:
+    rules = load_rules(_pages(tmp_path, WORDS, 'words = "AB001"', NO_WORDS))
+    assert [words_of(rule, rules) for rule in rules.values()] == [
+        rules["AB001"].words,
+        rules["AB001"].words,
+        {},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("words = 'AB009'",), r"AB001\.md:1: front matter: words: there is no rule AB009"),
+        (("words = 'AB001'",), r"AB001\.md:1: front matter: words: AB001 has no table of words"),
+        ((NO_WORDS, "words = 'AB001'"), r"AB002\.md:1: front matter: words: AB001 has no table of words"),
+        ((WORDS, "words = 'AB001'", "words = 'AB002'"), r"AB003\.md:1: .*: AB002 has no table of words"),
+    ],
+)
+def test_a_page_that_names_one_without_words_is_refused(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(RuleError, match=message):
+        load_rules(_pages(tmp_path, *words))
+
+
+def test_all_pages_of_tclint_are_valid_together() -> None:
+    assert list(load_rules(ROOT / "rules")) == list(rules.all_rules())
 
 
 def test_headings_have_an_order() -> None:

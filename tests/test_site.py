@@ -1,4 +1,4 @@
-"""The documentation: its pages, the site made of them, the check of its links, and the man page."""
+"""The documentation: its pages, the site made of them, the check of its links, the table of fixes, and the man page."""
 
 from __future__ import annotations
 
@@ -170,6 +170,35 @@ def test_reports_link_to_the_site_only_where_it_is_said_to_be(monkeypatch: pytes
     monkeypatch.setenv("TCLINT_DOCS_URL", "https://example.org/a b/")
     assert url(rule) == "https://example.org/a%20b/rules/WG001/"
     assert url(rule) in uris()
+
+
+# ---------------------------------------------------------------- the table of fixes
+
+
+def test_the_table_of_fixes_is_up_to_date(site: Any) -> None:
+    written = (ROOT / "docs" / "fixes.md").read_text(encoding="utf-8")
+    assert written == site("fixes").page(), "python docs/site/fixes.py"
+
+
+def test_the_table_of_fixes_is_made_anew_within_its_page(
+    site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixes = site("fixes")
+    rules = {id: all_rules()[id] for id in ("SU002", "BK001", "WG010")}
+    monkeypatch.setattr(fixes, "all_rules", lambda: rules)
+    monkeypatch.setattr(fixes, "PAGE", tmp_path / "fixes.md")
+    head = "| rule | fix | what it does in the examples |\n|---|---|---|\n"
+    fixes.PAGE.write_text(f"before\n\n{head}| gone | safe | nothing |\n\nafter\n")
+    assert fixes.page() == (
+        f"before\n\n{head}"
+        "| [SU002](../rules/SU002.md) | safe | remove the comment |\n"
+        "| [SU002](../rules/SU002.md) | unsafe | write WG001 |\n"
+        "| [WG010](../rules/WG010.md) | safe | write .sync.aligned |\n"
+        "\nafter\n"
+    )
+    fixes.PAGE.write_text("no table\n")
+    with pytest.raises(ValueError, match="has 0 tables of fixes, not one"):
+        fixes.page()
 
 
 # ---------------------------------------------------------------- the man page

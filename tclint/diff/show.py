@@ -354,6 +354,7 @@ def _rule(status: Status) -> Rule:
         confidence=Confidence.HIGH,
         since="0.1.0",
         manual=(),
+        words={},
         summary=summary,
         body=summary,
         examples=(),

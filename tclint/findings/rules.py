@@ -3,6 +3,11 @@
 A page starts with TOML between two ``+++`` lines and continues with the sections of ``HEADINGS``, in that order. The
 fenced ``ptx`` blocks under *Example* are modules that the rule must flag, those under *Correct* modules that no rule
 flags. A rule about what the ptxas of some CUDA toolkit does names one, ``toolkit = "12.8"``, that both are checked for.
+Where ptxas rejects the code that a rule flags, ``assembles = false`` is given.
+
+``words`` in the TOML states what to change where the PTX was made from. It is a table with a text for each of
+``PRODUCERS``, or ``"none"`` for one that has no words; or the id of a rule that has such a table, which then applies to
+both; or ``"none"`` where no producer has words. A comment beside each ``"none"`` gives the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +33,8 @@ HEADINGS = (
     "How tclint decides",
     "References",
 )
+PRODUCERS = ("CUTLASS", "CuTe DSL", "CUDA C++", "Triton")
+"""What the source of a module can be written in."""
 
 _ID = re.compile(r"[A-Z]{2,4}[0-9]{3}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -35,8 +42,16 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SECTION = re.compile(r"\d+(\.\d+)*")
 _TOOLKIT = re.compile(r"(\d+)\.(\d+)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
-_KEYS = {"name": str, "severity": str, "confidence": str, "family": str, "since": str, "manual": list}
-_OPTIONAL_KEYS = {"toolkit": str}
+_KEYS: dict[str, type] = {
+    "name": str,
+    "severity": str,
+    "confidence": str,
+    "family": str,
+    "since": str,
+    "manual": list,
+}
+_OPTIONAL_KEYS: dict[str, type] = {"toolkit": str, "assembles": bool}
+_NO_WORDS = "none"
 
 
 class RuleError(Exception):
@@ -73,6 +88,8 @@ class Rule:
     """The version of tclint that brought it."""
     manual: tuple[str, ...]
     """The sections of the PTX ISA manual that it rests on: ``9.7.15.7.3``."""
+    words: Mapping[str, str] | str = field(hash=False)
+    """Producer -> how its users write what a finding asks for; or the id of the rule whose words apply (``words_of``)."""
     summary: str
     """The first sentence of the page, in plain text."""
     body: str
@@ -83,6 +100,8 @@ class Rule:
     """Modules in which no rule finds anything."""
     toolkit: tuple[int, int] | None = None
     """The CUDA toolkit that both are checked for, when the rule depends on one."""
+    assembles: bool = True
+    """Whether ptxas accepts the examples; it accepts all corrections."""
 
     def __reduce__(self) -> tuple[Callable[[str], Rule], tuple[str]]:
         """Findings travel between processes: a rule travels as its id."""
@@ -132,7 +151,23 @@ def load_rules(folder: Path) -> Mapping[str, Rule]:
     for rule in rules.values():
         if (other := names.setdefault(rule.name, rule.id)) != rule.id:
             raise RuleError(f"{rule.id}.md:1: {other} has the name {rule.name} already")
+        words_of(rule, rules)
     return rules
+
+
+def words_of(rule: Rule, rules: Mapping[str, Rule]) -> Mapping[str, str]:
+    """Producer -> how its users write what a finding of *rule* asks for; a producer that has no words is left out.
+
+    Raises RuleError where the page names a rule that is not among *rules*, or whose page has no table of words.
+    """
+    if not isinstance(rule.words, str):
+        return rule.words
+    owner = rules.get(rule.words)
+    if owner is None:
+        raise RuleError(f"{rule.id}.md:1: front matter: words: there is no rule {rule.words}")
+    if isinstance(owner.words, str) or not owner.words:
+        raise RuleError(f"{rule.id}.md:1: front matter: words: {owner.id} has no table of words")
+    return owner.words
 
 
 def page(rule: Rule) -> Path:
@@ -250,7 +285,8 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
     for key, kind in _OPTIONAL_KEYS.items():
         if not isinstance(meta.get(key, kind()), kind):
             raise fail(f"front matter: {key} must be a {kind.__name__}")
-    if unknown := meta.keys() - _KEYS.keys() - _OPTIONAL_KEYS.keys():
+    meta["words"] = _words(meta.get("words"), fail)
+    if unknown := meta.keys() - _KEYS.keys() - _OPTIONAL_KEYS.keys() - {"words"}:
         raise fail(f"front matter: unknown key {min(unknown)}")
     for key, scale in (("severity", Severity), ("confidence", Confidence)):
         labels = {step.label: step for step in scale}
@@ -271,6 +307,22 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
             raise fail(f'front matter: toolkit = {meta["toolkit"]!r} is no version such as "12.8"')
         meta["toolkit"] = (int(toolkit[1]), int(toolkit[2]))
     return meta
+
+
+def _words(value: object, fail: Callable[[str], RuleError]) -> Mapping[str, str] | str:
+    """``Rule.words`` from the front matter; ``fail`` makes the exception from a message."""
+    if value == _NO_WORDS:
+        return {}
+    if isinstance(value, str) and _ID.fullmatch(value):
+        return value
+    if not isinstance(value, dict):
+        raise fail(f'front matter: words must be a table, the id of a rule such as WG001, or "{_NO_WORDS}"')
+    if unknown := value.keys() - set(PRODUCERS):
+        raise fail(f"front matter: words: {min(unknown)} is none of {', '.join(PRODUCERS)}")
+    for producer in PRODUCERS:
+        if not (isinstance(value.get(producer), str) and value[producer]):
+            raise fail(f'front matter: words: {producer} must be a text, or "{_NO_WORDS}"')
+    return {producer: text for producer, text in value.items() if text != _NO_WORDS}
 
 
 def first_sentence(text: str) -> str:
