@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from test_packaging import PROJECT
+
+from tests.tools.project import PROJECT, ROOT
 
 pytest_plugins = ["pytester"]
 
