@@ -1,9 +1,9 @@
 """A ``tcgen05.wait`` is taken out of real kernels: does tclint find it, and would the hardware run ahead?
 
-    python -m benchmarks.lost_waits [FOLDER...] [--each 40] [--seed 7] [--record]
+    python -m benchmarks.studies.lost_waits [FOLDER...] [--each 40] [--seed 7] [--record]
 
 The waits are deleted, or moved behind the next arrival, by the operators of :mod:`benchmarks.faults`; what becomes
-outstanding at a signal thereby is looked up in the SASS as :mod:`benchmarks.scoreboards` does it.
+outstanding at a signal thereby is looked up in the SASS as :mod:`benchmarks.studies.scoreboards` does it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import mutation, ptxas, results, sass
+from benchmarks import mutation, ptxas, results
 from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, apply
-from benchmarks.scoreboards import COLUMNS, WORST, Refused, Tools, find, outstanding, pairs
+from benchmarks.studies import sass
+from benchmarks.studies.scoreboards import COLUMNS, WORST, Refused, Tools, find, outstanding, pairs
 from tclint.findings.finding import Edit, Span
 from tclint.syntax.source import Source
 
@@ -69,8 +70,8 @@ def measure(
 # ---------------------------------------------------------------- the page
 
 TITLE = "Scoreboards: waits taken out"
-COMMAND = "python -m benchmarks.lost_waits --record"
-SLICE = "python -m benchmarks.lost_waits fixtures --each 1"
+COMMAND = "python -m benchmarks.studies.lost_waits --record"
+SLICE = "python -m benchmarks.studies.lost_waits fixtures --each 1"
 ABOUT = (
     "A `tcgen05.wait` is deleted, or moved behind the next arrival, in kernels that have it, one at a time. What becomes "
     "outstanding at a signal is looked up in the SASS as above. *No release follows*: another wait stands on every path "
@@ -111,7 +112,7 @@ def section(data: Any) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print the section; the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.lost_waits",
+        prog="python -m benchmarks.studies.lost_waits",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

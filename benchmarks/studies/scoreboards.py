@@ -1,6 +1,6 @@
 """Does the hardware run ahead where a ``tcgen05.ld`` or ``.st`` is outstanding at a release? What ptxas makes of it.
 
-    python -m benchmarks.scoreboards [FOLDER...] [--limit N] [--also PTXAS...] [--record]
+    python -m benchmarks.studies.scoreboards [FOLDER...] [--limit N] [--also PTXAS...] [--record]
 
 The ISA asks for ``tcgen05.wait`` before a thread tells others that it is done with tensor memory. Each load and store
 that the PTX leaves outstanding at an arrival or a barrier, by the letter, is looked up in the SASS that ptxas makes of
@@ -25,8 +25,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import agreement, ptxas, results, sass
+from benchmarks import agreement, ptxas, results
 from benchmarks.corpus.builder import default_cache
+from benchmarks.studies import sass
 from tclint.analyses.happens_before import Order
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import ISSUED, State, Tcgen05
@@ -493,8 +494,8 @@ def _nested(counts: Mapping[tuple[str, str, str], int]) -> dict[str, dict[str, d
 # ---------------------------------------------------------------- the page
 
 TITLE = "Scoreboards: does the hardware run ahead?"
-COMMAND = "python -m benchmarks.scoreboards --record"
-SLICE = "python -m benchmarks.scoreboards fixtures"
+COMMAND = "python -m benchmarks.studies.scoreboards --record"
+SLICE = "python -m benchmarks.studies.scoreboards fixtures"
 ABOUT = (
     "Every `tcgen05.ld` and `tcgen05.st` that a kernel leaves outstanding, by the letter of the ISA, where its thread "
     "arrives on an mbarrier or a barrier. ptxas assembles the kernel, and the control bits of the SASS say whether the "
@@ -589,7 +590,7 @@ def _differences(rows: list[dict[str, Any]]) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print the section; the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scoreboards",
+        prog="python -m benchmarks.studies.scoreboards",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

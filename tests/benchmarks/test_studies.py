@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks import lost_waits, ptxas, sass, scoreboards
-from benchmarks.scoreboards import Listing, Pair, Said, Way, judged, outstanding, pairs, releases
+from benchmarks import ptxas
+from benchmarks.studies import lost_waits, sass, scoreboards
+from benchmarks.studies.scoreboards import Listing, Pair, Said, Way, judged, outstanding, pairs, releases
 from tclint.findings.rules import all_rules
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT

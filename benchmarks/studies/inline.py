@@ -1,6 +1,6 @@
 """Inline assembly of real sources: what tclint says of each string, and what ptxas says of the same module.
 
-``python -m benchmarks.inline NAME=FOLDER...`` prints a row for each source: files, strings, strings with unknown pieces,
+``python -m benchmarks.studies.inline NAME=FOLDER...`` prints a row for each source: files, strings, strings with unknown pieces,
 findings, and how often tclint and ptxas agree on the strings that are wholly known. A string counts as taken by ptxas if
 it takes it for one of ``TARGETS``. With ``--plant N``, N strings that both take are damaged in each of five ways, and
 it is counted how many of those damages that ptxas refuses are found.
