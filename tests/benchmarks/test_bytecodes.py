@@ -23,7 +23,7 @@ def inner(number: int) -> int:
 def test_work_is_counted_by_function() -> None:
     few, many = bytecodes.count(lambda: work(10)), bytecodes.count(lambda: work(20))
     name = next(name for name in few if name.endswith("inner"))
-    assert name == "tests/test_bytecodes.py:inner"
+    assert name == "tests/benchmarks/test_bytecodes.py:inner"
     assert many[name] == 2 * few[name] > 0
 
 

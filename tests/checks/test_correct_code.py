@@ -1,6 +1,6 @@
 """Correct code that a literal reading of the manual would report. Each of these kernels is silent.
 
-Most traps are blocks under *Correct* on the page of a rule, which tests/test_rules.py keeps silent; they are named here.
+Most traps are blocks under *Correct* on the page of a rule, which tests/checks/test_rule_pages.py keeps silent; they are named here.
 """
 
 from __future__ import annotations
