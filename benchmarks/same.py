@@ -86,7 +86,7 @@ def record(paths: Sequence[Path], order: str = "usual", hash_seed: str = "0") ->
 def _lint(order: str, paths: list[str]) -> None:
     """``tclint check`` in this process, which it ends, with the checks in another order."""
     from tclint import checks
-    from tclint.commands.cli import main as tclint
+    from tclint.commands._cli import main as tclint
 
     for registry in (checks._kernel, checks._module):
         _reorder(registry, order)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tclint.commands.cli import main
+from tclint.commands._cli import main
 
 if __name__ == "__main__":
     main()

@@ -105,7 +105,7 @@ def test_without_use_nothing_of_tclint_is_imported(project: pytest.Pytester) -> 
         "import sys\n"
         "def test_modules():\n"
         "    assert {m for m in sys.modules if m.partition('.')[0] in ('tclint', 'click', 'tree_sitter')}"
-        " == {'tclint', 'tclint.pytest_plugin'}\n"
+        " == {'tclint', 'tclint._version', 'tclint.pytest_plugin'}\n"
     )
     project.runpytest_subprocess().assert_outcomes(passed=1)
 
@@ -143,7 +143,7 @@ TYPES = """\
 tclint.api.Report
 bool
 int
-tuple[tclint.findings.finding.Problem, ...]
+tuple[tclint.syntax.source.Problem, ...]
 str
 tclint.findings.finding.Finding
 str

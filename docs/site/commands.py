@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import click
 
-from tclint.commands.cli import cli
+from tclint.commands._cli import cli
 
 
 class Paragraph(NamedTuple):

@@ -190,6 +190,6 @@ def main() -> None:
             execute(find(), arguments)
         except (PtxasMissing, OSError) as error:
             sys.exit(f"tclint-ptxas: {error}")  # exit status 1
-    from tclint.commands.cli import main as tclint
+    from tclint.commands._cli import main as tclint
 
     tclint(["ptxas", "--", *arguments])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tclint.commands import cli
+from tclint.commands import _cli
 from tclint.config.config import Config
 from tclint.driver.inputs import inputs
 from tclint.findings import rules
@@ -71,7 +71,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     def command(*args: str, stdin: bytes = b"") -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin)))
         with pytest.raises(SystemExit) as exited:
-            cli.main(args)
+            _cli.main(args)
         out, err = capsys.readouterr()
         assert "Traceback" not in out + err
         assert isinstance(exited.value.code, int)
@@ -172,7 +172,7 @@ def test_the_debug_variable_lets_the_exception_through(run: Run, monkeypatch: py
     write(a="crash")
     monkeypatch.setenv("TCLINT_DEBUG", "1")
     with pytest.raises(RuntimeError, match="cheese"):
-        cli.main(["check", "a.ptx"])
+        _cli.main(["check", "a.ptx"])
 
 
 def test_standard_input(run: Run) -> None:
@@ -525,7 +525,7 @@ def test_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_starting_imports_nothing_heavy(run_tclint: Process) -> None:
     """--version stays below 0.15 s only while what costs time is imported where it is used."""
-    code = "import sys, tclint.commands.cli; print(*sys.modules)"
+    code = "import sys, tclint.commands._cli; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {
         "tree_sitter",
@@ -544,7 +544,7 @@ def test_a_clean_small_file_imports_nothing_that_it_does_not_need() -> None:
     """Linting one stays below 0.15 s only while this holds, and while instructions and rules are read as needed."""
     file = str(ROOT / "fixtures" / "wgmma_waited.ptx")
     code = (
-        "import sys; from tclint.commands.cli import main\n"
+        "import sys; from tclint.commands._cli import main\n"
         f"try: main(['check', '--isolated', {file!r}])\n"
         "except SystemExit: print(*sys.modules)\n"
         "from tclint.isa.table import table; print(*(form.family for form in table()._forms.values()))\n"

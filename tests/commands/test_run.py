@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tclint.commands.cli import cli
+from tclint.commands._cli import cli
 from tclint.executor.launch import LaunchError
 from tclint.executor.run import call
 from tclint.executor.tensor_maps import TensorMap

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tclint.commands.cli import cli
+from tclint.commands._cli import cli
 from tclint.config.config import Config
 from tclint.driver.confirm import confirm
 from tclint.executor.assume import Parameters

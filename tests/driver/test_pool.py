@@ -124,10 +124,10 @@ def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
     for n in range(4):
         (tmp_path / f"{n}.ptx").write_text("fine")
     program = (
-        "import os, sys, time, types; from tclint.commands.cli import main\n"
+        "import os, sys, time, types; from tclint.commands._cli import main\n"
         "def check(*args): open(f'at-work-{os.getpid()}', 'x').close(); time.sleep(30)\n"
         "driver = types.ModuleType('tclint.linting.check'); driver.check_source = check\n"
-        "import tclint; tclint.linting.check = driver; sys.modules['tclint.linting.check'] = driver\n"
+        "import tclint.linting; tclint.linting.check = driver; sys.modules['tclint.linting.check'] = driver\n"
         "print('ready', flush=True); main(['check', '--jobs', '2', '.'])"
     )
     process = subprocess.Popen(

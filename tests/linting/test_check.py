@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tclint.commands.cli import cli
+from tclint.commands._cli import cli
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport, SourceLocation
 from tclint.linting.check import check_source

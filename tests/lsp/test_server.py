@@ -23,7 +23,7 @@ from lsprotocol import types as t
 from pygls.exceptions import JsonRpcException
 from pytest_lsp import ClientServerConfig, LanguageClient
 
-from tclint.commands.cli import cli
+from tclint.commands._cli import cli
 from tclint.config.config import Config
 from tclint.findings.finding import Edit, Fix, Span
 from tclint.findings.rules import all_rules, page
