@@ -156,6 +156,7 @@ tclint.api.Report
 """
 
 
+@pytest.mark.slow
 def test_the_types_are_those_that_a_user_needs(tmp_path: Path) -> None:
     """As mypy sees them from outside, with all its checks."""
     pytest.importorskip("mypy", reason="mypy is not installed")

@@ -120,6 +120,7 @@ def test_findings_do_not_depend_on_the_order_of_kernels() -> None:
 # ptxas as a witness that the pages tell the truth.
 
 
+@pytest.mark.slow
 def test_ptxas_takes_and_refuses_what_the_pages_say(tmp_path: Path) -> None:
     ptxas = find_ptxas()
     wrong = []

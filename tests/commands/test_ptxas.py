@@ -488,6 +488,7 @@ extern "C" __global__ void k(int *out) {
 """A wait for the cluster at which no thread has arrived."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["prefix", "links"])
 def test_nvcc_calls_it(nvcc: Path, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As docs/ptxas.md says: by ``--ptxas-prefix``, or from a folder of links."""
@@ -535,6 +536,7 @@ print(sorted(compiled.asm), compiled.asm["cubin"][:4])
 WAIT = "barrier.cluster.wait.acquire.aligned;"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not TRITON, reason="no Triton: pip install triton, or name a Python that has it in TCLINT_TRITON_PYTHON"
 )

@@ -65,6 +65,7 @@ def is_right(name: str, how: str) -> None:
         assert launch.digests(spec, outcome.found) == on_gpu
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_a_right_kernel_gives_the_bytes_that_the_gpu_gave(name: str) -> None:
     if name in PARTS:
@@ -73,6 +74,7 @@ def test_a_right_kernel_gives_the_bytes_that_the_gpu_gave(name: str) -> None:
         is_right(name, "lazy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["eager", "random:1"])
 @pytest.mark.parametrize("name", QUICK)
 def test_it_does_so_whenever_its_copies_complete(name: str, how: str) -> None:

@@ -73,6 +73,7 @@ def test_a_fix_of_an_example_removes_the_finding_and_brings_no_other(id: str) ->
                 assert {fix for fix in finding.fixes if fix.safe} <= set(holding)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", RULES)
 def test_ptxas_takes_what_a_fix_makes_of_an_example(id: str) -> None:
     ptxas = Ptxas(find_ptxas())
@@ -123,6 +124,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_fault_that_is_found_is_mended(name: str) -> None:
     assert name in OPERATORS

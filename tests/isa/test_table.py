@@ -158,6 +158,7 @@ def oracle() -> Ptxas:
         pytest.skip(str(error))
 
 
+@pytest.mark.slow
 def test_ptxas_takes_examples_from_their_minimum_on(oracle: Ptxas) -> None:
     """Each example is accepted at its first version and refused one step below, wherever ptxas can tell."""
     at: dict[tuple[Version, str], list[tuple[str, str, bool]]] = defaultdict(list)

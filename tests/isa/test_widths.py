@@ -94,6 +94,7 @@ def _with(operand: str, bits: int) -> str:
     return "|".join((_REGISTER.sub(lambda _: f"{REGISTERS[bits]}{next(number)}", first), *second))
 
 
+@pytest.mark.slow
 def test_ptxas_refuses_every_register_that_is_refused() -> None:
     try:
         oracle: Ptxas = find()

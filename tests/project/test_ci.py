@@ -332,6 +332,7 @@ def matched(line: str) -> dict[str, Any] | None:
     return None
 
 
+@pytest.mark.slow
 def test_the_problem_matcher_reads_every_line_of_the_concise_format(project: Path) -> None:
     shutil.copytree(FIXTURES, project / "out", dirs_exist_ok=True)
     text = (FIXTURES / "wgmma_waited.ptx").read_text()

@@ -121,6 +121,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heading", WALKTHROUGHS)
 def test_walkthrough(heading: str, project: Path) -> None:
     carry_out(WALKTHROUGHS[heading], project)

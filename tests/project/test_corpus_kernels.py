@@ -23,6 +23,7 @@ def recorded() -> dict[str, set[tuple[str, str]]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", sorted(recorded()))
 def test_the_findings_are_those_on_record(kernel: str) -> None:
     path = default_cache() / kernel

@@ -36,7 +36,7 @@ def neovim(tmp_path: Path, action: str) -> tuple[dict[str, object], str]:
         program, "--headless", "--clean",
         "--cmd", f"lua {server}",
         "--cmd", f"set runtimepath^={ROOT / 'editors' / 'neovim'}",
-        "-c", f"luafile {ROOT / 'tests' / 'neovim.lua'}",
+        "-c", f"luafile {ROOT / 'tests' / 'tools' / 'neovim.lua'}",
     ]  # fmt: skip
     environment = {
         "KERNEL": str(kernel), "OUT": str(out), "RULE": "WG001", "ACTION": action,

@@ -45,6 +45,7 @@ def test_every_example_is_tested_and_described() -> None:
     assert all(f"](examples/{name})" in described for name in files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "target"),
     [

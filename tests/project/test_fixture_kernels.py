@@ -32,6 +32,7 @@ def test_a_correct_kernel_has_no_findings(path: Path) -> None:
     assert not [f"{f.rule.id}: {f.message}" for f in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
 def test_ptxas_takes_the_kernel(path: Path, tmp_path: Path) -> None:
     target = re.search(r"^\.target (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)

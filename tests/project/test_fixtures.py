@@ -171,6 +171,7 @@ def test_a_misspelt_expectation_is_no_comment() -> None:
         wants("ret;\nret; // want WG001 %f0\n")
 
 
+@pytest.mark.slow
 def test_ptxas_takes_every_fixture(tmp_path: Path) -> None:
     ptxas = find_ptxas()
     for path in FIXTURES:

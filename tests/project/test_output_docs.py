@@ -33,7 +33,9 @@ def commands() -> list[tuple[str, list[str]]]:
 def test_every_format_is_in_the_table_and_every_block_has_a_command() -> None:
     table = PAGE.partition("`--output-format` chooses")[0]
     assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == formats()
-    blocks = [block for _, block in BLOCKS if "uses: OWNER/" not in block]  # tests/project/test_ci.py runs the action
+    blocks = [
+        block for _, block in BLOCKS if "uses: OWNER/" not in block
+    ]  # tests/project/test_ci.py runs the action
     assert len(commands()) == len(blocks) >= 5
 
 

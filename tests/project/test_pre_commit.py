@@ -86,6 +86,7 @@ def repository(folder: Path, project: Path, hook: str) -> Run:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hook", ["tclint-ptx", "tclint-ptx-system"])
 def test_a_commit_with_a_finding_is_held_back(tmp_path: Path, project: Path, hook: str) -> None:
     if hook == "tclint-ptx-system" and not (Path(sys.executable).parent / "tclint").exists():

@@ -32,10 +32,13 @@ KERNELS = ROOT.parent / "shared" / "kernels"
 ARCHIVES = [KERNELS / "real_kernels.tar.xz", KERNELS / "nvcc_kernels.tar.xz"]
 RECORD = Path(__file__).parent / "real_kernels.tsv"
 
-pytestmark = pytest.mark.skipif(
-    not all(archive.is_file() for archive in ARCHIVES),
-    reason="the archives of real kernels (../shared/kernels) are not beside this checkout",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not all(archive.is_file() for archive in ARCHIVES),
+        reason="the archives of real kernels (../shared/kernels) are not beside this checkout",
+    ),
+]
 
 
 def sources(archive: Path) -> Iterator[Source]:

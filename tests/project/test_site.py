@@ -110,6 +110,7 @@ def test_ptx_is_coloured_by_the_grammar_whether_it_is_a_module_or_statements(sit
 # ---------------------------------------------------------------- the built site
 
 
+@pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     if importlib.util.find_spec("zensical") is None:
         pytest.skip("zensical is not installed")

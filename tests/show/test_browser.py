@@ -16,8 +16,9 @@ from tests.tools.show import LOCATED, NASTY, page_data
 from tests.tools.support import HOPPER, WGMMA, kernel, module
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+
 CHROMIUM = os.environ.get("TCLINT_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
 
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

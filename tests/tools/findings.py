@@ -39,13 +39,16 @@ def finding(source: Source, words: str, **changes: Any) -> Finding:
 
 
 def span(source: Source, words: str) -> Span:
+    """The bytes of the first occurrence of ``words`` in the source."""
     start = source.data.index(words.encode())
     return Span(start, start + len(words.encode()))
 
 
 def step(source: Source, words: str, message: str, **changes: Any) -> Step:
+    """A step with *message* on the first occurrence of ``words`` in the source."""
     return Step(span(source, words), message, **({"entry": "gemm"} | changes))
 
 
 def report(source: Source, *findings: Finding, **changes: Any) -> FileReport:
+    """The report of a source with these findings."""
     return FileReport(path=source.path, findings=findings, source=source, **changes)

@@ -15,13 +15,10 @@ from tclint.syntax import LANGUAGE, parse
 from tests.tools.project import ROOT
 
 SYNTAX = Path(tclint.syntax.__file__).resolve().parent
-
-
 FIXTURES = sorted((ROOT / "fixtures").rglob("*.ptx"))
-
-
-# The version of the tree-sitter command that made the committed `src/`.
+HIGHLIGHTS = Query(LANGUAGE, (data("queries") / "highlights.scm").read_text("utf-8"))
 GENERATOR = "0.27.1"
+"""The version of the tree-sitter command that made the committed `src/`."""
 
 
 def tree_sitter_command() -> str:
@@ -33,9 +30,6 @@ def tree_sitter_command() -> str:
     if version != GENERATOR:
         pytest.skip(f"tree-sitter {GENERATOR} made the committed files; {version} is installed")
     return cli
-
-
-HIGHLIGHTS = Query(LANGUAGE, (data("queries") / "highlights.scm").read_text("utf-8"))
 
 
 def captures(text: bytes) -> list[str | None]:

@@ -13,9 +13,5 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
 PACKAGE = Path(tclint.__file__).resolve().parent
-
-
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

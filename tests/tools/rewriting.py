@@ -8,8 +8,6 @@ from collections.abc import Callable
 from tclint.findings.finding import FileReport
 
 _TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|[%$\w.]*[%$\w]|\s+|[^\s\w]", re.DOTALL)
-
-
 _KEPT = re.compile(
     r"%(tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|cluster_\w+|clusterid|nclusterid|clock\w*)(\.[xyzw])?"
 )
@@ -22,6 +20,7 @@ def _registers(code: str) -> list[str]:
 
 
 def renamed_registers(code: str) -> str:
+    """*code* with another name for every register that it declares."""
     new = {old: f"%q{k}_" for k, old in enumerate(sorted(set(_registers(code))))}
     ranges = set(re.findall(r"(%\w+?)<\d+>", code))
 
@@ -35,6 +34,7 @@ def renamed_registers(code: str) -> str:
 
 
 def renamed_labels(code: str) -> str:
+    """*code* with another name for every label."""
     labels = re.findall(r"^\s*([A-Za-z_$]\w*):", code, re.MULTILINE)
     new = {old: f"$L__BB{k}_{len(labels) - k}" for k, old in enumerate(sorted(set(labels)))}
     return "".join(new.get(token, token) for token in _TOKEN.findall(code))

@@ -17,38 +17,22 @@ SETUP = """
     add.s32 %r10, %r9, 64;
     add.s32 %r11, %r9, 4;
 """
-
-
 MMA = "@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;"
-
-
 COMMIT = "@%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [done];"
-
-
 WAIT = "W{}: mbarrier.try_wait.parity.shared::cta.b64 %p2, [done], 0;\n@!%p2 bra W{};"
-
-
 LOAD = "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r20, %r21, %r22, %r23, %r24, %r25, %r26, %r27}, [%r9];"
-
-
 STORE = "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r9], {%r20, %r21, %r22, %r23, %r24, %r25, %r26, %r27};"
-
-
 ZEROS = STORE.replace("%r2", "%r3")
-
-
 LD_DONE, ST_DONE = "tcgen05.wait::ld.sync.aligned;", "tcgen05.wait::st.sync.aligned;"
-
-
 USE = "st.shared.b32 [slot], %r20;"
-
-
 FAR = "[%r10]"
 
 
 def wait(n: int = 0) -> str:
+    """A loop that waits for phase 0 of the mbarrier ``done``; *n* keeps the labels of several apart."""
     return WAIT.format(n, n)
 
 
 def text(body: str, threads: int = 128) -> str:
+    """A module with one kernel: the setup, and *body*."""
     return module(kernel(f"{SETUP}{body}\nret;", directives=f".reqntid {threads}"))
