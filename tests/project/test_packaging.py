@@ -5,21 +5,18 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 from tclint._data import data
 from tests.tools.project import PACKAGE, PROJECT, ROOT
 
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
-
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 MODULES = sorted((ROOT / "tclint").rglob("*.py"))
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def imports(path: Path) -> frozenset[str]:
     """The top-level packages that a module imports, wherever in it."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -27,7 +24,7 @@ def imports(path: Path) -> set[str]:
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.split(".")[0])
-    return found
+    return frozenset(found)
 
 
 def test_every_folder_with_modules_is_a_listed_package() -> None:
