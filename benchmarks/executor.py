@@ -7,7 +7,7 @@
 
 *prepare* compiles the kernels of ``benchmarks/launches`` and, of each operator, one mutant that
 ``benchmarks/records/hardware.json`` has as convicted; *collect* puts the SHA-256 of every result of every launch into
-``benchmarks/records/executor.json``, where ``tests/test_executor_hardware.py`` finds them. The last line executes all
+``benchmarks/records/executor.json``, where ``tests/executor/test_hardware.py`` finds them. The last line executes all
 launches, all convicted mutants, and those that came out right although tclint finds an error in them.
 """
 

@@ -49,7 +49,7 @@ def _recorded(data: Any) -> list[str]:
         (
             f"The record has the SHA-256 of every result of {data['launches']} launches of {len(data['kernels'])} kernels "
             f"on an {data['device']} (driver {data['driver']}, cubins by ptxas {data['ptxas']}), all right, and of "
-            f"{len(data['twins'])} mutants of them, one of each operator ({told}). `tests/test_executor_hardware.py` holds "
+            f"{len(data['twins'])} mutants of them, one of each operator ({told}). `tests/executor/test_hardware.py` holds "
             "the executor to it."
         ),
         "",

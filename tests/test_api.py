@@ -13,8 +13,8 @@ import tclint
 from tclint.api import Options
 from tclint.config.config import settings
 from tclint.syntax.source import Source
+from tests.tools.project import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 WRONG = ROOT / "fixtures" / "wgmma_unwaited.ptx"
 RIGHT = ROOT / "fixtures" / "wgmma_waited.ptx"
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from test_packaging import PROJECT
+
+from tests.tools.project import PROJECT, ROOT
 
 pytest_plugins = ["pytester"]
 
@@ -156,6 +156,7 @@ tclint.api.Report
 """
 
 
+@pytest.mark.slow
 def test_the_types_are_those_that_a_user_needs(tmp_path: Path) -> None:
     """As mypy sees them from outside, with all its checks."""
     pytest.importorskip("mypy", reason="mypy is not installed")

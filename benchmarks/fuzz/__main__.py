@@ -45,7 +45,7 @@ ABOUT = """\
 Small pieces of real kernels are changed at random, by bytes, by tokens, and by what the syntax tree and the ISA table
 know, and go through the whole pipeline and an output format. A run fails when anything crashes, hangs or takes ten
 times as long as its kernel did, when a report is malformed, or when text that the grammar refuses looks clean. A sample
-is shown to ptxas as well. Inputs that failed and were mended are tests (`tests/test_fuzz.py`)."""
+is shown to ptxas as well. Inputs that failed and were mended are tests (`tests/benchmarks/test_fuzz.py`)."""
 
 KERNELS = 400
 SAVED = 10_000

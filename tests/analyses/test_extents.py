@@ -1,0 +1,72 @@
+"""Which bytes of shared memory an access may touch in all threads and rounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.analyses.extents import Extent, Extents
+from tests.tools.support import label, model
+
+START = """
+    .shared .align 128 .b8 tile[8192];
+    .shared .align 128 .b8 other[512];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, tile;
+    ld.param.u32 %r9, [number];
+    mov.u32 %r2, 0;
+    setp.ge.u32 %p0, %r0, 64;
+more:
+    mov.u32 %r10, 0;
+"""
+END = """
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, %r9;
+    @%p1 bra more;
+    ret;
+"""
+THREAD = "mad.lo.u32 %r3, %r0, 16, %r1;"
+STAGE = "and.b32 %r4, %r2, 3;\nshl.b32 %r4, %r4, 10;\nadd.u32 %r3, %r1, %r4;"
+
+
+def extent(lines: str) -> Extent | None:
+    kernel = model(f"{START}\n{lines}\n{END}")
+    (access,) = kernel.shared.accesses(label(kernel.function, "here"))
+    return kernel.made(Extents).of(access)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("here: ld.shared.u32 %r5, [tile+8];", (8, 12, 0)),
+        (f"{THREAD}\nhere: ld.shared.v4.b32 {{%r5, %r6, %r7, %r8}}, [%r3];", (0, 2048, 0)),
+        # Half of the threads read.
+        (f"{THREAD}\n@!%p0 bra on;\nhere: ld.shared.u32 %r5, [%r3];\non:", (1024, 2036, 0)),
+        (f"{STAGE}\nhere: ld.shared.u32 %r5, [%r3+4];", (4, 3080, 1024)),
+        # From an address that nothing is known of, but that it stays.
+        ("add.u32 %r3, %r1, %r9;\nhere: ld.shared.u32 %r5, [%r3];", (0, 4, 0)),
+        # Anywhere in the variable.
+        (
+            "ld.shared.u32 %r4, [other];\nadd.u32 %r3, %r1, %r4;\nhere: ld.shared.u32 %r5, [%r3];",
+            (0, 8192, 0),
+        ),
+        ("ld.shared.u32 %r3, [tile];\nhere: ld.shared.u32 %r5, [%r3];", None),
+    ],
+)
+def test_all_that_an_access_may_touch(lines: str, expected: tuple[int, int, int] | None) -> None:
+    found = extent(lines)
+    assert (None if found is None else (found.low, found.high, found.stride)) == expected
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "inside", "meets"),
+    [
+        (Extent(1, 0, 16, 0), Extent(1, 0, 16, 0), True, True),
+        (Extent(1, 4, 8, 0), Extent(1, 0, 16, 0), True, True),
+        (Extent(1, 8, 20, 0), Extent(1, 0, 16, 0), False, True),
+        (Extent(1, 16, 20, 0), Extent(1, 0, 16, 0), False, False),
+        # Two bases may lie anywhere.
+        (Extent(2, 4, 8, 0), Extent(1, 0, 16, 0), False, True),
+    ],
+)
+def test_two_extents(a: Extent, b: Extent, inside: bool, meets: bool) -> None:
+    assert (a.inside(b), a.meets(b), b.meets(a)) == (inside, meets, meets)

@@ -1,0 +1,217 @@
+"""Where a thread may have heard of what another one has done, and paths on which it has not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.model import KernelModel
+from tests.tools.support import model
+
+START = """
+    .shared .align 128 .b8 tile[512];
+    .shared .align 8 .b64 full;
+    .shared .align 8 .b64 empty;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    setp.ne.u32 %p0, %r0, 0;
+    setp.eq.u32 %p3, %r9, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 1;
+    @!%p0 mbarrier.init.shared::cta.b64 [empty], 1;
+"""
+COPY = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 512, [full];"
+READ = "ld.shared.u32 %r3, [tile];"
+
+
+def wait(name: str, at: str) -> str:
+    return f"{name}: mbarrier.try_wait.parity.shared::cta.b64 %p1, [{at}], 0;\n@!%p1 bra {name};"
+
+
+def arrive(at: str) -> str:
+    return f"mbarrier.arrive.shared::cta.b64 _, [{at}];"
+
+
+def ordered(lines: str) -> tuple[KernelModel, Order, dict[str, int]]:
+    kernel = model(f"{START}\n{lines}\nret;")
+    return kernel, kernel.made(Order), {name: at for at, name in kernel.function.labels.items()}
+
+
+@pytest.mark.parametrize(
+    ("lines", "heard"),
+    [
+        (f"here: {READ}\n{wait('w', 'full')}", ""),
+        (f"here: {READ}\n{arrive('full')}\n{wait('w', 'full')}\n{wait('v', 'empty')}", "w"),
+        (f"{arrive('full')}\nhere: {READ}\n{wait('w', 'full')}", ""),
+        # From one wait to another.
+        (f"here: {READ}\n{arrive('full')}\n{wait('w', 'full')}\n{arrive('empty')}\n{wait('v', 'empty')}", "wv"),
+        (f"here: {READ}\nw: bar.sync 1, 128;\nv: bar.sync 2, 128;", "wv"),
+        (f"w: bar.sync 1, 128;\nhere: {READ}\nv: bar.sync 2, 128;", "v"),
+        # Who arrives waits somewhere behind it, and knows then what others did before they arrived.
+        (f"here: {READ}\nbarrier.cluster.arrive;\nw: barrier.cluster.wait;\nv: bar.sync 2, 128;", "wv"),
+        (f"barrier.cluster.arrive;\nhere: {READ}\nw: barrier.cluster.wait;", ""),
+        (f"here: {READ}\nbar.arrive 1, 128;\nw: bar.sync 1, 128;\nv: bar.sync 1, 128;", "wv"),
+        # Nothing is released, but a fence may stand before it, and somebody polls.
+        (f"here: {READ}\nst.relaxed.cta.shared.u32 [tile], 1;\nw: ld.relaxed.cta.shared.u32 %r4, [tile];\nsetp.ne.u32 %p5, %r4, 1;\n@%p5 bra w;", "w"),
+        (f"here: {READ}\nred.shared.add.u32 [tile], 1;\nw: atom.shared.add.u32 %r4, [tile], 0;\nsetp.ne.u32 %p5, %r4, 1;\n@%p5 bra w;", "w"),
+        (f"here: {READ}\nred.shared.add.u32 [tile], 1;\nw: atom.shared.add.u32 %r4, [tile], 0;\n@%p0 bra w;", ""),
+        (f"here: {READ}\nw: red.shared.add.u32 [tile], 1;\n@%p0 bra w;", ""),
+        # A write ends no wait for an mbarrier, and an arrival at who knows which one may end any.
+        (f"here: {READ}\nred.shared.add.u32 [tile], 1;\nw: atom.shared.add.u32 %r4, [tile], 0;\nsetp.ne.u32 %p5, %r4, 1;\n@%p5 bra w;\n{wait('v', 'full')}", "w"),
+        (f"here: {READ}\n{arrive('empty')}\n{wait('v', 'full')}", ""),
+        (f"here: {READ}\n{arrive('empty')}\n{arrive('%r9')}\n{wait('v', 'full')}", "v"),
+        (f"here: {READ}\n{arrive('empty')}\n{COPY.replace('[full]', '[%r9]')}\n{wait('v', 'full')}", "v"),
+        # A copy that is complete was issued.
+        (f"here: {READ}\n{COPY}\n{wait('w', 'full')}\n{wait('v', 'empty')}", "w"),
+    ],
+)  # fmt: skip
+def test_who_hears_of_a_read(lines: str, heard: str) -> None:
+    _, order, at = ordered(lines)
+    found = order.heard([at["here"]])
+    assert {name for name in "wv" if at.get(name) in found} == set(heard)
+
+
+def test_a_copy_is_complete_behind_a_wait_for_its_mbarrier() -> None:
+    lines = f"here: {COPY}\n{arrive('empty')}\n{wait('v', 'empty')}\n{wait('w', 'full')}\nx: bar.sync 0;"
+    _, order, at = ordered(lines)
+    assert order.completed([at["here"]]) == {at["w"], at["x"]}
+    assert order.completed([at["here"]], idle={at["w"]}) == set()
+
+
+@pytest.mark.parametrize(
+    ("lines", "unheard"),
+    [
+        (f"{COPY}\n{wait('w', 'full')}\nuse: {READ}", False),
+        (f"{COPY}\n@%p0 bra use;\n{wait('w', 'full')}\nuse: {READ}", True),
+        (f"@%p3 bra on;\nhere: {COPY}\non: @%p3 bra use;\n{wait('w', 'full')}\nuse: {READ}", False),
+        (f"@%p0 bra on;\nhere: {COPY}\non: @%p3 bra use;\n{wait('w', 'full')}\nuse: {READ}", True),
+    ],
+)
+def test_a_path_on_which_nothing_is_heard(lines: str, unheard: bool) -> None:
+    kernel, order, at = ordered(lines)
+    copies = [i for ring in kernel.made(Mbarriers).rings for i in kernel.made(Mbarriers).copies(ring)]
+    path = order.unheard(at["use"], order.completed(copies), given=order.certain(copies))
+    assert (path is not None) is unheard
+    if path is not None:
+        assert path.end == at["use"]
+
+
+EXCHANGES = f"""
+warp: bar.warp.sync -1;
+cta: bar.sync 1, 64;
+arrive: bar.arrive 2, 128;
+come: barrier.cluster.arrive;
+cluster: barrier.cluster.wait;
+{wait("phase", "full")}
+signal: {arrive("empty")}
+store: st.release.cta.shared.u32 [tile], 1;
+plain: st.shared.u32 [tile], 1;
+poll: ld.acquire.cta.shared.u32 %r4, [tile];
+setp.ne.u32 %p5, %r4, 1;
+@%p5 bra poll;
+once: ld.acquire.cta.shared.u32 %r5, [tile];
+"""
+
+
+def test_which_instructions_bring_news_and_to_whom() -> None:
+    _, order, at = ordered(EXCHANGES)
+
+    def names(sites: frozenset[int]) -> str:
+        return " ".join(name for name, site in at.items() if site in sites)
+
+    assert [names(order.hears(scope)) for scope in Scope] == [
+        "warp cta cluster phase poll", "cta cluster phase poll", "cluster phase poll",
+    ]  # fmt: skip
+    assert [names(order.meets(scope)) for scope in Scope] == ["warp cta cluster", "cta cluster", "cluster"]
+    assert names(order.tells) == "cta arrive come signal store"
+    assert names(order.collectives) == "warp"
+
+
+@pytest.mark.parametrize(
+    ("barrier", "joins"),
+    [
+        ("bar.sync 1;", True),
+        ("bar.sync 1, 128;", True),
+        ("bar.sync 1, 256;", True),
+        ("bar.sync 1, 64;", False),
+        ("bar.sync 1, %r9;", False),
+        ("barrier.cluster.wait;", True),
+        ("bar.warp.sync -1;", False),
+        ("bar.arrive 1, 128;", False),
+        ("@%p0 bar.sync 1, 1;", False),
+        ("@!%p0 bar.sync 1, 1;", True),
+    ],
+)
+def test_threads_that_go_on_together(barrier: str, joins: bool) -> None:
+    kernel = model(f"{START}\n{barrier}\nret;", directives=".reqntid 128")
+    site = next(i for i, e in enumerate(kernel.function.instructions) if e.opcode.startswith("bar"))
+    assert kernel.made(Order).joins(site) is joins
+
+
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        ("barrier.cluster.arrive.relaxed;", True),
+        ("barrier.cluster.arrive;", False),
+        ("fence.acq_rel.cluster;\nbarrier.cluster.arrive.relaxed;", False),
+        ("barrier.cluster.arrive;\nbarrier.cluster.wait;\nbarrier.cluster.arrive.relaxed;", False),
+        ("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;\nbarrier.cluster.arrive;", False),
+    ],
+)
+def test_an_arrival_that_orders_no_memory(between: str, found: bool) -> None:
+    kernel, order, at = ordered(f"here: st.shared.u32 [tile], 1;\n{between}\nw: barrier.cluster.wait;")
+    unordered = order.unordered(at["here"], kernel.sites("memory-fence"))
+    assert (at["w"] in unordered) is found
+
+
+@pytest.mark.parametrize(
+    ("lines", "over"),
+    [
+        (f"here: {COPY}\n{wait('w', 'full')}\nv: bar.sync 1;", "wv"),
+        (f"here: {READ}\n{wait('w', 'full')}\nv: bar.sync 1;", "v"),
+        (("here: cp.async.bulk.global.shared::cta.bulk_group [%rd0], [tile], 512;\ncp.async.bulk.commit_group;\n"
+         "w: bar.sync 1;\ncp.async.bulk.wait_group 0;\nv: bar.sync 2;"), "v"),
+        ("here: cp.async.ca.shared.global [tile], [%rd0], 16;\nw: bar.sync 1;\ncp.async.wait_all;\nv: bar.sync 2;", "v"),
+        (("here: cp.async.ca.shared.global [tile], [%rd0], 16;\n"
+         f"cp.async.mbarrier.arrive.noinc.shared::cta.b64 [full];\n{wait('w', 'full')}\nv: bar.sync 2;"), "wv"),
+    ],
+)  # fmt: skip
+def test_where_it_is_known_that_something_is_over(lines: str, over: str) -> None:
+    _, order, at = ordered(lines)
+    found = order.over([at["here"]])
+    assert {name for name in "wv" if at[name] in found} == set(over)
+
+
+def test_what_is_told_of_some_waits() -> None:
+    """What a thread tells that has passed a wait, and what nobody knows of: a wait that nothing before us ends, a call."""
+    _, order, at = ordered(
+        f"w: bar.sync 1;\n{arrive('full')}\n{wait('v', 'full')}\n{wait('u', 'empty')}\nbar.sync 2;\nt: bar.sync 3;"
+    )
+    assert {name for name in "wvut" if at[name] in order.told([at["w"]])} == set("wvut")
+    assert {name for name in "wvut" if at[name] in order.told([at["v"]])} == set("vut")
+    assert {name for name in "wvut" if at[name] in order.told([at["t"]])} == set("ut")
+
+
+@pytest.mark.parametrize(
+    ("lines", "ordered_", "where"),
+    [
+        (f"{COPY}\n{wait('w', 'full')}\nuse: {READ}", True, "w"),
+        (f"{COPY}\n{wait('w', 'full')}\nv: bar.sync 1;\nuse: {READ}", True, "v"),
+        (f"{COPY}\n{wait('w', 'full')}\n@%p0 bra use;\nv: bar.sync 1;\nuse: {READ}", True, "wv"),
+        (f"{COPY}\n{wait('w', 'full')}\n@%p0 bar.sync 1;\nuse: {READ}", True, "w"),
+        (f"{COPY}\n@%p0 bra use;\n{wait('w', 'full')}\nuse: {READ}", False, ""),
+        (f"{COPY}\nw: call stranger;\nuse: {READ}", None, "w"),
+        (f"{COPY}\n{wait('w', 'full')}\nv: call stranger;\nuse: {READ}", True, "w"),
+        (f"{COPY}\n@%p0 bra v;\n{wait('w', 'full')}\nbra use;\nv: call stranger;\nuse: {READ}", None, "wv"),
+        (f"{COPY}\nw: mov.u32 %r5, 0;\nuse: {READ}", False, ""),
+    ],
+)
+def test_a_verdict(lines: str, ordered_: bool | None, where: str) -> None:
+    kernel = model(f"{START}\n{lines}\nret;", before=".extern .func stranger;")
+    order, at = kernel.made(Order), {name: i for i, name in kernel.function.labels.items()}
+    copies = list(kernel.sites("issue", "mbarrier"))
+    found = order.verdict(at["use"], order.completed(copies))
+    assert found.ordered is ordered_
+    assert {name for name in "wv" if at.get(name) in found.at} == set(where)
+    assert (found.path is not None) is (ordered_ is False)

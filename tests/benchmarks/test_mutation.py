@@ -1,0 +1,185 @@
+"""The tool that plants faults: every operator has its kernel among the pages of the rules, and what is planted is found."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from benchmarks import mutation
+from benchmarks.faults import OPERATORS, Fault, Kernel, apply
+from benchmarks.mutation import kernels, table, verdict
+from tclint.findings.finding import Edit, Span
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence, Severity
+from tclint.syntax.source import Source
+from tests.tools.findings import RULE, finding, report
+from tests.tools.project import ROOT
+
+ELSEWHERE = """\
+.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry others(.param .u64 in)
+.reqntid 128
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<4>;
+    .shared .align 16 .b8 tile[64];
+    .shared .align 8 .b64 bar;
+    ld.param.u64 %rd1, [in];
+    mov.u64 %rd2, tile;
+    mbarrier.init.shared.b64 [bar], 1;
+    mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 32;
+    mbarrier.arrive.shared::cta.b64 _, [bar], 2;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%rd2], [%rd1], 16, [bar];
+    fence.proxy.async;
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 16;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    st.shared.u32 [tile], %r1;
+    vote.sync.any.pred %p1, %p0, 0xffffffff;
+    griddepcontrol.wait;
+    ret;
+}
+"""
+
+
+@cache
+def corpus(folder: Path) -> list[Path]:
+    """The modules of all rule pages that are right, the fixtures, and what none of them has."""
+    texts = [block.code for rule in all_rules().values() for block in rule.corrections]
+    for number, text in enumerate([*texts, ELSEWHERE]):
+        (folder / f"{number}.ptx").write_text(text)
+    return [*sorted(folder.glob("*.ptx")), *sorted((ROOT / "fixtures").glob("*.ptx"))]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Kernel]]:
+    folder = tmp_path_factory.mktemp("pages")
+    return [(path, kernel) for path in corpus(folder) for kernel in kernels(path)]
+
+
+def planted(pages: list[tuple[Path, Kernel]], name: str) -> Iterator[tuple[Path, Kernel, Fault]]:
+    for path, kernel in pages:
+        for fault in OPERATORS[name].plant(kernel):
+            yield path, kernel, fault
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_changes_a_kernel_and_leaves_its_lines(
+    pages: list[tuple[Path, Kernel]], name: str
+) -> None:
+    made = list(islice(planted(pages, name), 5))
+    assert made, "no kernel of the pages has a place for it"
+    for _, kernel, fault in made:
+        changed = apply(kernel.data, fault.edits)
+        assert changed != kernel.data
+        assert changed.count(b"\n") == kernel.data.count(b"\n")
+
+
+def test_a_look_ahead_is_no_loop(pages: list[tuple[Path, Kernel]]) -> None:
+    """Nothing repeats it: without its branch, the wait behind it is asked in any case."""
+    found = [
+        f
+        for _, kernel, f in planted(pages, "mbarrier wait asked once")
+        if kernel.function.name == "looks_ahead"
+    ]
+    assert [f.note for f in found] == ["mbarrier.try_wait.parity.shared::cta.b64 %p3, [full], 0;"]
+
+
+NOTED = ("mbarrier.init done twice", "fence behind mbarrier.init deleted")
+"""Faults of which a rule only takes note, as kernels that work have them."""
+
+
+def quiet(name: str) -> set[str]:
+    """The verdicts of an operator about which only rules speak that are notes, or not sure, by their pages."""
+    about = [all_rules()[id] for id in OPERATORS[name].rules]
+    return {
+        what
+        for what, always in (
+            ("note", name in NOTED or any(rule.severity is Severity.INFO for rule in about)),
+            ("low", all(rule.confidence is Confidence.LOW for rule in about)),
+        )
+        if always
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, o in OPERATORS.items() if o.rules])
+def test_a_fault_is_found_in_some_kernel(pages: list[tuple[Path, Kernel]], name: str) -> None:
+    """What share of the real ones is found is for the benchmark to say."""
+    assert OPERATORS[name].rules <= set(all_rules())
+    verdicts = []
+    for path, kernel, fault in islice(planted(pages, name), 150):
+        before = mutation.lint(path, kernel.data)
+        after = mutation.lint(path, apply(kernel.data, fault.edits))
+        lines = frozenset(kernel.data.count(b"\n", 0, kernel.span(i).start) + 1 for i in fault.places)
+        verdicts.append(verdict(before, after, OPERATORS[name].rules, lines)[0])
+        if verdicts[-1] in ("found", *quiet(name)):
+            return
+    raise AssertionError(verdicts)
+
+
+SOURCE = Source.from_bytes(b"one\ntwo\nthree\n", "a.ptx")
+OLD = finding(SOURCE, "one")
+NEW = finding(SOURCE, "two")
+
+
+@pytest.mark.parametrize(
+    ("changes", "rules", "lines", "expected"),
+    [
+        ({}, {RULE.id}, {2}, "found"),
+        ({}, {RULE.id}, set(), "found"),
+        ({}, {RULE.id}, {3}, "other"),
+        ({}, {"XX001"}, {2}, "other"),
+        ({"severity": Severity.INFO}, {RULE.id}, {2}, "note"),
+        ({"confidence": Confidence.LOW}, {RULE.id}, {2}, "low"),
+    ],
+)
+def test_a_verdict_is_about_new_findings_of_the_right_rule_at_the_right_place(
+    changes: dict[str, object], rules: set[str], lines: set[int], expected: str
+) -> None:
+    before = report(SOURCE, OLD)
+    after = report(SOURCE, OLD, finding(SOURCE, "two", **changes))
+    assert verdict(before, after, frozenset(rules), frozenset(lines))[0] == expected
+    assert verdict(before, before, frozenset(rules), frozenset(lines))[0] == "missed"
+    twice = report(SOURCE, NEW, NEW)
+    assert verdict(report(SOURCE, NEW), twice, frozenset((RULE.id,)), frozenset((2,)))[0] == "found"
+
+
+def test_edits_are_made_from_the_end() -> None:
+    edits = (Edit(Span(0, 1), "ab"), Edit(Span(2, 2), "!"))
+    assert apply(b"x y", edits) == b"ab !y"
+    with pytest.raises(AssertionError):
+        apply(b"x y", (Edit(Span(0, 1), "\n"),))
+
+
+def test_a_run_is_reproducible_and_can_be_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "kernels" / "pages"
+    folder.mkdir(parents=True)
+    corpus(folder)
+
+    def run(*options: str) -> str:
+        arguments = [str(tmp_path / "kernels"), "--each", "2", "--operator", "wgmma.*deleted", *options]
+        monkeypatch.setattr(sys, "argv", ["mutation", *arguments])
+        mutation.main()
+        return capsys.readouterr().out
+
+    first = run("--output", str(tmp_path / "a.jsonl"))
+    assert "| wgmma.fence deleted | 2 |" in first
+    records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert {record["producer"] for record in records} == {"pages"}
+    assert run() == first
+    assert run("--replay", str(tmp_path / "a.jsonl")) == first
+    assert table(records) + "\n" == first
+    for path in folder.glob("*.ptx"):
+        path.write_text(path.read_text() + "// another build\n")
+    assert run("--replay", str(tmp_path / "a.jsonl")) == "\n"

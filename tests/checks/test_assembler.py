@@ -1,0 +1,134 @@
+"""What every assembler refuses: instructions, modifiers, operands, names, versions, targets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tools.support import HEADER, agrees, by_rule, found, kernel, lint, module
+
+
+def one(statement: str, header: str = HEADER) -> list[tuple[str, str]]:
+    """``(rule, help)`` of the findings about one statement."""
+    report = lint(module(kernel(f"{statement}\nret;"), header=header))
+    return [(f.rule.id, f.help) for f in report.findings]
+
+
+@pytest.mark.parametrize(
+    ("statement", "rule", "hint"),
+    [
+        ("addd.s32 %r1, %r2, %r3;", "PX001", "add"),
+        ("wgma.fence.sync.aligned;", "PX001", "wgmma"),
+        ("xyzzy %r1;", "PX001", ""),
+        ("add.q32 %r1, %r2, %r3;", "PX002", ""),
+        ("ld.gobal.u32 %r1, [%rd1];", "PX002", ".global"),
+        ("tcgen05.wait::lt.sync.aligned;", "PX002", ""),
+        ("add.s32 %r1, %r2;", "PX003", ""),
+        ("ret %r1, %r2;", "PX003", ""),
+        ("L: L: ret;", "PX007", ""),
+        (".reg .b32 t; .reg .b64 t;", "PX007", ""),
+        ("add.s32 %r1, %r2, %rd1;", "PX003", ""),
+        ("add.s64 %rd1, %rd1, %r1;", "PX003", ""),
+        ("ld.global.u64 %r1, [%rd1];", "PX003", ""),
+        ("st.global.v2.u64 [%rd1], {%rd1, %r1};", "PX003", ""),
+        ("mul.wide.u32 %r1, %r2, %r3;", "PX003", ""),
+        ("mad.wide.u32 %rd1, %r2, %r3, %r4;", "PX003", ""),
+        ("mov.b64 {%r1, %rd1}, %rd1;", "PX003", ""),
+        ("shl.b64 %rd1, %rd1, %rd1;", "PX003", ""),
+        ("selp.u32 %r1, %r2, %r3, %r4;", "PX003", ""),
+        ("setp.eq.u32 %r1, %r2, %r3;", "PX003", ""),
+        ("cvt.u64.u32 %r1, %r2;", "PX003", ""),
+        ("tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r1, %r2, %r3}, [%r4];", "PX003", ""),
+        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2}, %rd0, %rd1, %p0, 1, 1, 0, 0;", "PX003", ""),
+        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 2, 1, 0, 0;", "PX004", ""),
+    ],
+)  # fmt: skip
+def test_what_no_assembler_takes(statement: str, rule: str, hint: str) -> None:
+    header = HEADER.replace("sm_100a", "sm_90a") if "wgm" in statement else HEADER
+    hits = one(statement, header)
+    assert [r for r, _ in hits if r.startswith("PX")] == [rule]
+    assert hint in dict(hits)[rule]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "add.s32 %r1, %r2, -3;",
+        "ld.global.v2.u32 {%r1, %r2}, [%rd1];",
+        "st.shared.u32 [%r1+4], 7;",
+        "setp.lt.s32 %p1|%p2, %r1, %r2;",
+        "bar.sync 0, 128;",
+        "tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1, %r2}, [%r4];",
+        "@%p1 bra L;\nL: mov.u32 %r1, WARP_SZ;",
+        "call.uni f;",
+        "mov.u32 %r1, %dynamic_smem_size;",
+        "ld.global.u8 %rd1, [%rd1];",
+        "st.global.u8 [%rd1], %rd1;",
+        "cvt.u16.u32 %r1, %rd1;",
+        "mul.wide.u32 %rd1, %r2, %r3;",
+        "mov.b64 %rd1, {%r1, %r2};",
+        "shl.b64 %rd1, %rd1, %r1;",
+        "mov.u32 %f1, %r1;",
+        "mov.u64 %rd1, f;",
+    ],
+)
+def test_what_it_takes(statement: str) -> None:
+    report = lint(module(".func f () { ret; }\n", kernel(f"{statement}\nret;")))
+    assert [f.message for f in report.findings if f.rule.id.startswith(("PX", "AV001", "AV002"))] == []
+    assert report.status == "analysed"
+
+
+def test_equal_mistakes_are_one_finding_each_function() -> None:
+    body = "ad.s32 %r1, %r2, %r3;\n" * 5
+    report = lint(module(kernel(body, "a"), kernel(body, "b")))
+    assert [(f.entry, f.count) for f in by_rule(report, "PX001")] == [("a", 5), ("b", 5)]
+
+
+def test_undefined_names_are_findings_and_problems() -> None:
+    text = module(kernel("mov.u32 %r1, %q1; // here\n@%q2 bra L; // guard\nbra M; // label\nL: ret;"))
+    report = lint(text)
+    lines = [text[: text.index(w)].count("\n") + 1 for w in ("// here", "// guard", "// label")]
+    assert [(r, n) for r, n in found(report) if r.startswith("PX")] == list(
+        zip(("PX005", "PX005", "PX006"), lines, strict=True)
+    )
+    assert [p.line for p in report.problems] == lines or sorted(p.line for p in report.problems) == lines
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "statement", "rules"),
+    [
+        ("8.6", "sm_100a", "tcgen05.wait::ld.sync.aligned;", []),
+        ("8.6", "sm_100", "tcgen05.wait::ld.sync.aligned;", ["AV001"]),
+        ("8.6", "sm_90a", "tcgen05.wait::ld.sync.aligned;", ["AV001"]),
+        ("8.0", "sm_90a", "wgmma.fence.sync.aligned;", []),
+        ("8.0", "sm_90", "wgmma.fence.sync.aligned;", ["AV001"]),
+        ("7.8", "sm_90", "elect.sync _|%p1, -1;", ["AV002"]),
+        ("8.0", "sm_90", "elect.sync _|%p1, -1;", []),
+        ("8.0", "sm_80", "elect.sync _|%p1, -1;", ["AV001"]),
+        ("7.0", "sm_80", "cp.async.wait_all;", []),
+        ("7.0", "sm_75", "cp.async.wait_all;", ["AV001"]),
+        ("8.0", "sm_100a", "mov.u32 %r1, 0;", ["AV002"]),
+    ],
+)
+def test_availability(version: str, target: str, statement: str, rules: list[str]) -> None:
+    header = f".version {version}\n.target {target}\n.address_size 64\n"
+    assert [r for r, _ in one(statement, header) if r in ("AV001", "AV002")] == rules
+
+
+def test_a_newer_version_than_the_table_lowers_confidence() -> None:
+    report = lint(module(kernel("brandnew.u32 %r1;\nret;"), header=HEADER.replace("8.6", "99.0")))
+    assert [f.confidence.label for f in by_rule(report, "PX001")] == ["low"]
+
+
+def test_a_damaged_function_is_not_taken_at_its_word() -> None:
+    report = lint(module(kernel("ad.s32 %r1,\n}\n"), kernel("sb.s32 %r1, %r2, %r3;\nret;", "b")))
+    assert report.status == "partial"
+    assert {f.entry for f in report.findings} <= {"b"}
+
+
+def test_comments_are_no_code() -> None:
+    agrees(module(kernel("// ad.s32 %r1;\n/* bra nowhere; */\nret;")), "PX")
+
+
+def test_ptxas_takes_negative_numbers_of_groups() -> None:
+    """Kernels of vLLM (hadacore) have some, in cases of a switch that never occur."""
+    assert not [rule for rule, _ in one("cp.async.wait_group -27;") if rule.startswith("PX")]

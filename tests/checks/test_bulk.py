@@ -1,0 +1,352 @@
+"""The rules of bulk copies on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.findings.scales import Confidence
+from tests.tools.support import agrees, by_rule, kernel, lint, module
+
+HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
+START = """
+    .shared .align 128 .b8 tile[8192];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    cvta.to.global.u64 %rd1, %rd0;
+    setp.eq.u32 %p0, %r0, 0;
+    mov.u32 %r1, tile;
+    shl.b32 %r2, %r0, 4;
+    add.u32 %r3, %r1, %r2;
+"""
+STORE = "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 2048;"
+TENSOR = "@%p0 cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd0, {%r9}], [tile];"
+COMMIT = "@%p0 cp.async.bulk.commit_group;"
+WRITE = "st.shared.v4.b32 [%r3], {%r0, %r0, %r0, %r0};"
+BARRIER = "bar.sync 0;"
+
+
+def wait(depth: int = 0, read: str = ".read", guard: str = "@%p0 ") -> str:
+    return f"{guard}cp.async.bulk.wait_group{read} {depth};"
+
+
+def text(*body: str, **options: str) -> str:
+    return module(kernel("\n".join((START, *body, "ret;")), **options), header=HEADER)
+
+
+@pytest.mark.parametrize("copy", [STORE, TENSOR])
+@pytest.mark.parametrize(
+    ("between", "rule"),
+    [
+        ([COMMIT, BARRIER], "BK002"),
+        ([COMMIT, wait(1), BARRIER], "BK002"),
+        ([wait(), COMMIT, BARRIER], "BK002"),
+        ([COMMIT, BARRIER, wait(guard="@!%p0 ")], "BK002"),
+        ([COMMIT, wait(), BARRIER], ""),
+        ([COMMIT, wait(read=""), BARRIER], ""),
+        ([COMMIT, COMMIT, wait(1), BARRIER], ""),
+        ([COMMIT, wait(guard=""), BARRIER], ""),
+        ([COMMIT, wait(), "bar.sync 1, 128;"], ""),
+        ([COMMIT, wait(), "bar.arrive 1, 256;"], ""),
+    ],
+)
+def test_a_source_is_overwritten(copy: str, between: list[str], rule: str) -> None:
+    agrees(text(copy, *between, WRITE + f" // want {rule}"), "BK")
+
+
+@pytest.mark.parametrize(
+    ("use", "wrong"),
+    [
+        ("@%p0 st.shared.b32 [tile+16], %r0;", True),
+        ("@%p0 st.shared.b32 [tile+2044], %r0;", True),
+        ("@%p0 st.shared.b32 [tile+2048], %r0;", False),
+        ("@%p0 atom.shared.add.u32 %r4, [tile], 1;", True),
+        ("@%p0 ld.shared.u32 %r4, [tile];", False),
+        ("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r3], {%r0, %r0, %r0, %r0};", True),
+        ("@%p0 cp.async.ca.shared.global [tile], [%rd1+8192], 4;", True),
+        (
+            "@%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd1+8192], 64, [full];",
+            True,
+        ),
+    ],
+)
+def test_what_overwrites_it(use: str, wrong: bool) -> None:
+    agrees(text(STORE, COMMIT, use + " // want " + "BK002" * wrong), "BK")
+
+
+@pytest.mark.parametrize(("before", "behind", "rule"), [(wait(1), "", ""), ("", wait(1), "BK002")])
+def test_a_stage_filled_by_an_inner_loop_two_rounds_later(before: str, behind: str, rule: str) -> None:
+    """Two stages; the wait for the older copy stands before the loop that fills the stage again, or inside it."""
+    ring = f"""
+    mov.u32 %r20, 0;
+outer: {before}
+    {BARRIER}
+    and.b32 %r21, %r20, 1;
+    shl.b32 %r22, %r21, 12;
+    add.u32 %r23, %r3, %r22;
+    mov.u32 %r24, %r0;
+inner: st.shared.v4.b32 [%r23], {{%r0, %r0, %r0, %r0}}; // want {rule}
+    {behind}
+    add.u32 %r23, %r23, 2048;
+    add.u32 %r24, %r24, 128;
+    setp.lt.u32 %p1, %r24, 256;
+    @%p1 bra inner;
+    fence.proxy.async.shared::cta;
+    {BARRIER}
+    add.u32 %r25, %r1, %r22;
+    @%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r25], 4096;
+    {COMMIT}
+    add.u32 %r20, %r20, 1;
+    setp.ne.u32 %p2, %r20, %r9;
+    @%p2 bra outer;
+    {wait()}"""
+    agrees(text(ring), "BK")
+
+
+@pytest.mark.parametrize(
+    ("copy", "who", "rule"),
+    [
+        ("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd0, {%r9}], [tile];", "elect.sync _|%p3, -1;", ""),
+        ("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd0, {%r2}], [tile];", "elect.sync _|%p3, -1;", "BK002"),
+        ("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd0, {%r9}], [tile];", "setp.lt.u32 %p3, %r0, 0;", "BK002"),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [tile], 2048;", "elect.sync _|%p3, -1;", "BK002"),
+    ],
+)  # fmt: skip
+def test_a_warp_stores_and_one_lane_waits(copy: str, who: str, rule: str) -> None:
+    """CuTe DSL stores a tile with a whole warp, which ptxas makes one store; kernels of vLLM commit it and wait in one lane."""
+    store = f"setp.ge.u32 %p4, %r0, 32;\n@%p4 bra on;\n{who}\n{copy}\n@%p3 cp.async.bulk.commit_group;"
+    body = f"{store}\n@%p3 cp.async.bulk.wait_group.read 0;\non: {BARRIER}\n{WRITE} // want {rule}"
+    found = [f for f in lint(text(body)).findings if f.rule.id == "BK002" and f.confidence > Confidence.LOW]
+    assert len(found) == bool(rule)
+
+
+def test_threads_that_no_barrier_brings_along_are_not_its_own_writes() -> None:
+    own = "add.u32 %r4, %r1, %r2;\n@!%p0 st.shared.b32 [%r4], %r0;"
+    agrees(text(STORE, COMMIT, own, wait()), "BK")
+
+
+def test_a_register_may_hold_the_size() -> None:
+    sized = "mov.b32 %r5, 4096;\n@%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], %r5;"
+    write = "@%p0 st.shared.b32 [tile+4092], %r0; // want BK002"
+    agrees(text(sized, COMMIT, write), "BK")
+
+
+def test_one_finding_for_one_wait() -> None:
+    """Two copies of a block that lack the same wait, and several writes."""
+    second = "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd1+2048], [tile+2048], 2048;"
+    report = lint(text(STORE, second, COMMIT, BARRIER, WRITE, "st.shared.b32 [%r3+2048], %r0;"))
+    (finding,) = by_rule(report, "BK002")
+    assert finding.count == 2
+    assert "no cp.async.bulk.wait_group completes it before" in finding.message
+    assert finding.help == "add cp.async.bulk.wait_group.read 0 before this instruction"
+    assert [s.message for s in finding.steps] == [
+        "cp.async.bulk starts to read it here",
+        "committed here",
+        "overwrites the same bytes",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("news", "rule"),
+    [
+        ("", "BK003"),
+        ("fence.proxy.async.shared::cta;", "BK003"),
+        ("bar.warp.sync -1;", "BK003"),
+        ("shfl.sync.idx.b32 %r4, %r0, 0, 31, -1;", "BK003"),
+        (BARRIER, ""),
+        ("mbarrier.arrive.shared::cta.b64 _, [full];", ""),
+        ("st.volatile.shared.b32 [tile+8000], %r0;", ""),
+        ("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;", ""),
+    ],
+)
+def test_who_knows_that_it_was_read(news: str, rule: str) -> None:
+    agrees(text(STORE, COMMIT, BARRIER, wait(guard=""), news, WRITE + f" // want {rule}"), "BK")
+
+
+@pytest.mark.parametrize(
+    ("guard", "label"),
+    [("", "low"), ("@%p0 ", "medium")],
+)
+def test_within_a_warp_it_is_less_certain(guard: str, label: str) -> None:
+    """The hardware holds back a warp that waits as one."""
+    report = lint(text(STORE, COMMIT, wait(guard=guard), WRITE, directives=".reqntid 32"))
+    assert [f.confidence.label for f in by_rule(report, "BK003")] == [label]
+
+
+def test_who_may_overwrite_it_is_said() -> None:
+    (finding,) = by_rule(lint(text(STORE, COMMIT, wait(), WRITE)), "BK003")
+    assert finding.message.startswith("warps 1-3 may overwrite shared memory that cp.async.bulk still reads")
+    assert [s.role for s in finding.steps] == ["thread 0", "thread 0", "warps 1-3"]
+    assert "bar.sync" in finding.help
+
+
+@pytest.mark.parametrize(
+    ("between", "use", "wrong"),
+    [
+        ([COMMIT, wait()], "@%p0 ld.global.u32 %r4, [%rd1];", True),
+        ([COMMIT], "@%p0 ld.global.u32 %r4, [%rd1+2044];", True),
+        ([COMMIT, wait()], "@%p0 ld.u32 %r4, [%rd1+64];", True),
+        ([COMMIT, wait()], "@%p0 atom.global.add.u32 %r4, [%rd1], 1;", True),
+        ([COMMIT, wait()], "@%p0 cp.async.ca.shared.global [tile+4096], [%rd1], 4;", True),
+        ([COMMIT, wait(read="")], "@%p0 ld.global.u32 %r4, [%rd1];", False),
+        ([COMMIT, wait(), wait(read="")], "@%p0 ld.global.u32 %r4, [%rd1];", False),
+        ([COMMIT, wait()], "@%p0 ld.global.u32 %r4, [%rd1+2048];", False),
+        ([COMMIT, wait()], "@!%p0 ld.global.u32 %r4, [%rd1];", False),
+        ([COMMIT, wait()], "@%p0 st.global.u32 [%rd1], %r0;", False),
+        ([COMMIT, wait(1, read="")], "@%p0 ld.global.u32 %r4, [%rd1];", True),
+    ],
+)
+def test_a_result_is_read_back(between: list[str], use: str, wrong: bool) -> None:
+    agrees(text(STORE, *between, use + " // want " + "BK004" * wrong, wait(read="")), "BK")
+
+
+REDUCE = "@%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group.{}.u32 [%rd1], [%r2], 2048;"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wrong"),
+    [
+        (REDUCE.format("add"), REDUCE.format("add"), False),
+        (REDUCE.format("max"), "@%p0 red.global.max.u32 [%rd1], 1;", False),
+        (REDUCE.format("add"), REDUCE.format("max"), True),
+        (STORE, REDUCE.format("add"), True),
+        (REDUCE.format("add"), "@%p0 atom.global.add.u32 %r4, [%rd1], 1;", True),
+    ],
+)
+def test_reductions_of_one_kind_may_come_in_any_order(first: str, second: str, wrong: bool) -> None:
+    """CTAs reduce into one accumulator in any order too; what the first reduction has made is not asked for."""
+    agrees(text(first, COMMIT, wait(), second + " // want " + "BK004" * wrong, COMMIT, wait(read="")), "BK")
+
+
+def test_why_a_result_is_not_there() -> None:
+    (finding,) = by_rule(lint(text(STORE, COMMIT, wait(), "@%p0 ld.global.u32 %r4, [%rd1];")), "BK004")
+    assert "cp.async.bulk.wait_group.read waits until its source is read" in finding.message
+    assert [s.message for s in finding.steps][1] == "waits for the reading of sources only"
+
+
+def test_a_copy_in_no_group() -> None:
+    (finding,) = by_rule(lint(text(STORE, wait())), "BK005")
+    assert (finding.severity.label, finding.message) == (
+        "warning",
+        "cp.async.bulk is in no group, as no cp.async.bulk.commit_group follows: wait_group does not wait for it",
+    )
+    (finding,) = by_rule(lint(text(STORE, STORE)), "BK005")
+    assert (finding.severity.label, finding.count) == ("info", 2)
+    assert not by_rule(lint(text(STORE, COMMIT)), "BK005")
+    assert not by_rule(lint(text(STORE, "cp.async.bulk.commit_group;")), "BK005")
+
+
+def test_a_missing_commit_is_told_once() -> None:
+    """By what goes wrong, where something does."""
+    report = lint(text(STORE, wait(), BARRIER, WRITE))
+    assert {f.rule.id for f in report.findings if f.rule.family == "bulk"} == {"BK002"}
+
+
+LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [{}], [%rd1], 64, [full];"
+REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [{}], 64;"
+
+
+@pytest.mark.parametrize(
+    ("copy", "several"),
+    [
+        (LOAD.format("tile"), True),
+        (LOAD.format("%r3"), False),
+        (REDUCE.format("tile"), True),
+        (REDUCE.format("%r3"), False),
+        (STORE.replace("@%p0 ", ""), False),
+        ("@%p0 " + LOAD.format("tile"), False),
+        ("elect.sync _|%p1, -1;\n@%p1 " + LOAD.format("tile"), False),
+        ("setp.lt.u32 %p1, %r0, 32;\n@%p1 " + LOAD.format("tile"), True),
+        ("setp.ne.u32 %p1, %r9, 0;\n@%p1 " + LOAD.format("tile"), True),
+        (
+            "mad.wide.u32 %rd2, %r0, 4, %rd1;\nld.global.u32 %r4, [%rd2];\nsetp.eq.u32 %p1, %r4, 0;\n@%p1 "
+            + LOAD.format("tile"),
+            False,
+        ),
+        ("cp.async.bulk.prefetch.L2.global [%rd1], 64;", False),
+    ],
+)
+def test_the_same_copy_by_several_threads(copy: str, several: bool) -> None:
+    assert len(by_rule(lint(text(copy)), "BK006")) == several
+
+
+@pytest.mark.parametrize(("directives", "several"), [(".maxntid 1, 1, 1", False), (".reqntid 2", True)])
+def test_a_copy_by_all_threads_that_there_are(directives: str, several: bool) -> None:
+    """ThunderKittens gathers tiles by CTAs of one thread."""
+    assert len(by_rule(lint(text(LOAD.format("tile"), directives=directives)), "BK006")) == several
+
+
+MULTICAST = (
+    "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+    "[tile], [%rd1], 64, [full], %h0;"
+)
+
+
+@pytest.mark.parametrize(
+    ("mask", "directive", "message"),
+    [
+        ("mov.b16 %h0, 0;", "", "names no CTA"),
+        ("mov.b16 %h0, 8;", ".reqnctapercluster 2, 1, 1", "names CTA 3, but a cluster of this kernel has 2"),
+        ("mov.b16 %h0, 2;", ".reqnctapercluster 1", "names CTA 1, but a cluster of this kernel has 1"),
+        ("cvt.u16.u32 %h0, %r9;\nor.b16 %h0, %h0, 16;", ".reqnctapercluster 4", "names CTA 4"),
+        ("mov.b16 %h0, 0x10;", ".maxclusterrank 4", "has 4 (.maxclusterrank 4)"),
+        ("mov.b16 %h0, 0xF;", ".reqnctapercluster 2, 2, 1", ""),
+        ("cvt.u16.u32 %h0, %r9;", ".reqnctapercluster 2", ""),
+        ("mov.b16 %h0, 0xFFFF;", "", ""),
+    ],
+)
+def test_masks(mask: str, directive: str, message: str) -> None:
+    hits = by_rule(
+        lint(text(".reg .b16 %h<2>;", mask, MULTICAST, directives=f".reqntid 128\n{directive}")), "BK007"
+    )
+    assert [message in f.message for f in hits] == [True] * bool(message)
+
+
+@pytest.mark.parametrize(
+    ("code", "own"),
+    [
+        (
+            "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [tile], [tile+64], 64, [full];",
+            1,
+        ),
+        (
+            "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r3], [tile], 16, [full];",
+            1,
+        ),
+        (
+            "mapa.shared::cluster.u32 %r4, %r1, 1;\n"
+            + "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r4], [tile], 64, [full];",
+            0,
+        ),
+        (
+            "shl.b32 %r4, %r9, 24;\nadd.u32 %r4, %r4, %r1;\n"
+            + "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r4], [tile], 64, [full];",
+            0,
+        ),
+        (
+            "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [tile], %r0, [full];",
+            1,
+        ),
+        (
+            "mapa.shared::cluster.u32 %r4, %r1, 1;\n"
+            + "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r4], %r0, [full];",
+            1,
+        ),
+        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [tile], %r0, [full];", 0),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 64, [full];", 0),
+    ],
+)
+def test_a_destination_in_the_own_cta(code: str, own: int) -> None:
+    assert len(by_rule(lint(text("setp.ne.u32 %p1, %r0, 0;\n@%p1 ret;", code)), "BK008")) == own
+
+
+@pytest.mark.parametrize(("target", "slow"), [("sm_90", True), ("sm_90a", False), ("sm_120a", True)])
+def test_where_multicast_is_slow(target: str, slow: bool) -> None:
+    code = text(".reg .b16 %h<2>;\nmov.b16 %h0, 3;", MULTICAST, MULTICAST).replace("sm_90a", target)
+    code = code.replace(".version 8.6", ".version 8.7")
+    hits = by_rule(lint(code), "BK009")
+    assert len(hits) == slow
+    if slow:
+        assert hits[0].count == 2
+        assert bool(hits[0].help) == (target == "sm_90")

@@ -1,0 +1,457 @@
+"""The rules of clusters, of work stealing between them, and of dependent grids; the pages hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.findings.finding import Finding
+from tclint.findings.scales import Confidence
+from tests.tools.support import by_rule, kernel, lint, module
+
+HEADER = ".version 8.6\n.target sm_100a\n.address_size 64\n"
+START = """
+    .shared .align 16 .b8 tile[512];
+    .shared .align 16 .b8 response[16];
+    .shared .align 8 .b64 full;
+    .shared .align 8 .b64 other;
+    .reg .b128 %q;
+    mov.u32 %r0, %tid.x;
+    setp.eq.u32 %p0, %r0, 0;
+    setp.lt.u32 %p1, %r0, 64;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    cvta.to.global.u64 %rd1, %rd0;
+    mov.u32 %r1, tile;
+    shl.b32 %r2, %r0, 2;
+    add.u32 %r3, %r1, %r2;
+    mov.u32 %r4, %cluster_ctarank;
+    xor.b32 %r5, %r4, 1;
+    mapa.shared::cluster.u32 %r6, %r3, %r5;
+    mov.u32 %r7, full;
+    mapa.shared::cluster.u32 %r8, %r7, %r5;
+"""
+ARRIVE = "barrier.cluster.arrive.aligned;"
+RELAXED = "barrier.cluster.arrive.relaxed.aligned;"
+WAIT = "barrier.cluster.wait.aligned;"
+SYNC = f"{ARRIVE}\n{WAIT}"
+PUT = "st.shared.u32 [%r3], %r4;"
+GET = "ld.shared::cluster.u32 %r10, [%r6];"
+RELEASE = "@%p0 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8];"
+PAIR = ".reqntid 128\n.reqnctapercluster 2"
+
+
+def passes(name: str, mbarrier: str = "full", parity: str = "0") -> str:
+    return f"{name}:\nmbarrier.try_wait.parity.shared.b64 %p2, [{mbarrier}], {parity};\n@!%p2 bra {name};"
+
+
+def hits(rule: str, body: str, directives: str = PAIR, *, low: bool = False) -> list[Finding]:
+    report = lint(module(kernel(f"{START}\n{body}\nret;", directives=directives), header=HEADER))
+    assert report.status == "analysed", report.problems
+    return [f for f in by_rule(report, rule) if low or f.confidence > Confidence.LOW]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (SYNC, ""),
+        (f"{ARRIVE}\n{SYNC}", "arrives at the barrier of the cluster again before"),
+        (
+            f"{SYNC}\n{WAIT}",
+            "waits at the barrier of the cluster without having arrived there since the last",
+        ),
+        (WAIT, "waits at the barrier of the cluster without having arrived there: "),
+        (
+            f"{SYNC}\n{ARRIVE}",
+            "arrives at the barrier of the cluster, but no thread of the kernel waits there any more",
+        ),
+        (ARRIVE, "arrives at the barrier of the cluster, but no thread"),
+        (f"again:\n{SYNC}\nadd.u32 %r9, %r9, -1;\nsetp.ne.u32 %p3, %r9, 0;\n@%p3 bra again;", ""),
+        (
+            f"again:\n{ARRIVE}\nadd.u32 %r9, %r9, -1;\nsetp.ne.u32 %p3, %r9, 0;\n@%p3 bra again;\n{WAIT}",
+            "arrives at the barrier of the cluster again in the next round of a loop",
+        ),
+        (f"@%p1 {ARRIVE}\n@%p1 {WAIT}", ""),
+        (f"@%p1 {ARRIVE}\n@!%p1 {ARRIVE}\n{WAIT}", ""),
+        (f"@%p1 bra go;\n{ARRIVE}\n{WAIT}\nret;\ngo:\n{ARRIVE}", ""),
+        (f"{ARRIVE}\n{{ .reg .b32 %t; call (%t), outside, (%r9); }}\n{ARRIVE}\n{WAIT}", ""),
+    ],
+)
+def test_a_thread_arrives_and_waits_by_turns(body: str, says: str) -> None:
+    outside = ".extern .func (.param .b32 d) outside (.param .b32 a);\n"
+    text = module(outside, kernel(f"{START}\n{body}\nret;", directives=PAIR), header=HEADER)
+    if "call" in body:
+        text = text.replace(
+            "{ .reg .b32 %t; call (%t), outside, (%r9); }",
+            "{ .param .b32 a; .param .b32 d; st.param.b32 [a], %r9; call (d), outside, (a); }",
+        )
+    report = lint(text)
+    found = by_rule(report, "CL001")
+    assert len(found) == bool(says), [f.message for f in found]
+    assert not found or found[0].message.startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("events", "sure", "doubtful"),
+    [
+        ("AAWW", [], ["arrives again"]),
+        ("AWAAWW", [], ["arrives again"]),
+        ("AAAWWW", [], ["arrives again", "arrives again"]),
+        ("AAW", ["arrives again"], []),
+        ("AAAWW", ["arrives again", "arrives again"], []),
+        ("AAWWW", ["waits"], ["arrives again"]),
+        ("AWAWW", ["waits"], []),
+    ],
+)
+def test_arrivals_that_are_made_up_for(events: str, sure: list[str], doubtful: list[str]) -> None:
+    """FlashAttention has two arrivals in a row, and two waits; on an H200 that comes out right."""
+    body = "\n".join(ARRIVE if event == "A" else WAIT for event in events)
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for finding in hits("CL001", body, low=True):
+        deed = finding.steps[-1].message.partition(",")[0].partition(" for")[0]
+        found[finding.confidence is Confidence.LOW].append(deed)
+    assert found == {False: sure, True: doubtful}
+
+
+def test_a_helper_may_wait_for_its_caller() -> None:
+    helper = ".func half()\n{\nbarrier.cluster.wait;\nret;\n}\n"
+    assert not by_rule(lint(module(helper, header=HEADER)), "CL001")
+
+
+@pytest.mark.parametrize(
+    ("body", "directives", "says"),
+    [
+        (f"{SYNC}\n{GET}\n{SYNC}", PAIR, []),
+        (f"{SYNC}\n{GET}", PAIR, ["accesses shared memory of another CTA of the cluster, and nothing keeps"]),
+        (
+            f"{GET}\n{SYNC}",
+            PAIR,
+            ["accesses shared memory of another CTA of the cluster, which may not have"],
+        ),
+        (
+            f"bar.sync 0;\n{GET}\n{SYNC}",
+            PAIR,
+            ["accesses shared memory of another CTA of the cluster, which may not"],
+        ),
+        (f"{SYNC}\n{GET}", ".reqntid 128\n.reqnctapercluster 1", []),
+        (f"{SYNC}\n{GET}", ".reqntid 128\n.maxclusterrank 1", []),
+        (f"{SYNC}\n{GET}", ".reqntid 128", ["accesses shared memory"]),
+        (f"{SYNC}\n{GET}\n{passes('told')}", PAIR, []),
+        (
+            f"{SYNC}\n{RELEASE}",
+            PAIR,
+            ["arrives at an mbarrier of another CTA of the cluster, and nothing keeps"],
+        ),
+        (f"{SYNC}\n{RELEASE}", ".reqntid 128", []),
+        (f"{SYNC}\n@%p1 bra told;\n{RELEASE}\nret;\n{passes('told')}", PAIR, []),
+        (f"{SYNC}\n{RELEASE}\n{SYNC}", PAIR, []),
+        ("mov.u32 %r11, tile; st.shared::cluster.u32 [%r11], %r0;", PAIR, []),
+    ],
+)
+def test_a_peer_must_be_alive(body: str, directives: str, says: list[str]) -> None:
+    found = hits("CL002", body, directives)
+    assert [f.message for f in found if f.message.startswith(tuple(says))] == [f.message for f in found]
+    assert len(found) == len(says)
+
+
+def test_a_cluster_of_one_has_no_peer() -> None:
+    """A template that synchronises a cluster of one CTA in another way."""
+    single = "mov.u32 %r11, %cluster_nctarank;\nsetp.eq.u32 %p3, %r11, 1;\n"
+    body = f"{{}}{SYNC}\n{GET}\n@%p3 bra single;\n{SYNC}\nsingle:"
+    assert not hits("CL002", body.format(single), ".reqntid 128")
+    assert len(hits("CL002", body.format("setp.eq.u32 %p3, %r9, 1;\n"), ".reqntid 128")) == 1
+
+
+@pytest.mark.parametrize(
+    ("leaves", "shown"),
+    [
+        ("setp.ne.u32 %p3, %r4, 0;", False),  # all but the first CTA, into which they all wrote
+        ("setp.ne.u32 %p3, %r0, 0;", False),  # a thread of each CTA waits, and is enough for it to stay
+        ("setp.ne.u32 %p3, %r9, 0;", True),  # in such a launch, everybody
+    ],
+)
+def test_who_arrives_last_may_leave_where_others_wait(leaves: str, shown: bool) -> None:
+    put = "mapa.shared::cluster.u32 %r11, %r3, 0; st.shared::cluster.u32 [%r11], %r4;"
+    wait = WAIT.replace(".aligned", "")
+    for leave in ("bra over", "ret"):
+        body = f"{SYNC}\n{put}\n{ARRIVE}\n{leaves}\n@%p3 {leave};\n{wait}\nover:"
+        assert bool(hits("CL002", body)) is shown, leave
+    assert hits("CL002", f"{SYNC}\n{put}\n{leaves}\n@%p3 bra over;\nbar.sync 0;\nover:")
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "shown"),
+    [
+        ("setp.lt.s32 %p3, %r9, 2;", "setp.lt.s32 %p4, %r9, 2;", False),
+        ("setp.lt.s32 %p3, %r9, 2;", "setp.le.s32 %p4, %r9, 1;", False),
+        ("setp.lt.s32 %p3, %r9, 2;", "setp.le.s32 %p4, %r9, 2;", True),  # two CTAs synchronise at first only
+        ("setp.lt.s32 %p3, %r9, 2;", "setp.lt.s32 %p4, %r4, 2;", True),
+    ],
+)
+def test_a_number_of_the_launch_may_be_the_size_of_the_cluster(first: str, last: str, shown: bool) -> None:
+    body = f"{first}\n@%p3 bra one;\n{SYNC}\none:\n{GET}\n{last}\n@%p4 bra over;\n{SYNC}\nover:"
+    assert bool(hits("CL002", body, ".reqntid 128")) is shown
+
+
+@pytest.mark.parametrize(("first", "shown"), [("0", False), ("%r9", True)])
+def test_a_wait_of_the_first_round_alone(first: str, shown: bool) -> None:
+    """What arrives before a loop waits in its first round, and that is not known of a number of the launch."""
+    body = f"""
+    {ARRIVE}
+    mov.u32 %r11, {first};
+passes:
+    mov.u32 %r12, %r11;
+    setp.gt.u32 %p3, %r12, 2;
+    @%p3 bra over;
+    setp.ne.s32 %p4, %r12, 0;
+    @%p4 bra later;
+    {WAIT}
+later:
+    {SYNC}
+    add.s32 %r11, %r12, 1;
+    bra passes;
+over:
+    {SYNC}
+    """
+    assert bool(hits("CL001", body)) is shown
+
+
+def test_one_fault_of_the_barrier_is_told_once() -> None:
+    body = f"{SYNC}\n{GET}\n{ARRIVE}"
+    assert len(hits("CL001", body)) == 1
+    assert not hits("CL002", body)
+
+
+REST = "and.b32 %r11, %r9, 3;"
+COMPILED = {
+    "by the rest": (
+        f"{REST} sub.s32 %r12, %r11, %r9;",
+        "add.s32 %r13, %r12, %r20; setp.ne.s32 %p4, %r13, 0;",
+        "add.s32 %r11, %r11, -1; setp.ne.s32 %p5, %r11, 0;",
+    ),
+    "by the others": (
+        f"{REST} and.b32 %r12, %r9, 2147483644; neg.s32 %r13, %r12; neg.s32 %r11, %r11;",
+        "add.s32 %r13, %r13, 4; setp.ne.s32 %p4, %r13, 0;",
+        "add.s32 %r11, %r11, 1; setp.ne.s32 %p5, %r11, 0;",
+    ),
+}
+"""What two compilers make of ``n - (n & 3)``: before the loops, and at the end of each."""
+
+
+def unrolled(before: str, four: str, one: str, ahead: int = 1) -> str:
+    """``do { arrive; if (++i < n) wait; } while (i < n); wait;``, four rounds at a time; the fourth looks further *ahead*."""
+
+    def turn(name: str, end: int) -> str:
+        return f"""
+{SYNC}
+{GET}
+{ARRIVE}
+add.s32 %r14, %r20, {end};
+setp.ge.s32 %p3, %r14, %r9;
+@%p3 bra {name};
+{WAIT}
+{name}:"""
+
+    turns = "\n".join(turn(f"turn{k}", k if k < 4 else 3 + ahead) for k in (1, 2, 3, 4))
+    return f"""
+setp.lt.s32 %p1, %r9, 1;
+@%p1 bra done;
+{before}
+mov.u32 %r20, 0;
+setp.lt.u32 %p2, %r9, 4;
+@%p2 bra rest;
+four:
+{turns}
+add.s32 %r20, %r20, 4;
+{four}
+@%p4 bra four;
+and.b32 %r15, %r9, 3;
+setp.eq.s32 %p6, %r15, 0;
+@%p6 bra last;
+rest:
+{turn("turn5", 1)}
+add.s32 %r20, %r20, 1;
+{one}
+@%p5 bra rest;
+last:
+{WAIT}
+done:"""
+
+
+@pytest.mark.parametrize("compiled", COMPILED.values(), ids=COMPILED)
+def test_a_loop_that_is_unrolled_and_does_not_wait_in_its_last_round(compiled: tuple[str, str, str]) -> None:
+    """How the loop for the rest goes together with the other is not known, so what is said of it is of low confidence."""
+    before, four, one = compiled
+    assert hits("CL001", unrolled(before, four, one)) == []
+    found = hits("CL001", unrolled(before, four, one), low=True)
+    assert {f.doubt for f in found} <= {
+        "a loop for what an unrolled one leaves over decides it, and how its numbers go together is not known"
+    }
+    assert hits("CL001", unrolled(before, four, one, ahead=2))
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        (f"{PUT}\n{RELAXED}", True),
+        (f"{PUT}\nfence.mbarrier_init.release.cluster;\n{RELAXED}", True),
+        (f"{PUT}\nfence.acq_rel.cta;\n{RELAXED}", True),
+        (f"{PUT}\nfence.acq_rel.cluster;\n{RELAXED}", False),
+        (f"{PUT}\nmembar.gl;\n{RELAXED}", False),
+        (f"{PUT}\n{ARRIVE}", False),
+        (f"{PUT}\n{SYNC}\n{RELAXED}", False),
+        ("st.shared.u32 [full], %r4;\n" + RELAXED, False),
+        (RELAXED, False),
+    ],
+)
+def test_a_relaxed_arrival_publishes_nothing(before: str, found: bool) -> None:
+    assert len(hits("CL003", f"{before}\n{WAIT}\n{GET}\n{SYNC}")) == found
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        (
+            f"@%p1 {ARRIVE}\n@!%p1 bra go;\n{WAIT}\nbar.sync 0;\nbra on;\ngo:\n{ARRIVE}\nbar.sync 0;\non:",
+            False,
+        ),
+        (
+            f"@%p1 {ARRIVE}\n@!%p1 bra go;\nbar.sync 0;\n{WAIT}\nbra on;\ngo:\n{ARRIVE}\nbar.sync 0;\non:",
+            True,
+        ),
+        (
+            f"@%p1 {ARRIVE}\n@!%p1 bra go;\n{WAIT}\nbar.sync 1, 64;\nbra on;\ngo:\n{ARRIVE}\nbar.sync 2, 64;\non:",
+            True,
+        ),
+    ],
+)
+def test_who_has_heard_that_the_others_have_started(before: str, found: bool) -> None:
+    """One role waits for the cluster, and tells the other one at a barrier of both, behind that."""
+    assert [f.message for f in hits("CL002", f"{before}\n{GET}\n{SYNC}") if "may not have started" in f.message][:1] == (
+        [("accesses shared memory of another CTA of the cluster, which may not have started: "
+         "no barrier of the cluster comes before it")] if found else []
+    )  # fmt: skip
+
+
+LOAD = """
+    mov.u16 %h0, 3;
+    mov.u32 %r12, 0;
+again:
+    @%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd1], 64, [%r7], %h0;
+"""
+ROUND = "add.u32 %r12, %r12, 1;\nsetp.lt.u32 %p3, %r12, %r9;\n@%p3 bra again;"
+
+
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        (passes("mine"), True),
+        (f"{passes('mine')}\nbar.sync 0;", True),
+        (passes("theirs", "other"), False),
+        (SYNC, False),
+        ("add.u32 %r1, %r1, 64;", False),
+        # Another warp hears of them, and meets the one that copies; or it does not.
+        (f"@%p1 bra met;\n{passes('theirs', 'other')}\nmet: bar.sync 0;", False),
+        (f"@%p1 bra met;\n{passes('theirs', 'other')}\nmet:", True),
+    ],
+)
+def test_the_readers_of_other_ctas_are_waited_for(between: str, found: bool) -> None:
+    assert len(hits("BK010", f"{SYNC}\n{LOAD}\n{between}\n{ROUND}\n{SYNC}")) == found
+    assert not hits("BK010", f"{SYNC}\n{LOAD}\n{between}\n{ROUND}", ".reqntid 128\n.reqnctapercluster 1")
+
+
+REQUEST = """
+again:
+    @%p0 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [response], [full];
+"""
+READ = "ld.shared.b128 %q, [response];"
+ASK = "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p4, %q;"
+ID = "clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r13, %q;"
+NEXT = "@%p4 bra again;"
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (f"{passes('answer')}\n{READ}\n{ASK}\n@%p4 {ID}\n{NEXT}", ""),
+        (f"{passes('answer')}\n{READ}\n{ID}\n{ASK}\n{NEXT}", ""),
+        (
+            f"{passes('answer')}\n{READ}\n{ID}",
+            "takes the id of a cancelled cluster from a response without asking",
+        ),
+        # Nobody looks at the answer.
+        (
+            f"{passes('answer')}\n{READ}\n{ASK}\n{ID}",
+            "takes the id of a cancelled cluster from a response without asking",
+        ),
+        # What is taken beside the question may never be used.
+        (f"{passes('answer')}\n{READ}\n{ASK}\n@%p4 bra done;\n{ID}\ndone:", ""),
+        (f"{READ}\n{ASK}\n@%p4 {ID}\n{NEXT}", "reads the response of clusterlaunchcontrol.try_cancel before"),
+        (f"{passes('wrong', 'other')}\nbar.sync 0;\n{READ}\n{ASK}\n@%p4 {ID}\n{NEXT}", "reads the response"),
+        (
+            f"{passes('answer')}\n{READ}\n{ASK}\n@%p4 {ID}\n@!%p4 bra again;",
+            "requests another cluster although",
+        ),
+        (f"{passes('answer')}\n{READ}\n{ASK}\n@!%p4 bra done;\n{ID}\nbra again;\ndone:", ""),
+    ],
+)
+def test_a_response_is_waited_for_and_asked(body: str, says: str) -> None:
+    found = hits("CL004", f"{REQUEST}\n{body}", ".reqntid 128")
+    assert len(found) == bool(says), [f.message for f in found]
+    assert not found or found[0].message.startswith(says)
+
+
+PDL = "griddepcontrol.wait;"
+LOADED = "ld.global.u32 %r10, [%rd1];"
+SIGNAL = "mbarrier.arrive.shared::cta.b64 _, [full];"
+STORED = "st.global.u32 [%rd1+1024], %r10;"
+
+
+@pytest.mark.parametrize(
+    ("body", "label"),
+    [
+        (f"{PDL}\n{LOADED}\n{STORED}", ""),
+        (f"{LOADED}\n{PDL}\n{STORED}", "info"),
+        (f"{LOADED}\n{PDL}", ""),
+        (f"bar.sync 0;\n@%p1 bra told;\n{LOADED}\nret;\ntold:\n{PDL}\n{LOADED}", "info"),
+        (f"@%p1 bra told;\nbar.sync 0;\n{LOADED}\nret;\ntold:\n{PDL}\n{LOADED}\nbar.sync 0;", ""),
+        (f"@%p1 bra told;\n{passes('fresh', parity='1')}\n{LOADED}\nret;\ntold:\n{PDL}\n{LOADED}", "info"),
+        (f"@%p1 bra told;\n{passes('news')}\n{LOADED}\nret;\ntold:\n{PDL}\n{LOADED}", ""),
+        # Who waits has arrived there, or had done so before.
+        (f"@%p1 bra told;\n{passes('news')}\n{LOADED}\nret;\ntold:\n{PDL}\n{SIGNAL}\n{LOADED}", ""),
+        (f"@%p1 bra told;\n{passes('news')}\n{LOADED}\nret;\ntold:\n{SIGNAL}\n{PDL}\n{LOADED}", "info"),
+    ],
+)
+def test_earlier_grids_are_waited_for(body: str, label: str) -> None:
+    assert [f.severity.label for f in hits("GD001", body, ".reqntid 128")] == ([label] if label else [])
+
+
+def test_a_role_for_weights_is_for_the_pedantic() -> None:
+    body = f"@%p1 bra told;\n{LOADED}\nret;\ntold:\n{PDL}"
+    assert not hits("GD001", body, ".reqntid 128")
+    assert [f.severity.label for f in hits("GD001", body, ".reqntid 128", low=True)] == ["warning"]
+
+
+def test_a_bulk_load_of_what_another_role_waits_for_is_a_warning() -> None:
+    load = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 64, [%r7];"
+    body = f"@%p1 bra told;\n{load}\nret;\ntold:\n{PDL}\n{load}"
+    assert [f.severity.label for f in hits("GD001", body, ".reqntid 128")] == ["warning"]
+
+
+def test_the_first_kernel_of_a_chain_may_only_launch() -> None:
+    launch = f"griddepcontrol.launch_dependents;\n{LOADED}"
+    assert [f.severity.label for f in hits("GD002", launch, ".reqntid 128")] == ["info"]
+    assert not hits("GD002", "griddepcontrol.launch_dependents;", ".reqntid 128")
+    later = kernel(f"{START}\n{PDL}\n{LOADED}\nret;", "later")
+    report = lint(module(kernel(f"{START}\n{launch}\nret;"), later, header=HEADER))
+    assert not by_rule(report, "GD002")
+
+
+def test_the_next_kernel_may_be_the_dependent() -> None:
+    first, second = (
+        kernel(f"{START}\n{body}\nret;", name)
+        for name, body in (("first", f"griddepcontrol.launch_dependents;\n{LOADED}"), ("second", LOADED))
+    )
+    (found,) = by_rule(lint(module(first, second, header=HEADER)), "GD002")
+    assert [(step.entry, step.message) for step in found.steps] == [
+        ("second", "second reads global memory, and may be a dependent")
+    ]

@@ -1,0 +1,170 @@
+"""Collective instructions under conditions that split their threads; what is not known is silent."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tools.support import HEADER, agrees, by_rule, kernel, lint, module
+
+HOPPER = HEADER.replace("sm_100a", "sm_90a")
+FENCE = "wgmma.fence.sync.aligned;"  # needs its warpgroup
+WAIT = "tcgen05.wait::ld.sync.aligned;"  # needs its warp
+TID = "mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; shr.u32 %r3, %r1, 7;\n"
+
+
+def text(body: str, threads: int) -> str:
+    header = HOPPER if "wgmma" in body else HEADER
+    return module(kernel(f"{TID}{body}\nret;", directives=f".reqntid {threads}"), header=header)
+
+
+def threaded(last: str) -> str:
+    """One thread goes past a barrier at once; the others are sent past it by what %p2 says."""
+    want = " // want CV001" if last != "%p2" else ""
+    return f"""
+    ld.param.u32 %r4, [number];
+    setp.eq.u32 %p2, %r4, 7;
+    setp.eq.u32 %p3, %r4, 9;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra meet;
+    @{last} bra reset;
+    mov.u32 %r9, 1;
+    bra over;
+reset:
+    mov.u32 %r9, 0;
+meet:
+    @!%p2 bra over;
+    bar.sync 0;{want}
+over:"""
+
+
+TWO_VOTE = "ld.u32 %r4, [%rd1];\nsetp.ge.u32 %p1, %r4, 2;\n@%p1 bra L;\nvote.sync.any.pred %p2, %p3, 3;"
+CASES: dict[str, str] = {
+    "everywhere": f"{FENCE}\nbar.sync 0;",
+    "one thread": f"setp.eq.s32 %p1, %r1, 0;\n@%p1 {WAIT} // want CV002",
+    "half a warp": f"setp.lt.u32 %p1, %r1, 16;\n@%p1 {WAIT} // want CV001",
+    "half a warp by a branch": f"setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra L;\n{WAIT} // want CV001\nL: mov.u32 %r9, 0;",
+    "a branch that goes where a later one sends all": threaded("%p2"),
+    "a branch that goes where no later one sends the others": threaded("%p3"),
+    "one warp": f"setp.eq.s32 %p1, %r2, 1;\n@%p1 {WAIT}",
+    "one warp of a warpgroup": f"setp.eq.s32 %p1, %r2, 1;\n@%p1 {FENCE} // want CV004",
+    "one warpgroup": f"setp.eq.s32 %p1, %r3, 1;\n@%p1 bra L;\n{FENCE}\nL: mov.u32 %r9, 0;",
+    "the elected lane": f"elect.sync _|%p1, -1;\n@%p1 {WAIT} // want CV002",
+    "the elected lane by a branch": f"elect.sync _|%p1, -1;\n@!%p1 bra L;\n{WAIT} // want CV002\nL: mov.u32 %r9, 0;",
+    "after the elected lane came back": f"elect.sync _|%p1, -1;\n@!%p1 bra L;\nmov.u32 %r9, 0;\nL: {WAIT}",
+    "the elected lane of one warp, and data": (
+        f"elect.sync _|%p1, -1;\nld.param.u32 %r4, [number]; setp.eq.and.s32 %p2, %r4, 0, %p1;\n@%p2 {WAIT} // want CV002"
+    ),
+    "a parameter": f"ld.param.u32 %r4, [number]; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}",
+    "loaded by all from one place": (
+        f"ld.param.u64 %rd1, [pointer]; ld.global.u32 %r4, [%rd1]; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}"
+    ),
+    "what all load from one place, two lanes to vote": f"ld.param.u64 %rd1, [pointer];\n{TWO_VOTE} // want CV006\nL: mov.u32 %r9, 0;",
+    "what each thread has in memory of its own, two lanes to vote": (
+        f".local .align 4 .b8 own[4];\nmov.u64 %rd1, own;\ncvta.local.u64 %rd1, %rd1;\nst.u32 [%rd1], %r1;\n{TWO_VOTE}\n"
+        "L: mov.u32 %r9, 0;"
+    ),
+    "who came first": (
+        f"ld.param.u64 %rd1, [pointer]; atom.global.add.u32 %r4, [%rd1], 1; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}"
+    ),
+    "a vote": f"setp.eq.s32 %p2, %r1, 5; vote.sync.any.pred %p1, %p2, -1;\n@%p1 {WAIT}",
+    "all threads, said in a complicated way": f"and.b32 %r4, %r1, 31; setp.lt.u32 %p1, %r4, 32;\n@%p1 {WAIT}",
+    "a lane shuffled to all": f"shfl.sync.idx.b32 %r4, %r2, 0, 31, -1; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}",
+    "a part of a warp left": f"setp.ge.u32 %p1, %r1, 100;\n@%p1 exit;\n{WAIT} // want CV003",
+    "whole warps left": f"setp.ge.u32 %p1, %r1, 96;\n@%p1 exit;\n{WAIT}",
+    "those left whose index is past a parameter": (
+        f"ld.param.u32 %r4, [number]; setp.ge.u32 %p1, %r1, %r4;\n@%p1 exit;\n{WAIT}"
+    ),
+    "a barrier behind an exit": "setp.ge.u32 %p1, %r1, 100;\n@%p1 exit;\nbar.sync 0;",
+    "half a warp of a warpgroup": f"setp.lt.u32 %p1, %r1, 16;\n@%p1 {FENCE} // want CV001",
+    "three warps of a warpgroup left": f"setp.ge.u32 %p1, %r1, 96;\n@!%p1 {FENCE} // want CV004",
+    "16-bit arithmetic": f"cvt.u16.u32 %h1, %r1; setp.lt.u16 %p1, %h1, 16;\n@%p1 {WAIT} // want CV001",
+    "16-bit arithmetic that agrees": f"cvt.u16.u32 %h1, %r1; shr.u16 %h1, %h1, 5; setp.lt.u16 %p1, %h1, 2;\n@%p1 {WAIT}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_convergence(case: str) -> None:
+    agrees(text(CASES[case], 256), "CV")
+
+
+def test_a_single_thread_of_a_cta_of_one_warp() -> None:
+    agrees(text(f"setp.eq.s32 %p1, %r2, 0;\n@%p1 {WAIT}", 32), "CV")
+
+
+def test_a_finding_names_the_condition_and_the_instruction() -> None:
+    report = lint(text(CASES["half a warp by a branch"], 128))
+    (finding,) = by_rule(report, "CV001")
+    assert "tcgen05.wait::ld" in finding.message
+    assert len(finding.steps) == 2
+    assert finding.entry == "k"
+
+
+def test_several_instructions_behind_one_condition_are_one_finding() -> None:
+    body = f"setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra L;\n{WAIT}\n{WAIT}\n{WAIT}\nL: mov.u32 %r9, 0;"
+    report = lint(text(body, 128))
+    assert len(by_rule(report, "CV001")) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            "setp.ge.u32 %p1, %r1, 100; @%p1 exit;",
+            "high: {} needs all threads of its warp, but lanes 4-31 of warp 3 ",
+        ),
+        (
+            "ld.param.u32 %r4, [number]; mad.lo.s32 %r6, %ctaid.x, %ntid.x, %r1; setp.ge.s32 %p1, %r6, %r4; @%p1 ret;",
+            "low: {} needs all threads of its warp, but threads whose index is past a bound ",
+        ),
+        ("ld.param.u32 %r4, [number]; setp.ge.s32 %p1, %r2, %r4; @%p1 ret;", ""),
+    ],
+)
+def test_threads_that_left(body: str, says: str) -> None:
+    found = by_rule(lint(text(f"{body}\n{WAIT}", 128)), "CV003")
+    assert len(found) == bool(says)
+    if found:
+        message = f"{found[0].confidence.label}: {found[0].message}"
+        assert message == says.format("tcgen05.wait::ld") + "have left the kernel before it"
+        assert found[0].steps[0].message.endswith("(%p1)")
+
+
+@pytest.mark.parametrize(
+    ("directives", "body", "says"),
+    [
+        (".reqntid 96", FENCE, "the CTA has 96 threads"),
+        (".maxntid 96", FENCE, "the CTA has 96 threads"),
+        (".reqntid 160", FENCE, "the last one of a CTA of 160 threads has 32 threads"),
+        (".maxntid 160", FENCE, ""),
+        (".reqntid 160", f"setp.lt.u32 %p1, %r1, 128; @%p1 {FENCE}", ""),
+        (".reqntid 160", f"ld.param.u32 %r4, [number]; setp.eq.u32 %p1, %r4, %r2; @%p1 {FENCE}", ""),
+        (
+            ".reqntid 96",
+            f"ld.param.u32 %r4, [number]; setp.eq.u32 %p1, %r4, 1; @%p1 {FENCE}",
+            "the CTA has 96 threads",
+        ),
+        ("", FENCE, ""),
+    ],
+)
+def test_a_cta_without_whole_warpgroups(directives: str, body: str, says: str) -> None:
+    found = by_rule(lint(module(kernel(f"{TID}{body}\nret;", directives=directives), header=HOPPER)), "CV004")
+    assert len(found) == bool(says)
+    assert not found or says in found[0].message
+
+
+DEC = "setmaxnreg.dec.sync.aligned.u32 40;"
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (f"setp.eq.u32 %p1, %r2, 0; @%p1 {DEC}", "none is executed by warps 1-3"),
+        (f"setp.eq.u32 %p1, %r2, 0; @%p1 {DEC} @!%p1 {DEC}", ""),
+        (f"setp.eq.u32 %p1, %r3, 0; @%p1 {DEC}", ""),
+        (f"ld.param.u32 %r4, [number]; setp.eq.u32 %p1, %r2, %r4; @%p1 {DEC}", ""),
+    ],
+)
+def test_setmaxnreg_in_a_part_of_a_warpgroup(body: str, says: str) -> None:
+    directives = ".reqntid 256\n.maxnreg 128"
+    found = by_rule(lint(module(kernel(f"{TID}{body}\nret;", directives=directives), header=HOPPER)), "CV004")
+    assert [f.severity.label for f in found] == (["warning"] if says else [])
+    assert not found or says in found[0].message

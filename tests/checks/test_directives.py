@@ -1,0 +1,109 @@
+"""Directives of functions: what contradicts itself, and that ptxas refuses exactly what is called an error."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tclint.findings.scales import Confidence, Severity
+from tclint.isa.directives import directives
+from tclint.isa.target import Target
+from tests.tools.ptxas import find_ptxas
+from tests.tools.support import by_rule, lint
+
+ENTRY, FUNC = ".visible .entry k(.param .u64 p)", ".visible .func k(.param .b64 p)"
+
+
+def text(stated: str, version: str = "9.0", target: str = "sm_90", kind: str = ENTRY) -> str:
+    return f".version {version}\n.target {target}\n.address_size 64\n{kind}\n{stated}\n{{\n    ret;\n}}\n"
+
+
+CASES = {
+    ".reqntid 128 .maxntid 128": "error: .maxntid cannot be used together with .reqntid",
+    ".maxclusterrank 8 .reqnctapercluster 2": "error: .reqnctapercluster cannot be used together with .maxclusterrank",
+    ".blocksareclusters": "error: .blocksareclusters needs .reqntid and .reqnctapercluster",
+    ".blocksareclusters .maxntid 32 .reqnctapercluster 2": "error: .blocksareclusters needs .reqntid",
+    ".blocksareclusters .reqntid 32 .reqnctapercluster 2": "",
+    ".maxntid 128 .maxnctapersm 1": "error: .maxnctapersm is gone since .version 2.1",
+    ".minnctapersm 2": "warning: .minnctapersm is ignored without .maxntid or .reqntid",
+    ".minnctapersm 2 .reqntid 64": "",
+    ".minnctapersm 2 .maxnreg 64 .maxntid 0x80": "",
+    ".reqntid 128 .reqntid 128": "",
+    ".reqntid 128 .reqntid 64": "warning: .reqntid 64 replaces the .reqntid 128 before it: the last one counts",
+    ".reqntid 0": "error: .reqntid 0: its numbers must be greater than 0",
+    ".maxntid 2048": "",
+    ".reqntid 64, 32": "warning: .reqntid 64, 32 cannot be launched: the product is 2048, not 1 to 1024",
+    ".reqntid 32, 2, 2, 2": "error: .reqntid takes 1 to 3 numbers, not 4",
+    ".maxntid": "error: .maxntid takes 1 to 3 numbers, not 0",
+    ".explicitcluster 2": "error: .explicitcluster takes no number, not 1",
+    ".maxnreg 1, 2": "error: .maxnreg takes one number, not 2",
+    ".maxnreg 256": "",
+    ".reqnctapercluster 32": "warning: .reqnctapercluster 32 cannot be launched: the product is 32, not 1 to 16",
+    ".explicitcluster .reqnctapercluster 2, 2": "",
+    ".noreturn": "error: .noreturn belongs to a .func, not to a .entry",
+    ".maxnitd 128": "error: there is no directive .maxnitd",
+    ".ctas 4": "error: there is no directive .ctas",
+    ".local_maxnreg 32": "",
+    '.maxntid 128 .pragma "nounroll";': "",
+}
+
+
+@pytest.mark.parametrize("stated", CASES)
+def test_directives_of_a_kernel(stated: str) -> None:
+    found = by_rule(lint(text(stated)), "AV005")
+    assert "; ".join(f"{f.severity.label}: {f.message}" for f in found) == CASES[stated]
+
+
+@pytest.mark.parametrize(
+    ("stated", "says"),
+    [
+        (".noreturn", ""),
+        (".abi_preserve 8 .abi_preserve 9", "stated twice"),
+        (".reqntid 32", "belongs to a .entry"),
+    ],
+)
+def test_directives_of_a_function(stated: str, says: str) -> None:
+    found = by_rule(lint(text(stated, kind=FUNC)), "AV005")
+    assert bool(found) == bool(says)
+    assert not found or says in found[0].message
+
+
+def test_a_finding_points_at_the_directive_and_names_what_was_meant() -> None:
+    code = text(".maxnreg 64\n.maxnitd 128")
+    (finding,) = by_rule(lint(code), "AV005")
+    assert code[finding.span.start : finding.span.end] == ".maxnitd 128"
+    assert (finding.entry, finding.help) == ("k", "did you mean .maxntid?")
+
+
+def test_a_newer_version_may_have_new_directives() -> None:
+    (finding,) = by_rule(lint(text(".brand_new 1", version="9.9")), "AV005")
+    assert finding.confidence is Confidence.LOW
+
+
+def refused(ptxas: Path, folder: Path, code: str, target: str) -> bool:
+    (folder / "t.ptx").write_text(code)
+    command = [ptxas, "-c", "-arch", target, folder / "t.ptx", "-o", folder / "t.cubin"]
+    return subprocess.run(command, check=False, capture_output=True, timeout=60).returncode != 0
+
+
+def test_ptxas_refuses_what_is_an_error(tmp_path: Path) -> None:
+    ptxas = find_ptxas()
+    for stated, wanted in CASES.items():
+        assert refused(ptxas, tmp_path, text(stated), "sm_90") == wanted.startswith("error"), stated
+
+
+def test_ptxas_takes_directives_where_the_table_does(tmp_path: Path) -> None:
+    """Each example, in versions and on targets on both sides of what it needs."""
+    ptxas = find_ptxas()
+    for spec in directives().values():
+        kind = ENTRY if "entry" in spec.on else FUNC
+        for version in ("6.3", "6.4", "7.7", "7.8", "8.7", "8.8", "9.0", "9.3", "9.4"):
+            for target in ("sm_75", "sm_80", "sm_90"):
+                code = text(spec.example, version, target, kind)
+                named = Target.parse(target)
+                assert named is not None
+                if named.introduced <= tuple(map(int, version.split("."))):
+                    errors = [f for f in by_rule(lint(code), "AV005") if f.severity is Severity.ERROR]
+                    assert bool(errors) == refused(ptxas, tmp_path, code, target), code

@@ -1,0 +1,718 @@
+"""The rules of mbarriers on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.findings.finding import Finding
+from tclint.findings.scales import Confidence, Severity
+from tests.tools.support import by_rule, kernel, lint, module
+
+HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
+START = """
+    .shared .align 128 .b8 tile[8192];
+    .shared .align 8 .b64 ring[4];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    mov.u32 %r1, ring;
+    mov.u32 %r2, full;
+    setp.ne.u32 %p0, %r0, 0;
+"""
+MAKE = "@!%p0 mbarrier.init.shared::cta.b64 [full], 128;"
+TELL = "bar.sync 0;"
+ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [full];"
+ASK = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;"
+WAIT = f"wait: {ASK}\n@!%p1 bra wait;"
+READ = "ld.shared.u32 %r3, [tile];\nst.global.u32 [%rd0], %r3;"
+MAP = "xor.b32 %r4, %r5, 1;\nmapa.shared::cluster.u32 %r6, %r2, %r4;"
+FIRST = "setp.ne.u32 %p3, %r5, 0;\n@%p3 bra on;\nmapa.shared::cluster.u32 %r6, %r2, 0;"
+LANES = """
+    shl.b32 %r3, %r0, 3;
+    add.u32 %r3, %r3, %r1;
+    setp.lt.u32 %p2, %r0, 4;
+    @%p2 mbarrier.init.shared::cta.b64 [%r3], 1;
+"""
+RANK = "mov.u32 %r5, %cluster_ctarank;"
+LOOP = """
+    @%p0 bra made;
+    mov.u32 %r3, 0;
+make:
+    mbarrier.init.shared::cta.b64 [%r1], 128;
+    add.u32 %r1, %r1, 8;
+    add.u32 %r3, %r3, 1;
+    setp.ne.u32 %p1, %r3, {};
+    @%p1 bra make;
+made:"""
+JOIN = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;"
+
+
+def found(body: str, rule: str, **options: str) -> list[Finding]:
+    report = lint(module(kernel(f"{START}\n{body}\nret;", **options), header=HEADER))
+    assert report.status == "analysed", report.problems
+    return by_rule(report, rule)
+
+
+@pytest.mark.parametrize(
+    ("after", "message"),
+    {
+        "dropped": (
+            "",
+            "mbarrier.try_wait may return before the phase is complete, and nothing uses its result",
+        ),
+        "both ways go on": (
+            "@%p1 bra on;\nmov.u32 %r7, 1;\non:",
+            "mbarrier.try_wait may return before the phase is complete, and the thread goes on whatever its result is",
+        ),
+        "again": ("@!%p1 bra wait;", ""),
+        "by way of a jump": ("@%p1 bra on;\nbra wait;\non:", ""),
+        "inverted": (
+            "@%p1 bra wait;",
+            "goes on while mbarrier.try_wait says that the phase is not complete, and waits again when it is",
+        ),
+        "polled": ("@%p1 bra on;\nst.global.u32 [%rd0], %r0;\nbra wait;\non:", ""),
+        "gives up": ("@%p1 bra on;\nst.global.u32 [%rd0], %r0;\ntrap;\non:", ""),
+        "kept in memory": ("selp.u32 %r7, 1, 0, %p1;\nst.global.u32 [%rd0+8], %r7;", ""),
+        "told to the warp": ("vote.sync.all.pred %p2, %p1, -1;\n@!%p2 bra wait;", ""),
+        "asked for again": (f"more: {ASK}\n@!%p1 bra more;", ""),
+    }.values(),
+)
+def test_what_follows_a_wait(after: str, message: str) -> None:
+    hits = found(f"{MAKE}\n{TELL}\n{ARRIVE}\nwait: {ASK}\n{after}\n{READ}", "MB001")
+    assert [hit.message for hit in hits] == ([message] if message else [])
+    for hit in hits:
+        assert hit.severity is Severity.ERROR
+        assert "back to the wait" in hit.help
+
+
+@pytest.mark.parametrize(("counted", "confidence"), [("%r7", Confidence.LOW), ("%r8", Confidence.HIGH)])
+def test_a_thread_that_looks_after_several_mbarriers(counted: str, confidence: Confidence) -> None:
+    """A loader of ThunderKittens asks whether there is something to do, and goes on until it has done all."""
+    (hit,) = found(
+        f"""{MAKE}\n{TELL}
+        mov.u32 %r7, 0;
+        mov.u32 %r8, 0;
+    round:
+        {ASK.replace("try_wait", "test_wait")}
+        @!%p1 bra none;
+        ld.shared.u32 %r3, [tile];
+        st.global.u32 [%rd0], %r3;
+        add.u32 %r7, %r7, 1;
+    none:
+        add.u32 %r8, %r8, 1;
+        setp.lt.u32 %p2, {counted}, 9;
+        @%p2 bra round;
+        {TELL}
+        {READ}""",
+        "MB001",
+    )
+    assert hit.confidence is confidence
+
+
+@pytest.mark.parametrize(("more", "count"), [("", 0), ("add.u32 %r8, %r8, %r7;", 1)])
+def test_a_parity_in_shared_memory(more: str, count: int) -> None:
+    """A tutorial of CuTe DSL keeps the parities of its ring there, and loads one each time that it asks."""
+    body = f"""
+    mov.u32 %r6, 0;
+    mov.u32 %r8, 0;
+next:
+again:
+    ld.shared.u32 %r7, [tile+4096];
+    {more}
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], %r7;
+    @!%p1 bra again;
+    {READ}
+    add.u32 %r6, %r6, 1;
+    setp.lt.u32 %p2, %r6, %r9;
+    @%p2 bra next;
+    st.global.u32 [%rd0+8], %r8;"""
+    assert len(found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{body}", "MB001")) == count
+
+
+@pytest.mark.parametrize(
+    ("others", "unheeded"), [(f"{WAIT}", False), ("", True), (f"{TELL}\n{WAIT}\nbra done;", True)]
+)
+def test_a_barrier_tells_of_what_others_wait_for(others: str, unheeded: bool) -> None:
+    """Three warps only look, and meet the one that waits before they read."""
+    hits = found(
+        f"""{MAKE}\n{TELL}\n{ARRIVE}
+        setp.lt.u32 %p2, %r0, 32;
+        @%p2 bra others;
+        {ASK.replace("try_wait", "test_wait")}
+        @%p1 bra meet;
+        mov.u32 %r7, 1;
+        bra meet;
+    others:
+        {others}
+    meet:
+        {TELL}
+        {READ}
+    done:""",
+        "MB001",
+    )
+    assert len(hits) == unheeded
+
+
+def test_a_test_does_not_block() -> None:
+    ask = ASK.replace("try_wait", "test_wait")
+    (hit,) = found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{ask}\n{READ}", "MB001")
+    assert hit.message == "mbarrier.test_wait does not block, and nothing uses its result"
+    assert [step.message for step in hit.steps] == [
+        "the result may be false",
+        "done although the phase may not be complete",
+    ]
+
+
+@pytest.mark.parametrize("first", [ASK, f"again: {ASK}\n@!%p1 bra again;"])
+def test_a_register_that_several_waits_answer_in(first: str) -> None:
+    """What the second wait decides says nothing of the first."""
+    second = f"{ARRIVE}\nwait: {ASK.replace('], 0', '], 1')}\n@!%p1 bra wait;"
+    hits = found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{first}\n{READ}\n{second}", "MB001")
+    assert len(hits) == ("again" not in first)
+
+
+@pytest.mark.parametrize(
+    ("between", "told"),
+    [
+        ("", False),
+        (TELL, True),
+        ("bar.sync 3, 128;", True),
+        ("bar.warp.sync -1;", False),
+        ("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;", True),
+        ("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;", False),
+        (
+            "fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;",
+            True,
+        ),
+    ],
+)
+def test_who_hears_of_an_mbarrier(between: str, told: bool) -> None:
+    hits = found(f"{TELL}\n{MAKE}\n{between}\n{ARRIVE}\n{WAIT}\n{READ}", "MB002")
+    assert len(hits) == (not told)
+    for hit in hits:
+        assert hit.severity is (Severity.INFO if "relaxed" in between else Severity.ERROR)
+        assert hit.steps[0].message == "initialised by thread 0"
+
+
+SMALL = "mov.u32 %r8, %cluster_nctaid.x;\nsetp.eq.u32 %p4, %r8, 1;\n@%p4 bra alone;"
+
+
+@pytest.mark.parametrize(
+    ("between", "parity", "told"),
+    [
+        pytest.param("", 1, False, id="a wait that is over at once"),
+        pytest.param("", 0, True, id="a wait that somebody arrives for"),
+        pytest.param(JOIN, 1, True, id="the cluster"),
+        pytest.param(f"{SMALL}\n{JOIN}\nalone:", 1, True, id="the cluster, if it has several CTAs"),
+    ],
+)
+def test_who_hears_of_an_mbarrier_of_another_cta(between: str, parity: int, told: bool) -> None:
+    """The first wait for the stage before, of a fresh mbarrier, tells nothing."""
+    hits = found(
+        f"mov.u32 %r2, ring;\n{RANK}\n{MAP}\n{MAKE}\n@!%p0 mbarrier.init.shared::cta.b64 [ring], 1;\n{TELL}\n{between}\n"
+        f"mov.u32 %r10, {parity};\nagain: mbarrier.try_wait.parity.shared::cta.b64 %p1, [ring], %r10;\n@!%p1 bra again;\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];\nxor.b32 %r10, %r10, 1;\n"
+        "sub.u32 %r9, %r9, 1;\nsetp.ne.u32 %p5, %r9, 0;\n@%p5 bra again;\n" + JOIN,
+        "MB002",
+    )
+    assert len(hits) == (not told)
+    for hit in hits:
+        assert hit.message.endswith("no barrier of the cluster comes between")
+
+
+ROLES = """
+    setp.ne.u32 %p4, %r0, {maker};
+    @%p4 bra made;
+    mbarrier.init.shared::cta.b64 [ring], 1;
+    mbarrier.init.shared::cta.b64 [ring+8], 1;
+made:
+    bar.sync 0;
+    shr.u32 %r10, %r0, 7;
+    setp.eq.u32 %p5, %r10, 2;
+    @%p5 bra done;
+    shl.b32 %r10, %r10, 3;
+    mov.u32 %r11, ring;
+    add.u32 %r11, %r11, %r10;
+    mbarrier.arrive.shared::cta.b64 _, [%r11];
+done:
+"""
+
+
+@pytest.mark.parametrize(
+    ("maker", "directives", "count"),
+    [(256, "", 0), (0, "", 0), (384, "", 1), (256, ".reqntid 512", 1), (256, ".maxntid 512", 1), (256, ".reqntid 288", 0)],
+)  # fmt: skip
+def test_threads_that_a_launch_may_not_have_name_no_mbarrier(maker: int, directives: str, count: int) -> None:
+    """Two roles of 128 threads, each with its mbarrier, and one behind them: there need not be a fourth."""
+    assert len(found(ROLES.format(maker=maker), "MB009", directives=directives)) == count
+
+
+@pytest.mark.parametrize(
+    ("directives", "count"), [(".reqntid 16", 0), (".maxntid 16", 0), (".reqntid 17", 1), (".reqntid 32", 1)]
+)
+def test_lanes_that_the_last_warp_does_not_have_touch_nothing(directives: str, count: int) -> None:
+    """An example of CuTe DSL has CTAs of 16 threads, and an mbarrier right behind a word of each."""
+    body = (
+        f"@!%p0 mbarrier.init.shared::cta.b64 [tile+64], 1;\n{TELL}\nshl.b32 %r3, %r0, 2;\nmov.u32 %r4, tile;"
+    )
+    body += "\nadd.u32 %r3, %r3, %r4;\nld.shared.u32 %r5, [%r3];\nst.global.u32 [%rd0], %r5;"
+    assert len(found(body, "MB009", directives=directives)) == count
+
+
+ALONE = """
+    {first}
+    @%p0 bra done;
+    mov.u32 %r3, %ntid.x;
+    mbarrier.init.shared::cta.b64 [full], %r3;
+    mov.u32 %r4, 0;
+next:
+    mbarrier.arrive.expect_tx.shared::cta.b64 %rd1, [full], 1024;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 1024, [full];
+wait:
+    mbarrier.try_wait.shared::cta.b64 %p1, [full], %rd1;
+    @!%p1 bra wait;
+    add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p2, %r4, {rounds};
+    @%p2 bra next;
+done:"""
+EACH = f"""
+    {{first}}
+    mbarrier.init.shared::cta.b64 [full], 7;
+    mbarrier.arrive.shared::cta.b64 _, [full], 1;
+    mbarrier.test_wait.parity.shared::cta.b64 %p4, [full], 0;
+    selp.b32 %r5, 1, 0, %p4;
+    st.global.u32 [%rd0], %r5;
+    mbarrier.arrive.shared::cta.b64 _, [full], 6;
+    {WAIT}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "directives", "count"),
+    [
+        ("", "", 0),
+        ("", ".reqntid 1", 0),
+        ("", ".maxntid 64", 1),
+        (TELL, "", 1),
+        ("elect.sync _|%p3, -1;", "", 1),
+    ],
+)
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        (ALONE.replace("{rounds}", "3"), "MB016"),
+        (ALONE.replace("{rounds}", "100000"), "MB016"),
+        (EACH, "MB006"),
+    ],
+)
+def test_a_kernel_may_be_made_for_ctas_of_one_thread(
+    body: str, rule: str, first: str, directives: str, count: int
+) -> None:
+    """Benchmarks of copies are launched as ``<<<blocks, 1>>>``, with a count of blockDim.x."""
+    assert len(found(body.replace("{first}", first), rule, directives=directives)) == count
+
+
+def test_the_initialising_thread_may_use_it_at_once() -> None:
+    body = f"@%p0 bra on;\nmbarrier.init.shared::cta.b64 [full], 1;\n{ARRIVE}\n{WAIT}\non: ret;"
+    assert not found(body, "MB002")
+
+
+@pytest.mark.parametrize(
+    ("between", "user", "early"),
+    [
+        ("bar.warp.sync -1;", "mov.u32 %r8, %r7;", ""),
+        ("bar.sync 0;", "mov.u32 %r8, ring;", ""),
+        ("", "mov.u32 %r8, %r7;", "lanes 1-31 of warps 0-3"),
+    ],
+)
+def test_each_warp_has_an_mbarrier_of_its_own(between: str, user: str, early: str) -> None:
+    """A warp publishes by bar.warp.sync what nobody else uses."""
+    body = f"""
+    shr.u32 %r6, %r0, 5;
+    mov.u32 %r7, ring;
+    mad.lo.u32 %r7, %r6, 8, %r7;
+    and.b32 %r5, %r0, 31;
+    setp.eq.u32 %p5, %r5, 0;
+    @%p5 mbarrier.init.shared::cta.b64 [%r7], 1;
+    {between}
+    @%p5 mbarrier.arrive.shared::cta.b64 _, [%r7];
+    {user}
+    wait: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r8], 0;
+    @!%p1 bra wait;
+    """
+    hits = found(body, "MB002")
+    assert [hit.message.partition(" may use")[0] for hit in hits] == ([early] if early else [])
+
+
+@pytest.mark.parametrize(
+    ("mask", "user", "confidence"),
+    [(-1, 0, Confidence.LOW), (-1, 1, Confidence.HIGH), (12, 2, Confidence.LOW), (12, 0, Confidence.HIGH), ("%r9", 0, Confidence.HIGH)],
+)  # fmt: skip
+def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Confidence) -> None:
+    """Triton 3.7 lets thread 0 use it, which hardware elects; the manual promises nothing of that (9.7.13.14)."""
+    (hit,) = found(
+        f"setp.lt.u32 %p4, %r0, 32;\nelect.sync %r3|%p5, {mask};\nand.pred %p6, %p4, %p5;\n"
+        f"@%p6 mbarrier.init.shared::cta.b64 [full], 1;\nsetp.eq.u32 %p7, %r0, {user};\n@%p7 {ARRIVE}\n{TELL}\n{WAIT}",
+        "MB002",
+    )
+    assert hit.confidence is confidence
+    assert bool(hit.doubt) is (confidence is Confidence.LOW)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    {
+        "none": (f"{TELL}\n{ARRIVE}\n{WAIT}", "never initialised: there is no mbarrier.init in the kernel"),
+        "another": (
+            f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+8];",
+            "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
+        ),
+        "behind those that a loop makes": (
+            LOOP.format(2) + f"\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];",
+            "the mbarrier [ring+16], which is never initialised: no mbarrier.init names it",
+        ),
+        "one of those that a loop makes": (
+            LOOP.format(3) + f"\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];",
+            "",
+        ),
+        "another ended": (
+            f"{MAKE}\n{TELL}\n{ARRIVE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [ring+8];",
+            "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
+        ),
+        "twice": (f"{MAKE}\n{MAKE}\n{TELL}\n{ARRIVE}", "while it is one: mbarrier.inval has to come before"),
+        "in a loop": (
+            f"next: {MAKE}\n{TELL}\n{ARRIVE}\n{TELL}\nsub.u32 %r9, %r9, 1;\nsetp.ne.u32 %p2, %r9, 0;\n@%p2 bra next;",
+            "while it is one: mbarrier.inval has to come before",
+        ),
+        "ended": (
+            f"{MAKE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\n{ARRIVE}",
+            "which is no longer valid: mbarrier.inval has ended it",
+        ),
+        "ended and made again": (
+            f"{MAKE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\n{TELL}\n{MAKE}\n{TELL}\n{ARRIVE}",
+            "",
+        ),
+        "overwritten": (
+            f"{MAKE}\n{TELL}\nst.shared.u32 [full+4], %r0;",
+            "writes memory of the mbarrier [full]",
+        ),
+        "read": (f"{MAKE}\n{TELL}\nld.shared.u64 %rd1, [full];", "reads memory of the mbarrier [full]"),
+        "cleared before": (f"st.shared.u64 [full], 0;\n{TELL}\n{MAKE}\n{TELL}\n{ARRIVE}", ""),
+        "its neighbour": (f"{MAKE}\n{TELL}\nst.shared.u32 [ring+24], %r0;\n{ARRIVE}", ""),
+        "each lane one": (
+            f"{LANES}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+24];",
+            "",
+        ),
+    }.values(),
+)
+def test_the_life_of_an_mbarrier(body: str, message: str) -> None:
+    hits = found(body, "MB009")
+    assert len(hits) == bool(message), [hit.message for hit in hits]
+    assert all(message in hit.message for hit in hits)
+
+
+TWO = "@!%p0 mbarrier.init.shared::cta.b64 [ring], 128;\n@!%p0 mbarrier.init.shared::cta.b64 [ring+8], 128;"
+THIRD = "@!%p0 mbarrier.init.shared::cta.b64 [ring+16], 128;"
+STAGE = "rem.u32 %r11, %r10, 3;"
+
+
+def rounds(made: str, stage: str = STAGE, behind: str = "") -> str:
+    """All threads meet at the mbarriers of a ring in turn."""
+    return f"""{made}
+    {TELL}
+    mov.u32 %r10, 0;
+next:
+    {stage}
+    shl.b32 %r12, %r11, 3;
+    add.u32 %r13, %r1, %r12;
+    mbarrier.arrive.shared::cta.b64 _, [%r13];
+    div.u32 %r14, %r10, 3;
+    and.b32 %r14, %r14, 1;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r13], %r14;
+    @!%p1 bra wait;
+    add.u32 %r10, %r10, 1;
+    setp.lt.u32 %p4, %r10, %r9;
+    @%p4 bra next;
+    {behind}"""
+
+
+@pytest.mark.parametrize(("guard", "count"), [("@%p5 bra on;", 0), ("", 1)])
+def test_the_stage_before_is_none_in_the_first_round(guard: str, count: int) -> None:
+    """Where the first round gives nothing back, the address that it would do that by is nobody's."""
+    stage = f"""
+    setp.eq.u32 %p5, %r10, 0;
+    {guard}
+    add.u32 %r11, %r10, -1;
+    mul.wide.u32 %rd2, %r11, -1431655765;
+    shr.u64 %rd2, %rd2, 33;
+    cvt.u32.u64 %r12, %rd2;
+    mul.lo.u32 %r12, %r12, 3;
+    sub.u32 %r11, %r11, %r12;
+    shl.b32 %r12, %r11, 3;
+    add.u32 %r13, %r1, %r12;
+    mbarrier.arrive.shared::cta.b64 _, [%r13];
+on:
+    add.u32 %r10, %r10, 1;
+    setp.lt.u32 %p4, %r10, %r9;
+    @%p4 bra next;
+    """
+    assert len(found(f"{TWO}\n{THIRD}\n{TELL}\nmov.u32 %r10, 0;\nnext:\n{stage}", "MB009")) == count
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    {
+        "all are made": (rounds(f"{TWO}\n{THIRD}"), ""),
+        "the last turn": (
+            rounds(TWO),
+            "the mbarrier [ring+16], which is never initialised: no mbarrier.init names it",
+        ),
+        "by a division": (
+            rounds(TWO, "div.u32 %r11, %r10, 3;\nmul.lo.u32 %r11, %r11, 3;\nsub.u32 %r11, %r10, %r11;"),
+            "the mbarrier [ring+16], which is never initialised: no mbarrier.init names it",
+        ),
+        "made when it is over": (
+            rounds(TWO, behind=f"{TELL}\n{THIRD}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];"),
+            "the mbarrier [ring+16], which is not initialised yet: its mbarrier.init comes only behind that",
+        ),
+        # A stage and a phase in one number, which skips the last stage: 0, 1, 4, 5, 0.
+        "packed with a phase": (
+            rounds(TWO, "and.b32 %r11, %r15, 3;", behind="")
+            .replace(
+                "add.u32 %r10, %r10, 1;",
+                "not.b32 %r16, %r15;\nand.b32 %r16, %r16, 4;\nadd.u32 %r17, %r15, 1;\nsetp.eq.u32 %p5, %r11, 1;\n"
+                "selp.b32 %r15, %r16, %r17, %p5;\nadd.u32 %r10, %r10, 1;",
+            )
+            .replace("mov.u32 %r10, 0;", "mov.u32 %r10, 0;\nmov.u32 %r15, 0;"),
+            "",
+        ),
+        # The same in a debug build, which has a branch for a number that may be chosen.
+        "packed, and chosen by a branch": (
+            rounds(
+                TWO,
+                "and.b32 %r11, %r15, 3;\nsetp.eq.u32 %p6, %r11, 0;\n@%p6 bra same;\nbra chosen;\nsame:",
+                behind="",
+            )
+            .replace("same:", "same:\nmov.u32 %r11, 0;\nchosen:")
+            .replace(
+                "add.u32 %r10, %r10, 1;",
+                "and.b32 %r18, %r15, 3;\nnot.b32 %r16, %r15;\nand.b32 %r16, %r16, 4;\nadd.u32 %r17, %r15, 1;\n"
+                "setp.eq.u32 %p5, %r18, 1;\nselp.b32 %r15, %r16, %r17, %p5;\nadd.u32 %r10, %r10, 1;",
+            )
+            .replace("mov.u32 %r10, 0;", "mov.u32 %r10, 0;\nmov.u32 %r15, 0;"),
+            "",
+        ),
+        # A launch of two rounds may be the only one.
+        "as many as there are rounds": (rounds(TWO, "mov.u32 %r11, %r10;"), ""),
+        "chosen by the launch": (rounds(TWO, "rem.u32 %r11, %r9, 3;"), ""),
+        # MB002 asks whether the others have heard of it.
+        "made by others meanwhile": (
+            (
+                f"{TWO}\n{TELL}\nsetp.lt.u32 %p5, %r0, 64;\n@%p5 bra on;\n{THIRD.replace('@!%p0 ', '')}\nbra behind;\non:\n"
+                f"{rounds('')}\nbehind:"
+            ),
+            "",
+        ),
+    }.values(),
+)
+def test_an_mbarrier_whose_turn_comes_too_early(body: str, message: str) -> None:
+    hits = found(body, "MB009")
+    assert len(hits) == bool(message), [hit.message for hit in hits]
+    for hit in hits:
+        assert hit.message.endswith(message)
+        assert hit.confidence is Confidence.HIGH
+
+
+END = "@!%p0 mbarrier.inval.shared::cta.b64 [full];"
+PUBLISH = "fence.mbarrier_init.release.cluster;"
+
+
+@pytest.mark.parametrize(
+    ("body", "confidence"),
+    {
+        "ends them": (f"{TELL}\n{ARRIVE}\n{WAIT}\n{END}", Confidence.HIGH),
+        "publishes them": (f"{PUBLISH}\n{TELL}\n{ARRIVE}\n{WAIT}", Confidence.HIGH),
+        "neither": (f"{TELL}\n{ARRIVE}\n{WAIT}", Confidence.LOW),
+        "nobody waits": (f"{TELL}\n{ARRIVE}\n{TELL}\n{END}", Confidence.LOW),
+        "nobody signals": (f"{TELL}\n{WAIT}\n{END}", Confidence.LOW),
+        "in memory of the caller": (
+            f"cvt.u32.u64 %r2, %rd0;\n{TELL}\n{ARRIVE}\n{WAIT}\n{END}".replace("[full]", "[%r2]"),
+            Confidence.LOW,
+        ),
+    }.values(),
+)
+def test_a_kernel_without_any_initialisation(body: str, confidence: Confidence) -> None:
+    """It may be an extract, unless all else is there that mbarriers of its own need."""
+    (hit,) = found(body, "MB009")
+    assert hit.confidence is confidence
+    assert bool(hit.doubt) == (confidence is Confidence.LOW)
+
+
+def test_a_function_that_may_initialise_it() -> None:
+    other = """
+.func make()
+{
+    .reg .b64 %rd<2>;
+    ld.local.u64 %rd1, [%rd0];
+    mbarrier.init.b64 [%rd1], 1;
+    ret;
+}
+"""
+    body = f"{START}\nmbarrier.init.shared::cta.b64 [ring], 1;\ncall make;\n{TELL}\n{ARRIVE}\n{WAIT}\nret;"
+    assert not by_rule(lint(module(other, kernel(body), header=HEADER)), "MB009")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("mov.u32 %r3, 0;\n@!%p0 mbarrier.init.shared::cta.b64 [full], %r3;", "counts 0 arrivals"),
+        ("mov.u32 %r3, 1048576;\nmbarrier.expect_tx.shared::cta.b64 [full], %r3;", "counts 1048576 bytes"),
+        ("mov.u32 %r3, 0;\nmbarrier.expect_tx.shared::cta.b64 [full], %r3;", ""),
+        ("@!%p0 mbarrier.init.shared::cta.b64 [full], %r9;", ""),
+        (f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [full], 129;", "arrives 129 times"),
+        (f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [full], 128;", ""),
+    ],
+)
+def test_counts(body: str, message: str) -> None:
+    hits = found(body, "MB003")
+    assert len(hits) == bool(message)
+    assert all(message in hit.message for hit in hits)
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (f"{RANK}\n{MAP}\nwait: {ASK.replace('[full]', '[%r6]')}\n@!%p1 bra wait;", 1),
+        (f"{RANK}\nmapa.shared::cluster.u32 %r6, %r2, %r5;\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 0),
+        (f"{RANK}\n{MAP}\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 1),
+        (f"{RANK}\n{MAP}\nmbarrier.arrive.shared::cluster.b64 _, [%r6];", 0),
+        ("mapa.shared::cluster.u32 %r6, %r2, %r9;\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 0),
+        (
+            f"{RANK}\n{FIRST}\nmbarrier.arrive.shared::cta.b64 _, [%r6];\non:",
+            0,
+        ),
+    ],
+)
+def test_mbarriers_of_other_ctas(body: str, count: int) -> None:
+    assert len(found(f"{MAKE}\n{JOIN}\n{body}\n{JOIN}", "MB010")) == count
+
+
+@pytest.mark.parametrize(("state", "count"), [("%rd1", 0), ("%rd2", 1), ("%rd3", 0), ("%rd7", 1), ("7", 1)])
+def test_states(state: str, count: int) -> None:
+    body = f"""
+    {MAKE}
+    @!%p0 mbarrier.init.shared::cta.b64 [ring], 128;
+    {TELL}
+    mbarrier.arrive.shared::cta.b64 %rd1, [full];
+    mbarrier.arrive.shared::cta.b64 %rd2, [ring];
+    ld.global.u64 %rd3, [%rd0];
+    wait: mbarrier.try_wait.shared::cta.b64 %p1, [full], {state};
+    @!%p1 bra wait;
+    """
+    assert len(found(body, "MB011")) == count
+
+
+@pytest.mark.parametrize(
+    ("before", "scope", "confidence"),
+    [
+        ("", "", Confidence.LOW),
+        ("st.shared::cluster.u32 [%r6+64], %r0;", "", Confidence.HIGH),
+        ("st.shared::cluster.u32 [%r6+64], %r0;\nfence.acq_rel.cluster;", "", Confidence.LOW),
+        ("st.shared::cluster.u32 [%r6+64], %r0;", ".release.cluster", None),
+    ],
+)
+def test_the_scope_of_a_remote_arrival(before: str, scope: str, confidence: Confidence | None) -> None:
+    arrive = f"mbarrier.arrive{scope}.shared::cluster.b64 _, [%r6];"
+    hits = found(f"{MAKE}\n{JOIN}\n{RANK}\n{MAP}\n{before}\n{arrive}\n{JOIN}", "MB012")
+    assert [hit.confidence for hit in hits] == ([] if confidence is None else [confidence])
+    assert all("cluster" not in hit.help or ".release.cluster" in hit.help for hit in hits)
+
+
+@pytest.mark.parametrize(
+    ("before", "between", "behind", "count"),
+    [
+        ("", "", "", 1),
+        ("bar.sync 0;", "", "", 1),
+        ("fence.acq_rel.cta;", "", "", 0),
+        ("", "bar.sync 0;", "", 0),
+        ("", "", "bar.sync 0;", 0),
+    ],
+)
+def test_relaxed_arrivals(before: str, between: str, behind: str, count: int) -> None:
+    """A barrier orders what an arrival does not, also where it stands behind that."""
+    store = "st.shared.u32 [%r3], %r0;"
+    body = f"""
+    {MAKE}
+    {TELL}
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r3, %r0, 4, %r3;
+    {f"{before} {store}" if before.startswith("bar") else f"{store} {before}"}
+    mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [full];
+    {between}
+    {WAIT}
+    {behind}
+    ld.shared.u32 %r4, [tile+64];
+    """
+    assert len(found(body, "MB013")) == count
+
+
+@pytest.mark.parametrize(
+    ("arrive", "write", "read", "count"),
+    [
+        (".relaxed.cta", "%r0", "%r0, -64", 1),
+        (".relaxed.cta", "%r6", "%r6, 0", 1),
+        (".release.cta", "%r6", "%r6, 0", 0),
+        (".relaxed.cta", "%r6", "%r6, 64", 0),
+    ],
+)
+def test_relaxed_arrivals_of_one_role(arrive: str, write: str, read: str, count: int) -> None:
+    """The index of a thread in its role is that of another thread in the other role."""
+    body = f"""
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 64;
+    {TELL}
+    and.b32 %r6, %r0, 63;
+    mov.u32 %r3, tile;
+    setp.lt.u32 %p5, %r0, 64;
+    @!%p5 bra reads;
+    mad.lo.u32 %r3, {write}, 4, %r3;
+    st.shared.u32 [%r3], %r0;
+    mbarrier.arrive{arrive}.shared::cta.b64 _, [full];
+    ret;
+    reads: {WAIT}
+    add.u32 %r7, {read};
+    mad.lo.u32 %r3, %r7, 4, %r3;
+    ld.shared.u32 %r4, [%r3];
+    """
+    assert len(found(body, "MB013")) == count
+
+
+@pytest.mark.parametrize(
+    ("sem", "fence", "read", "count"),
+    [
+        (".relaxed.cta", "", "[tile+64]", 1),
+        (".relaxed.cta", "fence.acq_rel.cta;", "[tile+64]", 0),
+        (".relaxed.cta", "", "[%r3]", 0),
+        (".relaxed.cta", "", "[tile+4096]", 0),
+        (".acquire.cta", "", "[tile+64]", 0),
+    ],
+)
+def test_relaxed_waits(sem: str, fence: str, read: str, count: int) -> None:
+    body = f"""
+    {MAKE}
+    {TELL}
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r3, %r0, 4, %r3;
+    st.shared.u32 [%r3], %r0;
+    {ARRIVE}
+    wait: mbarrier.try_wait.parity{sem}.shared::cta.b64 %p1, [full], 0;
+    @!%p1 bra wait;
+    {fence}
+    ld.shared.u32 %r4, {read};
+    """
+    hits = found(body, "MB013")
+    assert len(hits) == count
+    for hit in hits:
+        assert [step.message for step in hit.steps] == ["writes the bytes", "arrives", "waits", "reads them"]
+        assert "fence.acquire.cluster" in hit.help

@@ -1,0 +1,403 @@
+"""What completes a phase of an mbarrier, on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.findings.finding import FileReport
+from tclint.findings.scales import Confidence, Severity
+from tests.tools.support import by_rule, found, kernel, line_of, lint, module
+
+HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
+START = """
+    .shared .align 128 .b8 tile[8192];
+    .shared .align 8 .b64 ring[4];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    mov.u32 %r1, ring;
+    setp.ne.u32 %p0, %r0, 0;
+    and.b32 %r8, %r0, 31;
+    setp.ne.u32 %p8, %r8, 0;
+    setp.ge.u32 %p9, %r0, 32;
+"""
+ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [full];"
+COPY = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 512, [full];"
+CHOICE = "setp.eq.u32 %p3, %r9, 7;"
+WAIT = "wait: mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;\n@!%p1 bra wait;"
+THEN = WAIT.replace("wait:", "then:").replace("bra wait", "bra then")
+
+
+def made(count: int | str, at: str = "full") -> str:
+    return f"@!%p0 mbarrier.init.shared::cta.b64 [{at}], {count};"
+
+
+def expect(size: int | str, at: str = "full") -> str:
+    return f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [{at}], {size};"
+
+
+def report(body: str, **options: str) -> FileReport:
+    text = module(kernel(f"{START}\n{body}\nret;", **options), header=HEADER)
+    result = lint(text)
+    assert result.status == "analysed", result.problems
+    return result
+
+
+def told(body: str, **options: str) -> list[str]:
+    """The rules about phases that have a finding, and its message."""
+    rules = ("MB004", "MB005", "MB006", "MB008")
+    return [f"{f.rule.id} {f.message}" for f in report(body, **options).findings if f.rule.id in rules]
+
+
+def phase(count: int, *arrivals: str) -> str:
+    return "\n".join((made(count), "bar.sync 0;", *arrivals, WAIT))
+
+
+@pytest.mark.parametrize(
+    ("count", "arrivals", "message"),
+    [
+        (128, [ARRIVE], ""),
+        (4, [f"@!%p8 {ARRIVE}"], ""),
+        (1, [f"@!%p0 {ARRIVE}"], ""),
+        # The lanes of a warp, and one thread of it once more.
+        (33, [f"@!%p9 {ARRIVE}", f"@!%p0 {ARRIVE}"], ""),
+        (8, ["@!%p8 mbarrier.arrive.shared::cta.b64 _, [full], 2;"], ""),
+        (128, [f"@!%p8 {ARRIVE}"], "MB006 waits for a phase that does not complete: the mbarrier counts 128 arrivals, and a phase gets 4"),
+        (2, [f"@!%p0 {ARRIVE}"], "MB006 waits for a phase that does not complete: the mbarrier counts 2 arrivals, and a phase gets 1"),
+        (1, [], "MB006 waits for a phase that does not complete: the mbarrier counts 1 arrival, and a phase gets none"),
+        (3, [f"@!%p8 {ARRIVE}"], "MB006 the mbarrier counts 3 arrivals, and a phase gets 4: it completes too early, and the rest counts for the next"),
+        (2, [f"@!%p8 {ARRIVE}"], "MB008 completes 2 phases of the mbarrier at once, so that a wait for the first may miss it"),
+        (1, [f"@!%p0 {ARRIVE}"] * 2, "MB008 completes 2 phases of the mbarrier at once, so that a wait for the first may miss it"),
+        # A barrier lets other threads wait for the first phase in time.
+        (1, [f"@!%p0 {ARRIVE}", "bar.sync 0;", f"@!%p0 {ARRIVE}"], ""),
+        # One of the two is executed.
+        (1, [CHOICE, "@%p0 bra wait;", f"@%p3 {ARRIVE}", f"@!%p3 {ARRIVE}"], ""),
+        # A launch decides which of the threads are there.
+        (64, ["setp.lt.u32 %p5, %r0, %r9;", f"@%p5 {ARRIVE}"], ""),
+    ],
+)  # fmt: skip
+def test_arrivals(count: int, arrivals: list[str], message: str) -> None:
+    assert told(phase(count, *arrivals)) == ([message] if message else [])
+
+
+def test_a_phase_that_gets_too_few_arrivals() -> None:
+    (finding,) = by_rule(report(phase(128, f"@!%p8 {ARRIVE}")), "MB006")
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
+    assert [(step.message, step.role) for step in finding.steps] == [
+        ("counts 128 arrivals for each phase", None),
+        ("arrives", "lane 0 of warps 0-3"),
+        ("waits for all of them", None),
+    ]
+    assert finding.help == "make the count of mbarrier.init the number of arrivals in a phase"
+
+
+def test_how_many_threads_there_are_is_said_at_launch() -> None:
+    (finding,) = by_rule(report(phase(128, f"@!%p8 {ARRIVE}"), directives=".maxntid 128"), "MB006")
+    assert finding.confidence is Confidence.MEDIUM
+
+
+@pytest.mark.parametrize(
+    ("count", "confidence"), [(64, Confidence.LOW), (128, Confidence.LOW), (100, Confidence.MEDIUM)]
+)
+def test_a_count_that_says_how_many_threads_there_are(count: int, confidence: Confidence) -> None:
+    """A bound is no size: a CTA of as many threads as the mbarrier counts is right."""
+    findings = [
+        f
+        for f in report(phase(count, ARRIVE), directives=".maxntid 1024").findings
+        if f.rule.id in ("MB006", "MB008")
+    ]
+    assert [f.confidence for f in findings] == [confidence]
+
+
+@pytest.mark.parametrize(("count", "right"), [(96, True), (1024, True), (1025, False)])
+def test_no_bound_says_how_many_threads_there_are(count: int, right: bool) -> None:
+    """A kernel of torchao makes its mbarriers for 1024 threads: the host launches so many, and the text has no bound."""
+    arrivals = f"@!%p0 {expect(0)}", f"@%p0 {ARRIVE}"
+    assert bool(told(phase(count, *arrivals), directives="")) is not right
+
+
+@pytest.mark.parametrize(
+    ("count", "directives", "right"),
+    [(1, ".maxntid 1, 1, 1", True), (48, ".reqntid 48", True), (64, ".reqntid 48", False)],
+)
+def test_a_warp_that_a_cta_has_in_part(count: int, directives: str, right: bool) -> None:
+    assert bool(told(phase(count, ARRIVE), directives=directives)) is not right
+
+
+def test_a_kernel_that_breaks_off_where_threads_would_arrive() -> None:
+    """The kernels of cuBLASMp whose target has no tcgen05 print an error in its place, and stop."""
+    (finding,) = by_rule(report(phase(1, "@%p0 brkpt;")), "MB006")
+    assert (finding.confidence, finding.doubt.partition(" ")[0]) == (Confidence.LOW, "some")
+    (finding,) = by_rule(report(phase(1, CHOICE, "@%p3 brkpt;")), "MB006")
+    assert (finding.confidence, finding.doubt) == (Confidence.HIGH, "")
+
+
+@pytest.mark.parametrize("parity", ["1", "%r9"])
+def test_a_wait_that_may_return_at_once(parity: str) -> None:
+    body = phase(128, f"@!%p0 {ARRIVE}").replace("[full], 0", f"[full], {parity}")
+    assert told(body) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "mapa.shared::cluster.u32 %r5, %r2, 1;\nmbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];",
+        "ld.shared.u32 %r5, [tile];\nmbarrier.arrive.shared::cta.b64 _, [%r5];",
+        f"more: {ARRIVE}\nsub.u32 %r9, %r9, 1;\nsetp.ne.u32 %p2, %r9, 0;\n@%p2 bra more;",
+        "call elsewhere;",
+    ],
+    ids=["another CTA", "an address from memory", "a loop", "another function"],
+)
+def test_arrivals_that_cannot_be_counted(other: str) -> None:
+    assert told(phase(300, f"@!%p0 {ARRIVE}"))
+    body = f"mov.u32 %r2, full;\n{phase(300, f'@!%p0 {ARRIVE}', other)}"
+    text = module(".extern .func elsewhere;", kernel(f"{START}\n{body}\nret;"), header=HEADER)
+    assert not by_rule(lint(text), "MB006")
+
+
+def test_memory_that_becomes_an_mbarrier_again() -> None:
+    again = f"{phase(1, f'@!%p0 {ARRIVE}')}\nbar.sync 0;\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\nbar.sync 0;\n"
+    second = phase(128, ARRIVE).replace("wait", "then")
+    assert told(again + second.replace("try_then", "try_wait")) == []
+
+
+TURN = """
+    mov.u32 %r2, 0;
+turn:
+    and.b32 %r3, %r2, 3;
+    shl.b32 %r3, %r3, 3;
+    add.u32 %r3, %r1, %r3;
+    mbarrier.arrive.shared::cta.b64 _, [%r3];
+    shr.u32 %r4, %r2, 2;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r3], %r4;
+    @!%p1 bra wait;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p2, %r2, %r9;
+    @%p2 bra turn;
+"""
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ([128] * 4, ""),
+        ([128, 128, 64, 128], "MB006 counts 64 arrivals, and other stages of the same ring count 128: the same threads arrive at each in turn"),
+        # MB003 tells of a count of 0.
+        ([128, 128, 0, 128], ""),
+    ],
+)  # fmt: skip
+def test_stages_of_a_ring(counts: list[int], message: str) -> None:
+    inits = [f"mov.u32 %r7, {n};\n{made('%r7', f'ring+{8 * k}')}" for k, n in enumerate(counts)]
+    assert told("\n".join((*inits, "bar.sync 0;", TURN))) == ([message] if message else [])
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([expect(512), COPY], ""),
+        ([COPY, expect(512)], ""),
+        (["mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [full], 512;", COPY, ARRIVE], ""),
+        ([expect(1024), COPY, COPY.replace("tile", "tile+512")], ""),
+        ([expect(1024), COPY], "MB004 expects 1024 bytes, and the copies of the phase bring 512: the phase never completes"),
+        ([expect(496), COPY], "MB004 expects 496 bytes, and the copies of the phase bring 512: the phase may complete before all of them are there, or never"),
+        (["mul.lo.u32 %r7, %r9, 16;", "add.u32 %r6, %r7, 16;", expect("%r6"), COPY.replace("512", "%r7")],
+         "MB004 expects 16 bytes more than the copies bring: the phase never completes"),
+        (["mul.lo.u32 %r7, %r9, 16;", expect("%r7"), COPY.replace("512", "%r7")], ""),
+        ([expect("%r9"), COPY], ""),
+        ([COPY, ARRIVE], "MB005 completes its bytes at an mbarrier that expects none: nothing but arrivals holds the phase, and a wait may return before the bytes are there"),
+        # The arrival that is missing with the bytes is not told a second time.
+        ([COPY], "MB005 completes its bytes at an mbarrier that expects none: nothing but arrivals holds the phase, and a wait may return before the bytes are there"),
+        # Twice the same instruction: that it arrives twice says it all.
+        ([expect(512), expect(512), COPY], "MB008 completes 2 phases of the mbarrier at once, so that a wait for the first may miss it"),
+        # What is executed together is compared.
+        ([CHOICE, expect(512), f"@%p3 {COPY}", f"@!%p3 {COPY}"], ""),
+        ([CHOICE, f"@%p3 {expect(512)}", f"@!%p3 {expect(512)}", COPY], ""),
+        ([CHOICE, f"@%p3 {expect(512)}", f"@%p3 {COPY}", f"@!%p3 {expect(496)}", f"@!%p3 {COPY}"],
+         "MB004 expects 496 bytes, and the copies of the phase bring 512: the phase may complete before all of them are there, or never"),
+        # It is not known for which mbarrier these are expected.
+        (["ld.shared.u32 %r7, [tile+4096];", expect(512, "%r7"), COPY, ARRIVE], ""),
+    ],
+)  # fmt: skip
+def test_bytes(lines: list[str], message: str) -> None:
+    body = "\n".join((made(1), "bar.sync 0;", "@%p0 bra wait;", *lines, WAIT, "ld.shared.u32 %r3, [tile];"))
+    assert told(body) == ([message] if message else [])
+
+
+def test_steps_of_bytes() -> None:
+    body = "\n".join((made(1), "bar.sync 0;", "@%p0 bra wait;", expect(1024), COPY, WAIT))
+    (finding,) = by_rule(report(body), "MB004")
+    assert [(step.message, step.role) for step in finding.steps] == [
+        ("expects bytes", "thread 0"),
+        ("brings bytes", "thread 0"),
+    ]
+    assert finding.help.startswith("expect the sum of the bytes of all copies")
+
+
+@pytest.mark.parametrize(
+    ("second", "bar", "lines"),
+    [(2048, "map", ["expect_tx.shared::cta.b64 _, [full], 2048"]), (4096, "map", []), (2048, "other", [])],
+)
+def test_a_tensor_map_brings_the_same_number_of_bytes(second: int, bar: str, lines: list[str]) -> None:
+    copy = "cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd{n}, {{0}}], [full];"
+    body = "\n".join(
+        (
+            "mov.b64 %rd1, map;\ncvta.param.u64 %rd1, %rd1;",
+            f"mov.b64 %rd2, {bar};\ncvta.param.u64 %rd2, %rd2;",
+            made(1),
+            "bar.sync 0;\n@%p0 bra wait;",
+            expect(4096),
+            copy.format(n=1),
+            WAIT,
+            "ld.shared.u32 %r3, [tile];\nbar.sync 0;\n@%p0 bra then;",
+            expect(second),
+            copy.format(n=2),
+            WAIT.replace("[full], 0", "[full], 1").replace("wait:", "then:").replace("bra wait", "bra then"),
+            "ld.shared.u32 %r4, [tile];",
+        )
+    )
+    parameters = ".param .align 64 .b8 map[128], .param .align 64 .b8 other[128], .param .u64 pointer, .param .u32 number"
+    text = module(kernel(f"{START}\n{body}\nret;", parameters=parameters), header=HEADER)
+    assert found(lint(text), low=False) == [("MB004", line_of(text, words)) for words in lines]
+
+
+MAPPED = "mov.b64 %rd1, map;\ncvta.param.u64 %rd1, %rd1;\nmov.b64 %rd2, other;\ncvta.param.u64 %rd2, %rd2;"
+MAPS = (
+    ".param .align 64 .b8 map[128], .param .align 64 .b8 other[128], .param .u64 pointer, .param .u32 number"
+)
+
+
+def tile(at: int, of: int = 1, bar: str = "full") -> str:
+    """A tensor copy to a place in the tile."""
+    return (
+        "cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes "
+        f"[tile+{at}], [%rd{of}, {{0}}], [{bar}];"
+    )
+
+
+def filled(*lines: str, first: str = "ring", second: str = "ring+8") -> list[str]:
+    """What is told of tensor copies that one thread starts, and two mbarriers that others wait for."""
+    inits = (MAPPED, made(1, first), made(1, second), "bar.sync 0;\n@%p0 bra wait;")
+    wait = WAIT.replace("[full]", f"[{first}]")
+    then = WAIT.replace("[full]", f"[{second}]").replace("wait:", "then:").replace("bra wait", "bra then")
+    reads = "ld.shared.u32 %r3, [tile];\nld.shared.u32 %r4, [tile+4096];"
+    return told("\n".join((*inits, *lines, wait, then, reads)), parameters=MAPS)
+
+
+BOX = "a copy of a tensor map always brings its whole box"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2048, "ring+8"), tile(4096, 1, "ring+8")], ""),
+        ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2032, "ring+8"), tile(4096, 1, "ring+8")],
+         f"MB004 expects 2032 bytes for copies that bring 2048 elsewhere: {BOX}"),
+        # Another tensor map may have another box.
+        ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2032, "ring+8"), tile(4096, 2, "ring+8")], ""),
+        # What is expected may be more than one number.
+        (["add.u32 %r6, %r9, 16;", expect("%r6", "ring"), tile(0, 1, "ring")], [expect("%r9", "ring+8"), tile(4096, 1, "ring+8")],
+         f"MB004 expects 16 bytes fewer than elsewhere for the same copies: {BOX}"),
+        (["mul.lo.u32 %r6, %r9, 16;", expect("%r6", "ring"), tile(0, 1, "ring")], [expect("%r9", "ring+8"), tile(4096, 1, "ring+8")], ""),
+    ],
+)  # fmt: skip
+def test_the_same_copies_at_two_mbarriers(first: list[str], second: list[str], message: str) -> None:
+    assert filled(*first, *second) == ([message] if message else [])
+
+
+def test_what_others_expect_for_a_copy_is_not_compared() -> None:
+    """One thread expects the bytes of two at the first mbarrier, and of one at the second."""
+    other = f"setp.ne.u32 %p4, %r0, 32;\n@%p4 bra wait;\n{tile(2048, 1, 'ring')}\nbra wait;"
+    both = (expect(4096, "ring"), tile(0, 1, "ring"), expect(2048, "ring+8"), tile(4096, 1, "ring+8"))
+    body = "\n".join(
+        (MAPPED, made(1, "ring"), made(1, "ring+8"), f"bar.sync 0;\n@!%p0 bra mine;\n{other}\nmine:", *both)
+    )
+    waits = WAIT.replace("[full]", "[ring]"), WAIT.replace("[full]", "[ring+8]").replace("wait", "then", 1)
+    text = "\n".join((body, waits[0], waits[1].replace("bra wait", "bra then"), "ld.shared.u32 %r3, [tile];"))
+    assert told(text, parameters=MAPS) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([expect(8192), tile(0)], ""),
+        ([expect(8208), tile(0)], "8208 bytes, and 8192"),
+        ([expect(8192), tile(0), tile(4096, 2)], ""),
+        ([expect(6144), tile(0), tile(4096, 2)], ""),
+        ([expect(8320), tile(0), tile(4096, 2)], "8320 bytes, and 8192"),
+        # One copy may bring more than another.
+        ([expect(8192), tile(0), tile(6144, 2)], ""),
+        # In another phase the stage is filled by one copy.
+        ([expect(8192), tile(0), tile(4096, 2), THEN, expect(8192), tile(0)], ""),
+        ([expect(8192), tile(0), tile(4096, 2), THEN, expect(8320), tile(0)], "8320 bytes, and 8192"),
+        # Where the copy goes is not known.
+        (["mul.lo.u32 %r6, %r9, 16;", expect(8208), tile(0).replace("[tile+0]", "[%r6]")], ""),
+        # Two threads may bring it.
+        ([CHOICE, expect(8208), tile(0), f"@%p3 {tile(4096, 2)}"], ""),
+    ],
+)  # fmt: skip
+def test_more_than_fits(lines: list[str], message: str) -> None:
+    end = ": the phase never completes, or the copies overwrite other data"
+    between = (
+        f"MB004 expects {message} fit between the destinations of its copies and what lies behind them{end}"
+    )
+    body = "\n".join(
+        (MAPPED, made(1), "bar.sync 0;\n@%p0 bra wait;", *lines, WAIT, "ld.shared.u32 %r3, [tile];")
+    )
+    assert told(body, parameters=MAPS) == ([between] if message else [])
+
+
+@pytest.mark.parametrize(
+    ("mode", "amount", "row"),
+    [(1, 4080, 128), (1, 4096, 0), (2, 4080, 64), (2, 4032, 0), (3, 4080, 32), (3, 4064, 0), (0, 4080, 0)],
+)
+def test_a_part_of_a_row(mode: int, amount: int, row: int) -> None:
+    """The mode of a descriptor of wgmma says how many bytes a row has."""
+    matrix = f"shr.u32 %r4, %r5, 4;\nand.b32 %r4, %r4, 16383;\ncvt.u64.u32 %rd3, %r4;\nor.b64 %rd3, %rd3, {mode << 62};"
+    product = (
+        "wgmma.fence.sync.aligned;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, "
+        "%rd3, %rd3, 0, 1, 1, 0, 0;\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
+    )
+    start = f"mov.u32 %r5, tile;\n{matrix}\n{MAPPED}"
+    body = "\n".join((start, made(1), "bar.sync 0;\n@%p0 bra wait;", expect(amount), tile(0), WAIT, product))
+    message = (
+        f"MB004 expects {amount} bytes for copies of which each brings whole rows of {row} bytes: "
+        "the phase may complete before all of them are there, or never"
+    )
+    assert told(body, parameters=MAPS) == ([message] if row else [])
+
+
+def test_a_response_fills_no_matrix() -> None:
+    """The request for another launch answers with 16 bytes, wherever the descriptors of an MMA may point to."""
+    matrix = "shr.u32 %r4, %r5, 4;\nand.b32 %r4, %r4, 16383;\ncvt.u64.u32 %rd3, %r4;\nor.b64 %rd3, %rd3, 4611686018427387904;"
+    product = (
+        "wgmma.fence.sync.aligned;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, "
+        "%rd3, %rd3, 0, 1, 1, 0, 0;\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
+    )
+    request = (
+        "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [tile], [full];"
+    )
+    start = f"mov.u32 %r5, tile;\n{matrix}\n{MAPPED}"
+    for copy, count in ((request, 0), (tile(0), 1)):
+        lines = (start, made(1), "bar.sync 0;\n@%p0 bra wait;", expect(16), copy, WAIT, product)
+        found = [m for m in told("\n".join(lines), parameters=MAPS) if "whole rows" in m]
+        assert len(found) == count
+
+
+@pytest.mark.parametrize(("lacks", "rules"), [(False, []), (True, ["MB005"])])
+def test_copies_of_a_loop_that_nothing_expects(lacks: bool, rules: list[str]) -> None:
+    again = "setp.lt.u32 %p6, %r7, %r9;"
+    free = "{}: mbarrier.try_wait.parity.shared::cta.b64 %p1, [ring+8], %r7;\n@!%p1 bra {};"
+    body = "\n".join(
+        (
+            f"{made(1)}\n{made(1, 'ring+8')}\nbar.sync 0;\nmov.u32 %r7, 0;\n@%p0 bra take;",
+            f"give:\n{free.format('free', 'free')}\n{expect(512)}\n{COPY}\nadd.u32 %r7, %r7, 1;\n{again}\n@%p6 bra give;",
+            f"more:\n{free.format('next', 'next')}\n{ARRIVE if lacks else expect(512)}\n{COPY}\nadd.u32 %r7, %r7, 1;\n{again}",
+            "@%p6 bra more;\nbra done;",
+            "take: mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], %r7;\n@!%p1 bra take;\nld.shared.u32 %r3, [tile];",
+            f"setp.ne.u32 %p4, %r0, 32;\n@%p4 bra past;\n{ARRIVE.replace('full', 'ring+8')}\npast: add.u32 %r7, %r7, 1;",
+            f"{again}\n@%p6 bra take;\ndone:",
+        )
+    )
+    assert [line.split()[0] for line in told(body)] == rules

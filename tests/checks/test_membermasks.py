@@ -1,0 +1,95 @@
+"""Masks of lanes: who must come and cannot, and who comes and must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tools.support import by_rule, kernel, lint, module
+
+TID = "mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; shr.u32 %r3, %r1, 5; ld.param.u32 %r4, [number];"
+END = "L: mov.u32 %r9, 0;"
+
+
+def text(body: str, directives: str = ".reqntid 128") -> str:
+    return module(kernel(f"{TID}\n{body}\nret;", directives=directives))
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (f"setp.ne.u32 %p1, %r1, 0; @%p1 bra L; elect.sync _|%p2, -1; {END}", "only thread 0 can come"),
+        (f"elect.sync _|%p1, -1; @!%p1 bra L; bar.warp.sync -1; {END}", "only lane 0 of warps 0-3 can come"),
+        (
+            "setp.lt.u32 %p1, %r2, 16; @%p1 shfl.sync.idx.b32 %r5, %r1, 0, 31, -1;",
+            "only lanes 0-15 of warps 0-3 can",
+        ),
+        ("setp.lt.u32 %p1, %r2, 16; @%p1 vote.sync.any.pred %p2, %p3, 0xffff;", ""),
+        ("setp.eq.u32 %p1, %r3, 2; @%p1 elect.sync _|%p2, -1;", ""),
+        ("setp.lt.u32 %p1, %r2, %r4; @%p1 bar.warp.sync -1;", ""),
+        ("setp.lt.u32 %p1, %r2, 16; vote.sync.ballot.b32 %r5, %p1, -1; @%p1 bar.warp.sync %r5;", ""),
+        ("setp.lt.u32 %p1, %r2, 16; @%p1 bar.warp.sync -1; @!%p1 bar.warp.sync -1;", ""),
+        ("setp.lt.u32 %p1, %r2, 16; @!%p1 exit; bar.warp.sync -1;", ""),
+    ],
+)
+def test_lanes_that_cannot_come(body: str, says: str) -> None:
+    found = by_rule(lint(text(body)), "CV005")
+    assert len(found) == bool(says)
+    assert not found or says in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("body", "directives", "says"),
+    [
+        ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", ".reqntid 128", "high: lanes 5-31 of warps 0-3"),
+        ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", "", "low: lanes 5-31 of warps 0-31"),
+        (
+            "bar.warp.sync -1; shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;",
+            "",
+            "medium: lanes 5-31 of warps 0-31",
+        ),
+        ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", ".maxntid 1024", "medium: lanes 5-31 of warps 0-31"),
+        ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", ".reqntid 5", ""),
+        ("shfl.sync.idx.b32 %r5, %r1, 0, 31, 0x1f;", ".maxntid 5", ""),
+        (
+            "mov.b32 %r6, 0xffff; match.any.sync.b32 %r5, %r1, %r6;",
+            ".reqntid 32",
+            "high: lanes 16-31 of warp 0",
+        ),
+        ("redux.sync.add.s32 %r5, %r1, 1;", ".reqntid 32", "high: lanes 1-31 of warp 0"),
+        ("elect.sync _|%p1, 0;", ".reqntid 32", "high: all threads"),
+        ("setp.eq.u32 %p1, %r4, 0; @%p1 bar.warp.sync 0xffff;", ".reqntid 32", "high: lanes 16-31 of warp 0"),
+        ("setp.lt.u32 %p1, %r2, 8; @%p1 bar.warp.sync 0xff;", ".reqntid 32", ""),
+        ("setp.lt.u32 %p1, %r2, %r4; @%p1 bar.warp.sync 0xff;", ".reqntid 32", ""),
+        ("setp.eq.u32 %p1, %r3, %r4; @%p1 bar.warp.sync 0xffff;", ".reqntid 48", ""),
+        ("activemask.b32 %r5; bar.warp.sync %r5;", ".reqntid 32", ""),
+        ("ret; bar.warp.sync 0xffff;", ".reqntid 32", ""),
+        (
+            "M: bar.warp.sync 0xffff; setp.lt.u32 %p1, %r2, %r4; @%p1 bra M;",
+            ".reqntid 32",
+            "high: lanes 16-31 of warp 0",
+        ),
+        (
+            "M: setp.eq.u32 %p2, %r4, 1; @%p2 bra N; bar.warp.sync 0xffff; N: setp.lt.u32 %p1, %r2, %r4; @%p1 bra M;",
+            ".reqntid 32",
+            "high: lanes 16-31 of warp 0",
+        ),
+        (
+            ".shared .b8 roles[4]; ld.shared.u8 %r5, [roles]; T: .branchtargets A, B; brx.idx %r5, T; A: bar.warp.sync 0xffff; B:",
+            ".reqntid 32",
+            "high: lanes 16-31 of warp 0",
+        ),
+        ("T: .branchtargets A, B; brx.idx %r2, T; A: bar.warp.sync 0xffff; B:", ".reqntid 32", ""),
+    ],
+)
+def test_lanes_that_must_not_come(body: str, directives: str, says: str) -> None:
+    found = by_rule(lint(text(body, directives)), "CV006")
+    assert len(found) == bool(says)
+    if found:
+        who = found[0].message.partition(" is executed by ")[2].partition(", which")[0]
+        assert f"{found[0].confidence.label}: {who}" == says
+
+
+def test_a_butterfly_is_one_finding() -> None:
+    steps = "".join(f"shfl.sync.bfly.b32 %r5, %r1, {n}, 31, 0x1f;\n" for n in (16, 8, 4, 2, 1))
+    (finding,) = by_rule(lint(text(steps)), "CV006")
+    assert finding.count == 5

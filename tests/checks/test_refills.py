@@ -1,0 +1,69 @@
+"""Stages that a loop fills again while others may read them, and waits whose parity never changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.findings.finding import Finding
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
+from tests.tools.pages import block
+
+
+def told(code: str) -> list[Finding]:
+    found = check_source(Source.from_bytes(code.encode(), "k.ptx")).findings
+    return [f for f in found if f.rule.id in ("BK011", "MB007", "TC012", "WG011")]
+
+
+@pytest.mark.parametrize(
+    ("page", "entry", "who"),
+    [
+        ("BK011", "no_empty", "another thread"),
+        ("WG011", "refilled_by_another_role", "wgmma.mma_async"),
+        ("TC012", "refilled_by_another_role", "tcgen05.mma"),
+    ],
+)
+def test_what_is_said_of_a_refilled_stage(page: str, entry: str, who: str) -> None:
+    (finding,) = told(block(page, entry))
+    assert finding.rule.id == page
+    assert finding.message.startswith(f"fills shared memory again that {who} may still read")
+    assert [step.message.split(",")[0] for step in finding.steps] == [
+        "fills a stage",
+        "reads it",
+        "fills it again in a later round",
+    ]
+    assert finding.steps[0].role != finding.steps[1].role
+
+
+def test_a_loop_that_fills_each_stage_once() -> None:
+    code = block("BK011", "no_empty")
+    assert told(code)
+    assert not told(code.replace("setp.lt.u32 %p3, %r2, %r1;", "setp.lt.u32 %p3, %r2, 4;"))
+    assert told(code.replace("setp.lt.u32 %p3, %r2, %r1;", "setp.lt.u32 %p3, %r2, 64;"))
+
+
+def test_readers_behind_a_barrier_of_the_cta() -> None:
+    """Another channel than the mbarrier by which the producer hears of them."""
+    code = block("BK011", "no_empty")
+    behind = code.replace("produce:\n", "produce:\n    bar.sync 1, 160;\n").replace(
+        "    mov.u32 %r16, empty;", "    bar.sync 1, 160;\n    mov.u32 %r16, empty;"
+    )
+    assert not [f for f in told(behind) if f.rule.id == "BK011"]
+
+
+def test_an_address_that_is_not_known() -> None:
+    code = block("BK011", "no_empty").replace("add.u32 %r7, %r7, %r6;", "ld.shared.u32 %r7, [empty+32];")
+    assert not told(code)
+
+
+def test_what_is_said_of_a_parity_that_stays() -> None:
+    (finding,) = told(block("MB007", "same_parity"))
+    assert finding.message.startswith("waits for parity 0 in each round of the loop")
+    assert [step.role for step in finding.steps] == ["thread 0", "all threads"]
+
+
+def test_an_mbarrier_that_each_round_makes() -> None:
+    code = block("MB007", "same_parity").replace(
+        "again:\n", "again:\n    @%p0 mbarrier.init.shared::cta.b64 [full], 1;\n    bar.sync 0;\n"
+    )
+    assert not [f for f in told(code) if f.rule.id == "MB007"]

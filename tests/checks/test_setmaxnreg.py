@@ -1,0 +1,158 @@
+"""setmaxnreg: whether it is heard at all, and whether it goes the way it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.findings.scales import Confidence
+from tests.tools.support import HEADER, by_rule, kernel, lint, module
+
+HOPPER = HEADER.replace("sm_100a", "sm_90a")
+
+
+def text(body: str, directives: str) -> str:
+    """*body*, where ``inc 40;`` stands for a setmaxnreg."""
+    for action in ("inc", "dec"):
+        body = body.replace(f"{action} ", f"setmaxnreg.{action}.sync.aligned.u32 ")
+    return module(kernel(f"{body}\nret;", directives=directives), header=HOPPER)
+
+
+@pytest.mark.parametrize(
+    ("directives", "severity"),
+    [
+        ("", "warning"),
+        (".minnctapersm 1", "warning"),
+        (".reqntid 384", "info"),
+        (".maxntid 384", "info"),
+        (".reqntid 384 .minnctapersm 1", ""),
+        (".maxntid 384 .minnctapersm 1", ""),
+        (".maxnreg 168", ""),
+        (".reqntid 256 .maxnreg 256", ""),
+    ],
+)
+def test_whether_ptxas_knows_the_registers_at_launch(directives: str, severity: str) -> None:
+    found = by_rule(lint(text("inc 232; bar.sync 0; dec 40;", directives)), "CV007")
+    assert [(f.severity.label, f.count) for f in found] == ([(severity, 2)] if severity else [])
+
+
+DISPATCHED = """
+    .shared .align 4 .b8 table[16];
+    .reg .b32 %role;
+    inc 168;
+dispatch:
+    bar.sync 1;
+    ld.shared.u8 %role, [table];
+    roles: .branchtargets load, work, done;
+    brx.idx %role, roles;
+load:
+    {};
+    bar.sync 2;
+    inc 168;
+    bra dispatch;
+work:
+    {};
+    bar.sync 3;
+    dec 168;
+    bra dispatch;
+done:
+"""
+ROLES = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 128; @%p1 bra L;"
+
+
+@pytest.mark.parametrize(
+    ("body", "directives", "says"),
+    [
+        ("dec 40; bar.sync 0; dec 96;", "", "setmaxnreg.dec to 96 raises the count: the warp owns 40"),
+        ("inc 232; bar.sync 0; inc 96;", "", "setmaxnreg.inc to 96 lowers the count: the warp owns 232"),
+        ("inc 232; bar.sync 0; dec 96; bar.sync 0; dec 96; bar.sync 0; inc 96;", "", ""),
+        ("inc 40;", ".maxnreg 168", ""),
+        (
+            f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;",
+            ".maxnreg 168",
+            "the warp owns 168 registers at launch",
+        ),
+        (
+            f"{ROLES} inc 232; bra J; L: dec 200; J: bar.sync 0;",
+            ".maxnreg 168",
+            "setmaxnreg.dec to 200 raises",
+        ),
+        (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0;", ".maxnreg 168", ""),
+        (f"{ROLES} inc 160; bra J; L: dec 40; J: bar.sync 0;", ".reqntid 384 .minnctapersm 1", ""),
+        (
+            f"{ROLES} inc 240; bra J; L: dec 96; J: bar.sync 0;",
+            ".reqntid 384 .minnctapersm 2",
+            "the warp owns 80",
+        ),
+        (
+            f"{ROLES} dec 232; bra J; L: dec 40; J: bar.sync 0;",
+            ".maxntid 384",
+            "owns 168 registers at launch",
+        ),
+        (
+            f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;",
+            ".maxntid 384",
+            "owns 168 registers at launch",
+        ),
+        (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0;", ".maxntid 384", ""),
+        (f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;", ".maxntid 256", ""),
+        (f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;", "", ""),
+        (DISPATCHED.format("dec 24", "inc 240"), ".maxnreg 168", ""),
+        (DISPATCHED.format("inc 24", "inc 240"), ".maxnreg 168", "to 24 lowers the count: the warp owns 168"),
+        (
+            DISPATCHED.format("dec 24", "dec 240"),
+            ".maxnreg 168",
+            "to 240 raises the count: the warp owns 168",
+        ),
+        (DISPATCHED.format("dec 24", "inc 120").replace("68;\n    bra", "20;\n    bra"), ".maxnreg 168", ""),
+        (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0; @%p1 dec 232; ", "", "the warp owns 40"),
+        (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0; @!%p1 dec 200; ", "", ""),
+    ],
+)
+def test_the_direction(body: str, directives: str, says: str) -> None:
+    found = by_rule(lint(text(body, directives)), "CV008")
+    assert len(found) == bool(says)
+    assert not found or says in found[0].message
+
+
+def test_the_count_at_launch_is_less_certain_without_a_bound() -> None:
+    body = f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;"
+    (sure,) = by_rule(lint(text(body, ".maxntid 384 .minnctapersm 1")), "CV008")
+    (doubtful,) = by_rule(lint(text(body, ".maxntid 384")), "CV008")
+    assert sure.confidence is Confidence.MEDIUM
+    assert doubtful.confidence is Confidence.LOW
+    assert doubtful.message == sure.message
+
+
+def test_a_path_shows_both() -> None:
+    code = text("dec 40;\nbar.sync 0;\ndec 96;", ".maxnreg 168")
+    (finding,) = by_rule(lint(code), "CV008")
+    assert [s.message for s in finding.steps] == ["sets 40 registers", ".dec to 96"]
+    assert finding.help == "use setmaxnreg.inc, or another count"
+
+
+DOWN_OR_UP = (
+    "mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p0, %r0, 128;\n@%p0 bra low;\ninc {};\nret;\nlow:\ndec {};\nret;"
+)
+
+
+@pytest.mark.parametrize(
+    ("inc", "dec", "directives", "found"),
+    [
+        (232, 40, ".reqntid 384\n.maxnreg 168", []),
+        (240, 40, ".reqntid 384\n.maxnreg 168", ["high"]),
+        (240, 40, ".reqntid 384\n.minnctapersm 1", ["high"]),
+        (240, 40, ".maxntid 384\n.minnctapersm 1", ["medium"]),
+        (240, 24, ".reqntid 384\n.minnctapersm 1", []),
+        (240, 40, ".maxnreg 168", []),
+    ],
+)
+def test_the_pool_of_the_cta(inc: int, dec: int, directives: str, found: list[str]) -> None:
+    hits = by_rule(lint(text(DOWN_OR_UP.format(inc, dec), directives)), "CV012")
+    assert [f.confidence.label for f in hits] == found
+
+
+@pytest.mark.parametrize(("between", "found"), [("", 1), ("bar.sync 1, 128;", 0), ("bar.warp.sync -1;", 1)])
+def test_a_warpgroup_meets_between_two_changes(between: str, found: int) -> None:
+    body = f"dec 40;\n{between}\ninc 168;\nret;"
+    hits = by_rule(lint(text(body, ".reqntid 128\n.maxnreg 168")), "CV013")
+    assert [f.confidence.label for f in hits] == ["low"] * found

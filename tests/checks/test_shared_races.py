@@ -1,0 +1,749 @@
+"""SM001, MB014 and MB015 on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.findings.scales import Confidence
+from tests.tools.support import by_rule, kernel, lint, module
+
+HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 dynamic[];\n"
+START = """
+    .shared .align 128 .b8 tile[8192];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    cvta.to.global.u64 %rd1, %rd0;
+    mov.u32 %r1, tile;
+    shl.b32 %r2, %r0, 2;
+    add.u32 %r3, %r1, %r2;
+    xor.b32 %r4, %r2, 508;
+    add.u32 %r5, %r1, %r4;
+    setp.eq.u32 %p0, %r0, 0;
+    setp.lt.u32 %p1, %r0, 32;
+    setp.lt.u32 %p2, %r0, %r9;
+    setp.eq.u32 %p3, %r9, 7;
+"""
+WRITE = "st.shared.u32 [%r3], %r0;"
+READ = "ld.shared.u32 %r6, [%r5];"
+USE = "st.global.u32 [%rd1], %r6;"
+
+
+def found(body: str, **options: str) -> list[tuple[str, Confidence, str]]:
+    text = module(kernel(f"{START}\n{body}\n{USE}\nret;", **options), header=HEADER)
+    return [
+        (f.rule.id, f.confidence, f.message)
+        for f in lint(text).findings
+        if f.rule.id in ("SM001", "MB014", "MB015")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("directives", "confidence"), [("", Confidence.LOW), (".maxntid 512", Confidence.MEDIUM)]
+)
+def test_warps_that_there_may_not_be(directives: str, confidence: Confidence) -> None:
+    """Loops over a tile by a constant, the size of the CTA, leave a rest to threads from there on (learn-cuda)."""
+    rest = f"setp.ge.u32 %p4, %r0, 256;\nsub.u32 %r7, %r3, 1024;\n@%p4 st.shared.u32 [%r7], %r0;\n{WRITE}"
+    assert [c for _, c, _ in found(rest, directives=directives)] == [confidence]
+
+
+@pytest.mark.parametrize(
+    ("who", "reported"),
+    [
+        ("%p0", False),  # thread 0 reads what it has written; the others have loaded it as well
+        ("%p3", True),
+        ("%p9", True),
+    ],
+)
+def test_who_uses_what_all_threads_have_loaded(who: str, reported: bool) -> None:
+    """Back ends load ahead of the guard, in all threads, what one of them needs (nvcc for sm_100a)."""
+    body = f"""
+    setp.gt.u32 %p9, %r0, 96;
+    @%p0 st.shared.u32 [tile], %r9;
+    ld.shared.u32 %r8, [tile];
+    add.u32 %r8, %r8, 1;
+    @{who} st.global.u32 [%rd1], %r8;
+    mov.u32 %r6, 0;
+    """
+    assert bool(found(body)) is reported
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (f"{WRITE}\n{READ}", "reads shared memory that another warp may still be writing"),
+        (f"bar.sync 0;\n{READ}\n{WRITE}", "overwrites shared memory that another warp may still be reading"),
+        (
+            f"{WRITE}\nst.shared.u32 [%r5], %r2;",
+            "overwrites shared memory that another warp may still be writing",
+        ),
+        (f"{READ}\nbar.warp.sync -1;\n{WRITE}", "overwrites"),
+        (f"{READ}\ncp.async.ca.shared.global [%r3], [%rd1], 4;\ncp.async.wait_all;", "overwrites"),
+        (f"@%p1 {WRITE}\n{READ}", "reads"),
+        (f"@%p3 {WRITE}\n{READ}", "reads"),
+        (f"{WRITE}\nmembar.cta;\n{READ}", "reads"),
+        (f"{WRITE}\nshfl.sync.idx.b32 %r7, %r0, 0, 31, -1;\n{READ}", "reads"),
+        # One number decides for all, whatever is computed from it.
+        (f"cvt.rn.f32.u32 %f0, %r9;\nsetp.gt.f32 %p4, %f0, 0f3F800000;\n@%p4 {WRITE}\n{READ}", "reads"),
+        # A load tells nobody.
+        (f"ld.volatile.shared.u32 %r7, [tile+4096];\n{WRITE}\n{READ}", "reads"),
+    ],
+)
+def test_nothing_orders_two_warps(body: str, message: str) -> None:
+    ((rule, confidence, said),) = found(body)
+    assert (rule, confidence) == ("SM001", Confidence.HIGH)
+    assert said.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{WRITE}\nbar.sync 0;\n{READ}",
+        f"{WRITE}\nbarrier.sync 3, 128;\n{READ}",
+        f"{WRITE}\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n{READ}",
+        f"{WRITE}\nbar.red.popc.u32 %r7, 0, %p0;\n{READ}",
+        f"@%p2 {WRITE}\n{READ}",  # perhaps one warp alone
+        f"@%p0 {WRITE}\nld.shared.u32 %r6, [%r3];",  # its own word
+        f"{WRITE}\nld.shared.u32 %r6, [%r3+512];",
+        f"{WRITE}\nld.volatile.shared.u32 %r6, [%r5];",
+        f"atom.shared.add.u32 %r6, [%r5], 1;\n{WRITE.replace('st', 'st.volatile')}",
+        "st.shared.u32 [tile], 0;\nst.shared.u32 [tile], 0;",
+        f"ld.shared.u32 %r7, [tile+4096];\nadd.u32 %r7, %r7, %r5;\n{WRITE}\nld.shared.u32 %r6, [%r7];",
+        f"@%p3 {WRITE}\n@!%p3 {READ}",
+    ],
+)
+def test_ordered_or_not_known(body: str) -> None:
+    assert not found(body)
+
+
+@pytest.mark.parametrize(
+    ("inside", "confidence"), [("bar.sync 0;", Confidence.LOW), ("mov.u32 %r7, 0;", Confidence.HIGH)]
+)
+def test_a_loop_with_a_barrier_may_always_have_a_round(inside: str, confidence: Confidence) -> None:
+    """encode_column_data_kernel of cudf reads a position, writes values in such a loop, and stores the position."""
+    rounds = (
+        f"setp.eq.u32 %p1, %r9, 0;\n@%p1 bra past;\nmov.u32 %r8, 0;\nround:\n{inside}\nadd.u32 %r8, %r8, 1;"
+    )
+    body = f"{READ}\n{rounds}\nsetp.lt.u32 %p2, %r8, %r9;\n@%p2 bra round;\npast:\n{WRITE}"
+    ((rule, said, _),) = found(body)
+    assert (rule, said) == ("SM001", confidence)
+
+
+LOADED = "ld.global.u32 %r8, [%rd1];\nsetp.lt.u32 %p4, %r0, %r8;\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "count"),
+    [
+        ("@%p4 st.global.u32 [%rd1], %r7;", 0),
+        ("shl.b32 %r7, %r7, 1;\n@!%p4 bra past;\nst.global.u32 [%rd1], %r7;\npast:", 0),
+        ("mov.u32 %r2, %r0;", 0),
+        ("@%p2 st.global.u32 [%rd1], %r7;", 1),
+        ("@%p4 st.global.u32 [%rd1], %r7;\nadd.u32 %r7, %r7, 1;\nst.global.u32 [%rd1], %r7;", 1),
+        ("setp.eq.u32 %p4, %r7, 1;\n@%p4 bra past;\nmov.u32 %r6, 2;\npast:", 1),
+    ],
+)
+def test_what_is_read_ahead_of_a_guard(use: str, count: int) -> None:
+    """nvcc lets all threads of Marlin read the row of a token, of which those have one that are below a loaded number."""
+    assert len(found(f"{LOADED}ld.shared.u32 %r7, [%r5];\n{WRITE}\n{use}\nmov.u32 %r6, 0;")) == count
+
+
+@pytest.mark.parametrize(("bound", "confidence"), [("%r9", Confidence.LOW), ("64", Confidence.HIGH)])
+def test_rounds_that_lead_out_of_a_row(bound: str, confidence: Confidence) -> None:
+    """Four lanes of cuBLAS have a matrix and a row of shared memory to themselves; how large they are, the launch says."""
+    rounds = f"{WRITE}\nadd.u32 %r3, %r3, 128;\nadd.u32 %r8, %r8, 1;\nsetp.lt.u32 %p4, %r8, {bound};\n@%p4 bra round;"
+    ((rule, said, _),) = found(
+        f"mov.u32 %r8, 0;\nround:\nld.shared.u32 %r7, [%r3];\nadd.u32 %r0, %r7, 1;\n{rounds}\nmov.u32 %r6, %r0;"
+    )
+    assert (rule, said) == ("SM001", confidence)
+
+
+@pytest.mark.parametrize(("use", "low"), [("mov.u32 %r6, 1;", True), ("", False)])
+def test_what_is_read_for_a_round_that_does_not_come(use: str, low: bool) -> None:
+    """Mojo's products read the fragments of the next round in the last one, too."""
+    ((rule, confidence, _),) = found(f"{READ}\n{WRITE}\n{use}")
+    assert (rule, confidence is Confidence.LOW) == ("SM001", low)
+
+
+@pytest.mark.parametrize(
+    ("between", "row", "low"),
+    [("bar.warp.sync -1;", "%r9", True), ("", "%r9", False), ("bar.warp.sync -1;", "0", False)],
+)
+def test_lanes_that_wait_for_each_other_in_rows_of_their_own(between: str, row: str, low: bool) -> None:
+    """Four lanes of cuBLAS have a row of four numbers, and so never more than four to work on, which the launch says."""
+    ((rule, confidence, _),) = found(f"""
+        shr.u32 %r8, %r0, 2;
+        shl.b32 %r8, %r8, 4;
+        mov.u32 %r7, tile;
+        add.u32 %r7, %r7, %r8;
+        shl.b32 %r8, {row}, 2;
+        add.u32 %r8, %r7, %r8;
+        st.shared.u32 [%r8+16], %r0;
+        {between}
+        mov.u32 %r4, {row};
+    round:
+        shl.b32 %r8, %r4, 2;
+        add.u32 %r8, %r7, %r8;
+        ld.shared.u32 %r6, [%r8];
+        add.u32 %r4, %r4, -4;
+        setp.gt.s32 %p4, %r4, 3;
+        @%p4 bra round;
+    """)
+    assert (rule, confidence is Confidence.LOW) == ("SM001", low)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "wrong"),
+    [
+        # Round 0 has no barrier before it (DALI), or the last one none behind it (cuTENSOR), and the loop ends there.
+        ("setp.eq.u32 %p4, %r8, 0;\n@%p4 bra first;\nbar.sync 0;\nfirst:", "setp.lt.s32 %p5, %r8, %r9;", False),
+        ("", "setp.ge.s32 %p4, %r8, %r9;\n@%p4 bra last;\nbar.sync 0;\nlast:\nsetp.ne.u32 %p5, %r8, %r9;", False),
+        ("", "setp.ge.s32 %p4, %r8, 8;\n@%p4 bra last;\nbar.sync 0;\nlast:\nsetp.ne.u32 %p5, %r8, %r9;", True),
+        ("setp.eq.u32 %p4, %r8, 1;\n@%p4 bra first;\nbar.sync 0;\nfirst:", "setp.lt.s32 %p5, %r8, %r9;", True),
+    ],
+)  # fmt: skip
+def test_a_loop_has_a_first_and_a_last_round(begin: str, end: str, wrong: bool) -> None:
+    rounds = f"mov.u32 %r8, 0;\nround:\n{begin}\n{WRITE}\nbar.sync 0;\n{READ}\nadd.u32 %r8, %r8, 1;\n{end}\n@%p5 bra round;\ndone:"
+    assert [rule for rule, *_ in found(rounds)] == ["SM001"] * wrong
+
+
+@pytest.mark.parametrize(
+    ("start", "skips", "low"),
+    [
+        ("%r9", "setp.eq.u32 %p4, %r8, 0;", True),  # a tail loop goes on where another one has ended
+        ("%ctaid.x", "mov.u32 %r7, %ctaid.x;\nsetp.eq.u32 %p4, %r8, %r7;", True),
+        ("%r9", "setp.lt.u32 %p4, %r8, 2;", True),
+        ("0", "setp.lt.u32 %p4, %r8, 2;", False),
+    ],
+)
+def test_rounds_that_have_no_barrier_before_them(start: str, skips: str, low: bool) -> None:
+    """Which rounds these are, a number that is not in the text says: the first ones, it may be."""
+    rounds = (
+        f"mov.u32 %r8, {start};\nround:\n{skips}\n@%p4 bra first;\nbar.sync 0;\nfirst:\n{WRITE}\nbar.sync 0;\n{READ}\n{USE}\n"
+        "add.u32 %r8, %r8, 1;\nsetp.lt.u32 %p5, %r8, 999;\n@%p5 bra round;"
+    )
+    hits = found(rounds, directives=".reqntid 128")
+    assert [confidence is Confidence.LOW for _, confidence, _ in hits] == [low]
+
+
+BACK = "ld.shared.v2.u32 {%r6, %r7}, [tile+976];"
+
+
+@pytest.mark.parametrize(
+    ("store", "count"),
+    [
+        ("st.shared.v2.u32 [tile+976], {%r6, %r7};", 0),
+        ("st.shared.u32 [tile+980], %r7;", 0),
+        ("st.shared.u32 [tile+980], %r6;", 1),
+        ("st.shared.v2.u32 [tile+976], {%r7, %r6};", 1),
+        ("st.shared.u16 [tile+976], %h0;", 1),
+        ("add.u32 %r6, %r6, 1;\n@%p0 st.shared.u32 [tile+976], %r6;", 1),
+    ],
+)
+def test_what_was_read_is_written_back(store: str, count: int) -> None:
+    """compute_page_sizes_kernel of cudf keeps in registers what a loop changes; where it has no rounds, nothing changes."""
+    assert len(found(f"cvt.u16.u32 %h0, %r2;\n{BACK}\n{store}")) == count
+
+
+def test_what_was_read_is_written_back_by_the_warp_that_has_it_there() -> None:
+    """The TSNE of cuML: each warp gets a copy of what the first one has, which that one stores where it was."""
+    back = "and.b32 %r7, %r2, 124;\nadd.u32 %r7, %r1, %r7;\nld.shared.u32 %r6, [%r7];"
+    assert not found(f"{back}\nst.shared.u32 [%r3], %r6;")
+    assert found(f"{back}\nst.shared.u32 [%r5], %r6;")  # by other lanes
+    assert found(f"{back}\nadd.u32 %r6, %r6, 1;\nst.shared.u32 [%r3], %r6;")
+
+
+@pytest.mark.parametrize(
+    ("size", "directives", "warps"), [(128, "", 1), (256, "", 2), (128, ".reqntid 64", 2)]
+)
+def test_shared_memory_has_room_for_so_many(size: int, directives: str, warps: int) -> None:
+    """A block of one warp sorts in cuML: shared memory holds a word of each of its lanes, and nothing of other warps."""
+    body = f".shared .align 4 .b8 room[{size}];\nmov.u32 %r7, room;\nadd.u32 %r7, %r7, %r2;"
+    body += "\nst.shared.u32 [%r7], %r0;\nbar.sync 0;\nld.shared.u32 %r6, [%r7];"
+    body += "\nmov.u32 %r8, %laneid;\nsetp.eq.u32 %p1, %r8, 31;\n@%p1 st.shared.u32 [tile], %r6;"
+    assert len(found(f"{body}\nld.shared.u32 %r6, [tile];", directives=directives)) == (warps > 1)
+
+
+def test_a_bound_need_not_be_whole_warps() -> None:
+    """cuDNN's Winograd kernels have CTAs of 624 threads, each of which stores words that far apart."""
+    body = "st.shared.u32 [%r3], %r0;\nst.shared.u32 [%r3+{}], %r2;"
+    assert not found(body.format(4 * 112), directives=".maxntid 112")
+    assert found(body.format(4 * 80), directives=".maxntid 112")
+
+
+@pytest.mark.parametrize(
+    ("directives", "confidence"),
+    [(".reqntid 64", Confidence.HIGH), (".maxntid 256", Confidence.MEDIUM), ("", Confidence.MEDIUM)],
+)
+def test_how_many_warps(directives: str, confidence: Confidence) -> None:
+    ((_, said, _),) = found(f"{WRITE}\nld.shared.u32 %r6, [tile+128];", directives=directives)
+    assert said is confidence
+
+
+@pytest.mark.parametrize(("other", "count"), [("mov.u32 %r11, %r10;\nmov.u32 %r12, 0;", 0), ("", 1)])
+def test_warps_that_come_by_other_ways_have_other_tiles(other: str, count: int) -> None:
+    """A kernel of sglang finds the row and the column of each warp's tile by a chain of branches."""
+    body = f"""
+    shr.u32 %r10, %r0, 5;
+    mov.u32 %r11, 0;
+    mov.u32 %r12, %r10;
+    setp.lt.u32 %p4, %r10, 1;
+    @%p4 bra on;
+    {other}
+on:
+    mad.lo.u32 %r13, %r11, 2048, %r1;
+    mad.lo.u32 %r13, %r12, 512, %r13;
+    and.b32 %r14, %r0, 31;
+    mad.lo.u32 %r13, %r14, 4, %r13;
+    st.shared.u32 [%r13], %r0;
+    st.shared.u32 [%r13+512], %r2;"""
+    assert len(found(body)) == count
+
+
+@pytest.mark.parametrize(
+    ("used", "confidence"),
+    [("%r15", [Confidence.LOW]), ("%r17", [Confidence.HIGH])],
+)
+def test_what_the_last_round_reads_ahead_is_not_used(used: str, confidence: list[Confidence]) -> None:
+    """Quant-LLM reads fragments for the next round of its loop at the end of each, the last one too."""
+    body = f"""
+    mov.u32 %r15, 0;
+    mov.u32 %r16, 0;
+    mov.u32 %r17, 0;
+next:
+    add.u32 %r15, %r15, %r17;
+    bar.sync 0;
+    {READ}
+    shl.b32 %r17, %r6, 1;
+    add.u32 %r16, %r16, 1;
+    setp.lt.u32 %p4, %r16, %r9;
+    @%p4 bra next;
+    st.shared.u32 [%r3], {used};
+    mov.u32 %r6, {used};"""
+    assert [c for _, c, _ in found(body)] == confidence
+
+
+@pytest.mark.parametrize(
+    ("first", "directives", "confidence"),
+    [
+        ("", "", Confidence.LOW),
+        ("", ".maxntid 64", Confidence.MEDIUM),
+        ("mov.u32 %r0, %tid.x;", "", Confidence.MEDIUM),
+    ],
+)
+def test_a_kernel_that_does_not_ask_which_thread_it_is(
+    first: str, directives: str, confidence: Confidence
+) -> None:
+    """It is launched with one: in several, all would do the same at once."""
+    body = f""".shared .align 16 .b8 tile[64];
+    {first}
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+next:
+    st.shared.u32 [tile], %r1;
+    ld.shared.u32 %r2, [tile];
+    st.global.u32 [%rd0], %r2;
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p1, %r1, %r9;
+    @%p1 bra next;
+    ret;"""
+    report = lint(module(kernel(body, directives=directives), header=HEADER))
+    assert {hit.confidence for hit in by_rule(report, "SM001")} == {confidence}
+
+
+@pytest.mark.parametrize("directives", [".reqntid 32", ".maxntid 32"])
+def test_one_warp(directives: str) -> None:
+    assert not found(f"{WRITE}\nld.shared.u32 %r6, [tile];", directives=directives)
+
+
+def test_warps_that_take_turns() -> None:
+    """Behind a wait one warp may come when the other is done, but not where all wait for one phase."""
+    body = f"""
+    shr.u32 %r7, %r0, 5;
+    shl.b32 %r7, %r7, 3;
+    mov.u32 %r8, full;
+    add.u32 %r8, %r8, %r7;
+    turn: mbarrier.try_wait.parity.shared.b64 %p4, [%r8], 0;
+    @!%p4 bra turn;
+    wait: mbarrier.try_wait.parity.shared.b64 %p4, [full], 0;
+    @!%p4 bra wait;
+    {WRITE}
+    {READ}
+    """
+    assert not found(body)
+    assert found(body.replace(WRITE, f"bar.sync 0;\n{WRITE}"))
+    assert found(body.replace("[%r8]", "[full]"))
+
+
+PHASE = "{0}: mbarrier.try_wait.parity.shared.b64 %p4, [{0}], 0;\n@!%p4 bra {0};"
+REFILL = """
+    @!%p0 bra on;
+    mbarrier.arrive.expect_tx.shared.b64 _, [full], 512;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd1], 512, [full];
+on: """
+
+
+@pytest.mark.parametrize(
+    ("between", "wrong"),
+    [
+        ("", True),
+        ("bar.warp.sync -1;", True),  # all lanes of all warps have waited
+        ("bar.sync 0;", False),
+        ("mbarrier.arrive.shared.b64 _, [empty];", True),
+        (
+            f"mbarrier.arrive.shared.b64 _, [empty];\n{PHASE.format('empty')}",
+            False,
+        ),
+    ],
+)
+def test_a_tile_that_a_bulk_copy_fills_again(between: str, wrong: bool) -> None:
+    start = ".shared .align 8 .b64 empty;\nbar.sync 0;"
+    assert bool(found(f"{start}\n{PHASE.format('full')}\n{READ}\n{between}\n{REFILL}")) == wrong
+
+
+@pytest.mark.parametrize(
+    ("atomic", "wrong"),
+    [
+        ("atom.shared.add.u32 %r7, [tile+4096], 1;", True),  # it counts, and nobody waits for the number
+        ("red.shared.add.u32 [tile+4096], 1;", True),
+        (
+            "again: atom.shared.exch.b32 %r7, [tile+4096], 0;\nsetp.eq.u32 %p5, %r7, 0;\n@%p5 bra again;",
+            False,
+        ),
+        ("again: ld.volatile.shared.u32 %r7, [tile+4096];\nsetp.eq.u32 %p5, %r7, 0;\n@%p5 bra again;", False),
+    ],
+)
+def test_atomic_operations_that_nobody_waits_for(atomic: str, wrong: bool) -> None:
+    """Only a number that decides where threads go tells them of others."""
+    body = f"mov.u32 %r8, 0;\nround:\n{WRITE}\n{atomic}\n{READ}\n{USE}\nbar.sync 0;"
+    loop = "add.u32 %r8, %r8, 1;\nsetp.lt.u32 %p4, %r8, %r9;\n@%p4 bra round;"
+    assert bool(found(f"{body}\n{loop}")) == wrong
+
+
+def test_a_warp_that_tells_and_others_that_wait() -> None:
+    """The warp that reads passes no wait, but those that write have waited for it."""
+    body = f"""
+    bar.sync 0;
+    @!%p1 bra {{other}};
+    {READ}
+    mbarrier.arrive.shared.b64 _, [full];
+    bra on;
+other: {PHASE.format("full")}
+on: st.shared.u32 [%r5], %r0;
+    """
+    assert not found(body.format(other="other"))
+
+
+@pytest.mark.parametrize(("directives", "wrong"), [(".maxntid 256", True), ("", False)])
+def test_the_bytes_of_a_third_warp(directives: str, wrong: bool) -> None:
+    """A bound says that there is one."""
+    assert bool(found(f"{WRITE}\nld.shared.u32 %r6, [tile+256];", directives=directives)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong"),
+    [
+        ("@%p0 {};\n" + READ, True),
+        ("@%p0 {};\nbar.sync 0;\n" + READ, False),
+        (f"{READ}\n@%p0 {{}};\nmov.u32 %r7, %r6;", True),
+        ("@%p0 {};\nld.shared.u32 %r6, [%r5+512];", False),
+    ],
+)
+def test_a_region_that_one_thread_clears(code: str, wrong: bool) -> None:
+    """``st.bulk`` writes as many bytes as it says (9.7.9.13); TileLang had no barrier behind it."""
+    clear = "st.bulk.weak.shared::cta [%rd2], 512, 0"
+    body = f"{START}\ncvt.u64.u32 %rd2, %r1;\n{code.format(clear)}\n{USE}\nret;"
+    text = module(kernel(body), header=HEADER.replace("8.0", "8.6").replace("sm_90a", "sm_100a"))
+    assert bool(by_rule(lint(text), "SM001")) == wrong
+
+
+def test_steps_and_remedy() -> None:
+    text = module(kernel(f"{START}\n@%p1 {WRITE}\n{READ}\n{USE}\nret;"), header=HEADER)
+    (finding,) = by_rule(lint(text), "SM001")
+    assert [step.role for step in finding.steps] == ["warp 0", "all threads"]
+    assert "bar.sync" in finding.help
+
+
+ROLES = """
+    @!%p0 bra ready;
+    mbarrier.init.shared.b64 [full], {count};
+ready:
+    bar.sync 0;
+    @!%p1 bra consume;
+    {write}
+    {sync}
+    {arrive}
+    bra finish;
+consume:
+    mbarrier.try_wait.parity.shared.b64 %p4, [full], 0;
+    @!%p4 bra consume;
+    {between}
+    ld.shared.u32 %r6, [tile+{offset}];
+finish:
+"""
+TOLD = "mbarrier.arrive.shared.b64 _, [tile+4096];"
+HEARD = "heard: mbarrier.try_wait.parity.shared.b64 %p6, [tile+4096], 0;\n@!%p6 bra heard;"
+ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [tile+4], 32;"
+ELECTED = "elect.sync %r7|%p5, -1;\n@%p5 mbarrier.arrive.shared.b64 _, [full];"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, ["MB014"]),
+        ({"arrive": "@%p0 mbarrier.arrive.shared.b64 _, [full];"}, ["MB014"]),
+        ({"sync": "fence.proxy.async;"}, ["MB014"]),
+        ({"sync": "bar.warp.sync -1;"}, []),
+        ({"sync": "barrier.sync 2, 32;"}, []),
+        ({"write": ALLOC}, []),  # the warp as one: the lane that arrives has written it as well
+        ({"arrive": "mbarrier.arrive.shared.b64 _, [full];", "count": "32"}, []),
+        ({"offset": "0"}, []),  # what the elected lane has written itself
+        ({"offset": "1024"}, []),
+        ({"between": "barrier.sync 3, 96;"}, []),
+        # All lanes tell the others themselves; but some wait for that, and some do not.
+        ({"sync": TOLD, "between": HEARD}, []),
+        ({"sync": TOLD}, ["MB014"]),
+        ({"between": HEARD}, ["MB014"]),
+    ],
+)
+def test_one_lane_arrives_for_its_warp(change: dict[str, str], expected: list[str]) -> None:
+    given = {
+        "write": WRITE,
+        "count": "1",
+        "sync": "",
+        "arrive": ELECTED,
+        "between": "",
+        "offset": "4",
+        **change,
+    }
+    assert [rule for rule, _, _ in found(ROLES.format(**given))] == expected
+
+
+GROUPS = """
+    .shared .align 8 .b64 empty, other;
+    @!%p0 bra ready;
+    mbarrier.init.shared.b64 [empty], {count};
+    mbarrier.init.shared.b64 [other], 6;
+ready:
+    bar.sync 0;
+    shr.u32 %r7, %r0, 7;
+    and.b32 %r8, %r0, 127;
+    setp.eq.u32 %p4, %r7, 2;
+    setp.eq.u32 %p5, %r8, 0;
+    shr.u32 %r10, %r0, 5;
+    setp.eq.u32 %p6, %r10, 4;
+    and.b32 %r10, %r0, 31;
+    setp.eq.u32 %p7, %r10, 1;
+    mov.u32 %r11, 0;
+    @%p4 bra produce;
+consume:
+    ld.shared.u32 %r6, [%r3];
+    {behind}
+    @{leads} mbarrier.arrive.shared.b64 _, [empty];
+    {then}
+    add.u32 %r11, %r11, 1;
+    setp.lt.u32 %p8, %r11, %r9;
+    @%p8 bra consume;
+    bra finish;
+produce:
+    {before}
+free:
+    mbarrier.try_wait.parity.shared.b64 %p9, [empty], 0;
+    @!%p9 bra free;
+    {between}
+    and.b32 %r12, %r2, 511;
+    add.u32 %r12, %r1, %r12;
+    st.shared.u32 [%r12], %r0;
+    st.shared.u32 [%r12+512], %r0;
+    add.u32 %r11, %r11, 1;
+    setp.lt.u32 %p8, %r11, %r9;
+    @%p8 bra produce;
+finish:
+"""
+FREED = "bar.warp.sync -1;\n@%p7 mbarrier.arrive.shared.b64 _, [other];"
+OTHER = "tell: mbarrier.try_wait.parity.shared.b64 %p10, [other], 0;\n@!%p10 bra tell;"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, ["MB015"]),
+        ({"behind": "add.u32 %r12, %r7, 1;\nbarrier.sync %r12, 128;"}, []),
+        # The second leader has heard of all others, and no phase is complete without it.
+        ({"behind": "@!%p6 barrier.arrive 3, 256;\n@%p6 barrier.sync 3, 256;"}, []),
+        ({"then": FREED}, ["MB015"]),
+        ({"then": FREED, "before": OTHER}, []),
+        ({"then": FREED, "between": OTHER}, []),
+        ({"between": OTHER}, ["MB015"]),
+        ({"count": "3", "then": "@%p6 cp.async.mbarrier.arrive.noinc.shared.b64 [empty];"}, []),
+        ({"count": "8", "leads": "%p7"}, []),
+        ({"count": "1", "leads": "%p0"}, ["MB015"]),
+        ({"count": "%r9"}, ["MB015"]),
+    ],
+)
+def test_leaders_arrive_for_their_groups(change: dict[str, str], expected: list[str]) -> None:
+    """One thread of each group of four warps gives free what all of them read."""
+    given = {"count": "2", "leads": "%p5", "behind": "", "then": "", "before": "", "between": ""}
+    body = GROUPS.format(**{**given, **change})
+    assert sorted({rule for rule, _, _ in found(body, directives=".reqntid 384")}) == expected
+
+
+def test_warps_that_read_where_nothing_says_how_many_there_are() -> None:
+    """The one that arrives for two CTAs may be the only one that reads."""
+    body = GROUPS.format(count="2", leads="%p5", behind="", then="", before="", between="")
+    body = body.replace("setp.eq.u32 %p4, %r7, 2;", "setp.lt.u32 %p4, %r0, 32;")
+    body = body.replace("setp.eq.u32 %p5, %r8, 0;", "setp.eq.u32 %p5, %r0, 32;").replace("+512", "+256")
+    assert {rule for rule, _, _ in found(body, directives=".maxntid 384")} == {"MB015"}
+    assert not found(body, directives="")
+
+
+@pytest.mark.parametrize(("meeting", "expected"), [("bar.sync 1, 128;", []), ("", ["MB014"])])
+def test_lanes_that_a_barrier_orders_before_the_wait(meeting: str, expected: list[str]) -> None:
+    """FlashMLA arrives for a copy between what its threads write and the barrier that is for that."""
+    body = f"""
+        @!%p0 bra ready;
+        mbarrier.init.shared.b64 [full], 1;
+    ready:
+        bar.sync 0;
+        mov.u32 %r8, 0;
+    batch:
+        @!%p1 bra written;
+        {WRITE}
+    written:
+        @%p0 mbarrier.arrive.shared.b64 _, [full];
+        {meeting}
+    round:
+        mbarrier.try_wait.parity.shared.b64 %p4, [full], %r8;
+        @!%p4 bra round;
+        ld.shared.u32 %r6, [tile+4];
+        st.global.u32 [%rd1], %r6;
+        bar.sync 0;
+        add.u32 %r8, %r8, 1;
+        setp.lt.u32 %p4, %r8, 2;
+        @%p4 bra batch;
+    """
+    assert sorted({rule for rule, _, _ in found(body)}) == expected
+
+
+PLACE = "mov.u32 %r10, %ctaid.x;\nmad.lo.u32 %r11, %r10, 128, %r0;\n"
+
+
+@pytest.mark.parametrize(
+    ("guarded", "count"),
+    [
+        (f"setp.lt.s32 %p4, %r11, %r9;\n@%p4 {WRITE}", 1),
+        (f"setp.ge.s32 %p4, %r11, %r9;\n@%p4 bra out;\n{WRITE}", 1),
+        (f"setp.gt.s32 %p4, %r11, %r9;\nsetp.ge.s32 %p5, %r10, 9;\nor.pred %p4, %p4, %p5;\n@!%p4 {WRITE}", 1),
+        (f"setp.ge.s32 %p4, %r11, %r9;\n@%p4 {WRITE}", 0),
+        (f"setp.lt.s32 %p4, %r11, 7;\n@%p4 {WRITE}", 0),
+        (f"setp.lt.s32 %p4, %r0, %r9;\n@%p4 {WRITE}", 0),
+        (
+            f"mad.wide.u32 %rd2, %r0, 4, %rd1;\nld.global.u32 %r11, [%rd2];\nadd.u32 %r11, %r11, %r10;\nsetp.lt.s32 %p4, %r11, %r9;\n@%p4 {WRITE}",
+            0,
+        ),
+    ],
+)
+def test_a_bound_of_the_grid_leaves_whole_ctas(guarded: str, count: int) -> None:
+    """Of most images, only the CTAs at the edge have threads that stand beyond it."""
+    assert len(found(f"mov.u32 %r6, 0;\n{PLACE}{guarded}\n{READ}\nout:")) == count
+
+
+LAST = """
+    mov.u32 %r10, %ctaid.x;
+    mov.u32 %r11, %nctaid.x;
+    mov.u32 %r6, 0;
+    setp.ne.s32 %p4, %r10, 0;
+    @%p4 bra on;
+    {read}
+on:
+    add.s32 %r12, %r11, -1;
+    setp.ne.s32 %p5, %r10, %r12;
+    setp.lt.u32 %p6, %r11, {least};
+    or.pred %p7, %p6, %p5;
+    @%p7 bra out;
+    {write}
+out:
+"""
+
+
+@pytest.mark.parametrize(("least", "count"), [(2, 0), (1, 1)])
+def test_the_first_cta_and_the_last_one(least: int, count: int) -> None:
+    """Where there are two CTAs at least, none is both: of two conditions about one number each says something of the other."""
+    assert len(found(LAST.format(read=READ, write=WRITE, least=least))) == count
+
+
+# ---------------------------------------------------------------- two dimensions
+
+
+def tiled(before: str = "bar.sync 0;", behind: str = "bar.sync 0;", guard: str = "") -> str:
+    """Each thread writes its word of a tile of 16 by 16, and reads the last ones of its row and of its column."""
+    return f"""
+    .shared .align 16 .b8 square[1024];
+    mov.u32 %r10, %tid.y;
+    mad.lo.u32 %r11, %r10, 16, %r0;
+    mov.u32 %r1, square;
+    mad.lo.u32 %r3, %r11, 4, %r1;
+    mad.lo.u32 %r5, %r10, 64, %r1;
+    mad.lo.u32 %r7, %r0, 4, %r1;
+round:
+    {guard} {WRITE}
+    {before}
+    ld.shared.u32 %r6, [%r5];
+    ld.shared.u32 %r8, [%r7];
+    add.u32 %r6, %r6, %r8;
+    st.global.u32 [%rd1], %r6;
+    {behind}
+    add.u32 %r9, %r9, -1;
+    setp.ne.u32 %p4, %r9, 0;
+    @%p4 bra round;
+"""
+
+
+@pytest.mark.parametrize(
+    ("directives", "confidence"),
+    [
+        (".reqntid 16, 16", [Confidence.HIGH]),
+        (".maxntid 256", [Confidence.MEDIUM]),
+        ("", [Confidence.MEDIUM]),
+        (".maxntid 32", []),
+        (".reqntid 4, 8", []),
+    ],
+)
+def test_a_tile_of_rows_and_columns(directives: str, confidence: list[Confidence]) -> None:
+    """Whatever shape the CTA has: if the tile has room for it, warps write what others read."""
+    assert not found(tiled(), directives=directives)
+    for code, verb in ((tiled(before=""), "reads"), (tiled(behind=""), "overwrites")):
+        told = [c for _, c, said in found(code, directives=directives) if said.startswith(verb)]
+        assert told == confidence
+
+
+WIDE = "st.shared.v4.u32 [%r3], {%r0, %r0, %r0, %r0};"
+BEHIND = "st.shared.u32 [%r5+8192], %r9;"
+ROW = "mov.u32 %r10, %tid.y;\nmad.lo.u32 %r11, %r10, {pitch}, %r0;\nmad.lo.u32 %r3, %r11, 4, %r1;\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "large"),
+    [
+        # One warp has each row, as in kernels for CTAs of 32 by so many.
+        (
+            f"{ROW.format(pitch=32)}xor.b32 %r12, %r11, 1;\nmad.lo.u32 %r5, %r12, 4, %r1;\n{WRITE}\n{READ}",
+            False,
+        ),
+        # All rows store the same words: which shapes it is made for, nothing tells.
+        (f"{ROW.format(pitch=0)}xor.b32 %r5, %r3, 128;\n{WRITE}\n{READ}", False),
+        # MergeStatesLargeNumIndexSetsKernel of flashinfer: rows of 16 threads, and behind them a word for each row.
+        (
+            (
+                f"mov.u32 %r1, dynamic;\n{ROW.format(pitch=16)}mad.lo.u32 %r3, %r11, 16, %r1;\n{WIDE}\n"
+                f"mad.lo.u32 %r5, %r10, 4, %r1;\n{BEHIND}\nmov.u32 %r6, 0;"
+            ),
+            False,
+        ),
+        (tiled(before="") + "mov.u32 %r12, 0;\n" * 2000, True),
+    ],
+)
+def test_shapes_that_a_kernel_may_be_right_for(body: str, large: bool) -> None:
+    assert not found(body, directives="")
+    assert bool(found(body, directives=".reqntid 16, 16")) is large

@@ -1,0 +1,228 @@
+"""The rules of tcgen05 on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tools.support import agrees, by_rule, kernel, lint, module
+from tests.tools.tcgen05 import COMMIT, FAR, LD_DONE, LOAD, MMA, ST_DONE, STORE, USE, ZEROS, text, wait
+
+
+def rings(waiting: str, want: str = "") -> str:
+    """A loop over two rings of two mbarriers, one that it waits for and one that it commits to."""
+    return f"""
+    .shared .align 8 .b64 rings[4];
+    mov.u32 %r12, rings;
+    mov.u32 %r13, 0;
+    mov.u32 %r15, 0;
+loop:
+    shl.b32 %r14, %r13, 3;
+    add.u32 %r14, %r14, %r12;
+    {wait(1).replace("[done]", "[%r14]")}
+    {MMA}
+    {COMMIT.replace("[done]", "[%r14+16]")}
+    {waiting}
+    bar.sync 0;
+    {LOAD}{want}
+    {LD_DONE}
+    bar.sync 0;
+    add.u32 %r13, %r13, 1;
+    setp.eq.u32 %p4, %r13, 2;
+    selp.b32 %r13, 0, %r13, %p4;
+    add.u32 %r15, %r15, 1;
+    setp.lt.u32 %p5, %r15, %r8;
+    @%p5 bra loop;
+    """
+
+
+def roles(waiting: str, want: str = "") -> str:
+    """A warp that multiplies when the accumulator is free, and others that say so when they have read it."""
+    return f"""
+    mov.u32 %r13, 0;
+    mov.u32 %r14, 0;
+    setp.ge.u32 %p4, %r0, 32;
+    @%p4 bra reads;
+multiplies:
+    xor.b32 %r15, %r14, 1;
+    {wait(1).replace("[done], 0", "[other], %r15")}
+    {ZEROS}{want}
+    {ST_DONE}
+    {MMA}
+    {COMMIT}
+    xor.b32 %r14, %r14, 1;
+    add.u32 %r13, %r13, 1;
+    setp.lt.u32 %p5, %r13, %r8;
+    @%p5 bra multiplies;
+    bra over;
+reads:
+    {waiting}
+    mbarrier.arrive.shared::cta.b64 _, [other];
+    xor.b32 %r14, %r14, 1;
+    add.u32 %r13, %r13, 1;
+    setp.lt.u32 %p5, %r13, %r8;
+    @%p5 bra reads;
+over:
+    bar.sync 0;
+    """
+
+
+def columns(before: str, want: str = "", begin: int = 0) -> str:
+    """A loop that loads the columns from *begin* on, eight at a time."""
+    return f"""
+    {before}
+    mov.u32 %r13, {begin};
+chunk:
+    add.u32 %r14, %r9, %r13;
+    {LOAD.replace("%r9", "%r14")}{want}
+    {LD_DONE}
+    {USE}
+    add.u32 %r13, %r13, 8;
+    setp.lt.u32 %p5, %r13, 64;
+    @%p5 bra chunk;
+    """
+
+
+CASES: dict[str, str] = {
+    "load and wait": f"{LOAD}\n{LD_DONE}\n{USE}\n{STORE}\n{ST_DONE}",
+    "a store over columns that are being loaded": f"{LOAD}\n{ZEROS} // want TC003\n{LD_DONE}\n{ST_DONE}\n{USE}",
+    "a store of what was loaded": f"{LOAD}\n{STORE}\n{ST_DONE}",
+    "a store to other columns": f"{LOAD}\n{STORE.replace('[%r9]', FAR)}\n{LD_DONE}\n{ST_DONE}",
+    "a store to overlapping columns": f"{LOAD}\n{ZEROS.replace('[%r9]', '[%r11]')} // want TC003\n{LD_DONE}\n{ST_DONE}\n{USE}",
+    "a load of what is being stored": f"{STORE}\n{LOAD.replace('%r2', '%r3')} // want TC004\n{LD_DONE}\n{ST_DONE}",
+    "a load of other columns": f"{STORE}\n{LOAD.replace('[%r9]', FAR).replace('%r2', '%r3')}\n{LD_DONE}\n{ST_DONE}",
+    "a load after the store is done": f"{STORE}\n{ST_DONE}\n{LOAD}\n{LD_DONE}",
+    "an mma whose result is waited for": f"{MMA}\n{COMMIT}\n{wait()}\n{LOAD}\n{LD_DONE}",
+    "an mma that is waited for too late": f"{MMA}\n{COMMIT}\nbar.sync 0;\n{LOAD} // want TC001\n{LD_DONE}\n{wait()}",
+    "a wait for the phase before": f"{MMA}\n{COMMIT}\n{wait()}\nbar.sync 0;\n{MMA}\n{COMMIT}\nbar.sync 0;\n{LOAD} // want TC001\n{LD_DONE}",
+    "a wait by another warp": f"{MMA}\n{COMMIT}\nsetp.lt.u32 %p4, %r0, 64;\n@%p4 bra on;\n{wait()}\non: bar.sync 0;\n{LOAD}\n{LD_DONE}",
+    "a store when those that waited say so": roles(wait(2).replace("], 0", "], %r14")),
+    "a store when nobody has waited": roles("", " // want TC001"),
+    "a ring of mbarriers": rings(wait().replace("[done]", "[%r14+16]")),
+    "columns in a loop": columns(f"{MMA}\n{COMMIT}\n{wait()}\nbar.sync 0;"),
+    "columns in a loop, without a wait": columns(f"{MMA}\n{COMMIT}\nbar.sync 0;", " // want TC001"),
+    "other columns in a loop": columns(f"{MMA}\n{COMMIT}\nbar.sync 0;", begin=16) + wait(),
+    "columns in a loop before": f"{columns('')}\nbar.sync 0;\n{MMA}\n{COMMIT}\n{wait()}",
+    "a wait for the mbarriers of another ring only": rings("", " // want TC001"),
+    "an mma that nobody commits": f"{MMA} // want TC005",
+    "an mma committed on one path": f"{MMA} // want TC005\n@!%p3 bra on;\n{COMMIT}\non: mov.u32 %r1, 0;",
+    "an mma committed on both paths": f"{MMA}\n@!%p3 bra on;\n{COMMIT}\nret;\non: {COMMIT}",
+    "a commit under the same condition": f"@!%p1 bra on;\n{MMA}\non: mov.u32 %r1, 0;\n{COMMIT}",
+    "a commit of another thread": f"{MMA}\nsetp.eq.u32 %p4, %r0, 1;\n{COMMIT.replace('%p1', '%p4')} // want TC008",
+    "mma and commit in a loop": f"""
+    mov.u32 %r1, 0;
+loop:
+    {MMA}
+    add.s32 %r1, %r1, 1;
+    setp.lt.s32 %p4, %r1, 4;
+    @%p4 bra loop;
+    {COMMIT}
+    """,
+    "an elected mma and an elected commit": (
+        f"elect.sync _|%p1, -1;\n{MMA}\nelect.sync _|%p5, -1;\n{COMMIT.replace('%p1', '%p5')}"
+    ),
+    "an elected mma and the commit of one thread": (
+        f"elect.sync _|%p5, -1;\n{MMA.replace('%p1', '%p5')} // want TC005\n{COMMIT}"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tcgen05(case: str) -> None:
+    agrees(text(CASES[case]), "TC001", "TC002", "TC003", "TC004", "TC005", "TC006", "TC008")
+
+
+def test_a_result_read_before_it_is_waited_for() -> None:
+    for between in ("", f"{COMMIT}\n"):
+        report = lint(text(f"{MMA}\n{between}{LOAD}\n{LD_DONE}\n{COMMIT}", 32))
+        hits = by_rule(report, "TC001")
+        assert len(hits) == 1, between
+        assert hits[0].confidence.label != "low"
+
+
+def test_a_use_before_the_wait_is_one_note() -> None:
+    (finding,) = by_rule(lint(text(f"{LOAD}\n{USE}\n{LOAD}\n{USE}\n{LD_DONE}")), "TC007")
+    assert finding.severity.label == "info"
+    assert finding.count == 2
+    assert by_rule(lint(text(f"{LOAD}\n{LD_DONE}\n{USE}")), "TC007") == []
+
+
+def mixed(*bodies: str) -> list[tuple[str | None, list[str | None]]]:
+    report = lint(module(*bodies))
+    return [(f.entry, [s.entry for s in f.steps]) for f in by_rule(report, "TC006")]
+
+
+ONE = "@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;"
+TWO = ONE.replace("group::1", "group::2")
+REGISTERS = ".reg .pred %p<4>; .reg .b32 %r<10>; .reg .b64 %rd<4>;"
+
+
+def test_one_kernel_with_two_groups() -> None:
+    assert mixed(kernel(f"{ONE}\n{TWO}\nret;")) == [("k", ["k", "k"])]
+    assert mixed(kernel(f"{ONE}\n{ONE}\nret;"), kernel(f"{TWO}\nret;", "other")) == []
+
+
+def test_two_groups_over_calls() -> None:
+    callee = f".func low () {{ {REGISTERS} {TWO} ret; }}\n.func middle () {{ call.uni low; ret; }}\n"
+    assert mixed(callee, kernel(f"{ONE}\ncall.uni middle;\nret;")) != []
+    assert mixed(callee, kernel(f"{TWO}\ncall.uni middle;\nret;")) == []
+    assert mixed(callee, kernel(f"{ONE}\nret;")) == []
+
+
+def test_recursion_ends() -> None:
+    loop = f".func again () {{ {REGISTERS} {TWO} call.uni again; ret; }}\n"
+    assert mixed(loop, kernel(f"{ONE}\ncall.uni again;\nret;")) != []
+
+
+OTHER_ROLE = """
+    setp.lt.u32 %p5, %r0, 32;
+    @!%p5 bra load;
+    tcgen05.st.sync.aligned.32x32b.x8.b32 [%r10], {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37};
+    tcgen05.wait::st.sync.aligned;
+    bra done_here;
+load:
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "confidence"),
+    [
+        ("", "high"),
+        ("mov.b64 %rd2, {%r20, %r21};", "high"),
+        ("mov.b64 %rd2, {%r20, %r21};\ntcgen05.fence::before_thread_sync;", "high"),
+        ("mov.b64 %rd2, {%r20, %r21};\nst.shared.b32 [slot], %r0;", "low"),
+        ("mov.b64 %rd2, {%r20, %r21};\nbra.uni next;\nnext: mov.u32 %r13, 0;", "low"),
+        ("mov.b64 %rd2, {%r20, %r21};\nadd.s64 %rd3, %rd2, 1;", "high"),
+        ("add.s32 %r12, %r20, 1;", "high"),
+        ("add.s32 %r12, %r20, 1;\nst.shared.b32 [slot], %r12;", None),
+        ("add.s32 %r12, %r20, 1;\nmul.lo.s32 %r13, %r12, 3;\nst.shared.b32 [slot], %r13;", None),
+        ("setp.eq.s32 %p6, %r20, 1;\nvote.sync.any.pred %p7, %p6, -1;", None),
+        ("add.s32 %r12, %r20, 1;\nshfl.sync.down.b32 %r13, %r12, 1, 31, -1;", None),
+        ("setp.eq.s32 %p6, %r20, 1;\n@%p6 bra taken;\ntaken: mov.u32 %r13, 0;", None),
+        ("setp.eq.s32 %p6, %r20, 1;\n@%p6 st.shared.b32 [slot], %r0;", None),
+        ("add.s32 %r12, %r20, 1;\nst.shared.b32 [slot], %r0;", "high"),
+        ("add.s32 %r12, %r20, 1;\nbra.uni next;\nnext: mov.u32 %r13, 0;", None),
+        (LD_DONE, None),
+    ],
+)
+def test_a_load_that_was_used_before_the_signal(between: str, confidence: str | None) -> None:
+    """ptxas may make nothing of a move, and do arithmetic later; what it stores or decides by must have been loaded."""
+    arrive = "mbarrier.arrive.shared::cta.b64 _, [other];"
+    body = f"{OTHER_ROLE}\n{LOAD}\n{between}\n{arrive}\n{USE}\n{LD_DONE}\ndone_here: mov.u32 %r1, 0;"
+    findings = by_rule(lint(text(body)), "TC002")
+    assert [f.confidence.label for f in findings] == ([confidence] if confidence else [])
+
+
+@pytest.mark.parametrize(
+    ("between", "confidence"),
+    [
+        ("", "low"),
+        ("mbarrier.try_wait.parity.shared::cta.b64 %p6, [other], 0;", "high"),
+    ],
+)
+def test_the_release_may_be_the_arrival_behind_the_wait(between: str, confidence: str) -> None:
+    """But not one of the next round: who waits for others first had handed over what it had."""
+    arrive = "mbarrier.arrive.shared::cta.b64 _, [other];"
+    body = (
+        f"{OTHER_ROLE}\n{LOAD}\n{arrive}\n{LD_DONE}\n{USE}\n{between}\n{arrive}\ndone_here: mov.u32 %r1, 0;"
+    )
+    assert [f.confidence.label for f in by_rule(lint(text(body)), "TC002")] == [confidence]

@@ -1,0 +1,394 @@
+"""The rules of allocating tensor memory on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tools.support import agrees, by_rule, kernel, lint, module
+
+WARP = "setp.lt.u32 %p1, %r0, 32;"
+OTHER = "setp.ge.u32 %p2, %r0, 96;"
+SETUP = f"""
+    .shared .align 8 .b32 slot[2]; .shared .align 4 .b32 second; .shared .align 8 .b64 done;
+    mov.u32 %r0, %tid.x;
+    {WARP}
+    {OTHER}
+    ld.param.u32 %r8, [number];
+    setp.eq.s32 %p3, %r8, 0;
+"""
+ALLOC = "@%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 128;"
+READ = "bar.sync 0;\nld.shared.b32 %r9, [slot];"
+UNREAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r20}, [%r9];\ntcgen05.wait::ld.sync.aligned;"
+LOAD = f"{UNREAD}\nadd.u32 %r21, %r20, 1;"
+FREE = "@%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, 128;"
+BAR = "bar.sync 0;"
+GIVE_UP = "@%p1 tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"
+LOOP = "mov.u32 %r1, 0;\nloop:\n{}\nadd.s32 %r1, %r1, 1;\nsetp.lt.s32 %p4, %r1, 4;\n@%p4 bra loop;"
+
+
+def text(body: str, threads: int = 128) -> str:
+    directive = f".reqntid {threads}" if threads else ""
+    return module(kernel(f"{SETUP}{body}\nret;", directives=directive))
+
+
+def other(instruction: str) -> str:
+    """*instruction* by the last warp."""
+    return instruction.replace("@%p1", "@%p2")
+
+
+def lines(*parts: str) -> str:
+    return "\n".join(parts)
+
+
+CASES: dict[str, str] = {
+    "allocated, used, freed": lines(ALLOC, READ, LOAD, BAR, FREE),
+    "never freed": lines(f"{ALLOC} // want TM001", READ),
+    "freed by another warp": lines(ALLOC, READ, LOAD, BAR, other(FREE)),
+    "freed on one path": lines(f"{ALLOC} // want TM001", READ, "@%p3 bra on;", FREE, "on: mov.u32 %r1, 0;"),
+    "freed by another warp on one path": lines(
+        f"{ALLOC} // want TM001", READ, "@%p3 bra on;", other(FREE), "on: mov.u32 %r1, 0;"
+    ),
+    "both under one condition": lines(
+        "@%p3 bra none;", ALLOC, READ, "none:", BAR, "@%p3 bra on;", FREE, "on: mov.u32 %r1, 0;"
+    ),
+    "both under one condition, freed by another warp": lines(
+        "@%p3 bra none;", ALLOC, READ, "none:", BAR, "@%p3 bra on;", other(FREE), "on: mov.u32 %r1, 0;"
+    ),
+    "left by a trap": lines(ALLOC, READ, "@%p3 trap;", BAR, FREE),
+    "in a loop": LOOP.format(lines(ALLOC, READ, LOAD, BAR, FREE, BAR)),
+    "in a loop, freed behind it": lines(LOOP.format(lines(f"{ALLOC} // want TM001", READ, BAR)), FREE),
+    "twice to one word": lines(f"{ALLOC} // want TM001", ALLOC, READ, FREE),
+    "twice to one word, freed by another warp": lines(f"{ALLOC} // want TM001", ALLOC, READ, other(FREE)),
+    "two words": lines(
+        ALLOC, ALLOC.replace("slot", "second"), READ, "ld.shared.b32 %r10, [second];", FREE, FREE.replace("%r9", "%r10")
+    ),
+    "one of two words is not freed": lines(ALLOC, f"{ALLOC.replace('slot', 'second')} // want TM001", READ, FREE),
+    "freed twice": lines(ALLOC, READ, FREE, f"{FREE} // want TM003"),
+    "freed twice by another warp": lines(ALLOC, READ, other(FREE), f"{other(FREE)} // want TM003"),
+    "freed in a loop": lines(ALLOC, READ, LOOP.format(f"{FREE} // want TM003")),
+    "freed on two ways": lines(ALLOC, READ, "@%p3 bra on;", FREE, "ret;", f"on: mov.u32 %r1, 0;\n{FREE}"),
+    "more is freed": lines(ALLOC, READ, f"{FREE.replace('128', '256')} // want TM003"),
+    "a constant address, another number": lines(
+        ALLOC.replace("128", "512"), READ, f"{FREE.replace('%r9', '0')} // want TM003"
+    ),
+    "a constant address beyond all columns": lines(
+        ALLOC.replace("128", "512"), READ, f"{FREE.replace('%r9, 128', '32, 512')} // want TM003"
+    ),
+    "an unknown address": lines(ALLOC, READ, FREE.replace("%r9", "%r8")),
+    "nothing is allocated": f"mov.u32 %r9, 0;\n{FREE} // want TM003",
+    "a wrong number in a register": lines(
+        "mov.u32 %r7, 48;", f"{ALLOC.replace('128', '%r7')} // want TM002", READ, FREE.replace("128", "%r7")
+    ),
+    "one of two wrong numbers": lines(
+        "selp.u32 %r7, 48, 96, %p3;", f"{ALLOC.replace('128', '%r7')} // want TM002", READ, FREE.replace("128", "%r8")
+    ),
+    "a number that may be right": lines(
+        "selp.u32 %r7, 48, 64, %p3;", ALLOC.replace("128", "%r7"), READ, FREE.replace("128", "%r7")
+    ),
+    "a number for each lane": lines(
+        "and.b32 %r6, %r0, 1;", "shl.b32 %r7, %r6, 5;", "add.s32 %r7, %r7, 32;",
+        f"{ALLOC.replace('128', '%r7')} // want TM002", READ, FREE.replace("128", "%r8"),
+    ),
+    "given up first": lines(GIVE_UP, f"{ALLOC} // want TM004", READ, FREE),
+    "given up by another warp first": lines(other(GIVE_UP), BAR, f"{ALLOC} // want TM004", READ, FREE),
+    "given up by another warp some time": lines(other(GIVE_UP), ALLOC, READ, FREE),
+    "given up by CTAs that do not allocate": lines(
+        "@!%p3 bra go;", other(GIVE_UP), "go:", BAR, "@%p3 bra on;", ALLOC, READ, FREE, "on: mov.u32 %r1, 0;"
+    ),
+    "growing over a barrier": lines(
+        other(ALLOC).replace("128", "64").replace("slot", "second"), BAR, "ld.shared.b32 %r10, [second];",
+        f"{ALLOC} // want TM005", READ, FREE, other(FREE).replace("128", "64").replace("%r9", "%r10"),
+    ),
+    "growing on two ways": lines(
+        "@%p3 bra on;", ALLOC.replace("128", "64"), READ, FREE.replace("128", "64"), "ret;", "on: mov.u32 %r1, 0;",
+        ALLOC, READ, FREE,
+    ),
+    "freed while the others load": lines(ALLOC, READ, LOAD, f"{FREE} // want TM006"),
+    "freed while the others load what nobody reads": lines(ALLOC, READ, UNREAD, FREE),
+    "freed when the others have arrived": lines(
+        ALLOC, READ, LOAD, "bar.warp.sync -1;", "elect.sync _|%p5, -1;",
+        "@%p5 mbarrier.arrive.shared::cta.b64 _, [done];", "W: mbarrier.try_wait.parity.shared::cta.b64 %p6, [done], 0;",
+        "@!%p6 bra W;", FREE,
+    ),
+    "freed when the others have ended": lines(ALLOC, READ, LOAD, "@!%p1 ret;", BAR, FREE),
+    "two words in one load": lines(
+        ALLOC, ALLOC.replace("slot", "slot+4").replace("128", "64"), BAR, "ld.shared.v2.b32 {%r9, %r10}, [slot];",
+        FREE, FREE.replace("%r9, 128", "%r10, 64"),
+    ),
+    "two words in one load, mixed up": lines(
+        ALLOC, ALLOC.replace("slot", "slot+4").replace("128", "64"), BAR, "ld.shared.v2.b32 {%r10, %r9}, [slot];",
+        f"{FREE} // want TM003", f"{FREE.replace('%r9, 128', '%r10, 64')} // want TM003",
+    ),
+    "all warps allocate": lines(f"{ALLOC.replace('@%p1 ', '')} // want TM007", READ, BAR, FREE),
+    "all CTAs of some launch": lines("@%p3 bra on;", ALLOC, READ, BAR, FREE, "on: mov.u32 %r1, 0;"),
+    "who came first allocates": lines(
+        "vote.sync.any.pred %p7, %p2, -1;", ALLOC.replace("%p1", "%p7"), READ, BAR, FREE.replace("%p1", "%p7")
+    ),
+    "read by another warp at once": lines(ALLOC, "ld.shared.b32 %r9, [slot]; // want TM008", LOAD, BAR, FREE),
+    "read at once by others that do nothing with it": lines(ALLOC, "ld.shared.b32 %r9, [slot];", BAR, FREE),
+    "read at once and later": lines(
+        ALLOC, "ld.shared.b32 %r10, [slot]; // want TM008", "add.u32 %r22, %r10, 32;", READ, BAR, FREE
+    ),
+    "the word held something else before": lines(
+        "@%p2 st.shared.b32 [slot], %r0;", BAR, "ld.shared.b32 %r10, [slot];", BAR, ALLOC, READ, BAR, FREE
+    ),
+    "read where no barrier was passed": lines(
+        ALLOC, "@%p3 bra on;", BAR, "on: ld.shared.b32 %r9, [slot]; // want TM008", LOAD, BAR, FREE
+    ),
+    "read behind a loop on a flag": lines(
+        ALLOC, "F: ld.acquire.cta.shared::cta.u32 %r5, [second];", "setp.eq.u32 %p6, %r5, 0;", "@%p6 bra F;",
+        "ld.shared.b32 %r9, [slot];", BAR, FREE,
+    ),
+    "roles by a set of warps": lines(
+        "shr.u32 %r3, %r0, 5;", "mov.b32 %r4, 1;", "shl.b32 %r5, %r4, %r3;", "and.b32 %r6, %r5, 1;",
+        "setp.ne.s32 %p6, %r6, 0;", "@%p6 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 128;", READ,
+        BAR, FREE,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_allocation(case: str) -> None:
+    agrees(text(CASES[case]), "TM")
+
+
+@pytest.mark.parametrize(
+    ("case", "rule", "severity", "words", "steps"),
+    [
+        ("never freed", "TM001", "error", "never frees", ["allocated here"]),
+        ("freed on one path", "TM001", "warning", "128 columns", ["allocated here", "ends here"]),
+        ("freed twice", "TM003", "error", "freed before", ["allocated here", "freed here", "freed again"]),
+        ("more is freed", "TM003", "error", "frees 256 columns of an allocation of 128", ["128 columns", "256 columns"]),
+        ("given up first", "TM004", "error", "gave up the right", ["given up", "all the same"]),
+        ("given up by another warp first", "TM004", "error", "gave up", ["given up", "wait", "all the same"]),
+        ("growing over a barrier", "TM005", "error", "128 columns of tensor memory after an allocation of 64", ["64", "wait", "128"]),
+        ("freed while the others load", "TM006", "error", "warps 1-3 may still be using", ["last tcgen05.ld", "ends", "freed"]),
+        ("all warps allocate", "TM007", "error", "executed by all threads", ["tcgen05.alloc"]),
+        ("read by another warp at once", "TM008", "error", "no barrier", ["tcgen05.alloc", "without waiting"]),
+    ],
+)  # fmt: skip
+def test_what_a_finding_says(case: str, rule: str, severity: str, words: str, steps: list[str]) -> None:
+    (finding,) = by_rule(lint(text(CASES[case])), rule)
+    assert finding.severity.label == severity
+    assert words in finding.message
+    assert finding.help
+    assert len(finding.steps) == len(steps)
+    for step, part in zip(finding.steps, steps, strict=True):
+        assert part in step.message
+
+
+@pytest.mark.parametrize(("threads", "confidence"), [(128, "high"), (0, "medium")])
+def test_how_many_warps_there_are_must_be_said(threads: int, confidence: str) -> None:
+    (finding,) = by_rule(lint(text(CASES["freed while the others load"], threads)), "TM006")
+    assert finding.confidence.label == confidence
+
+
+@pytest.mark.parametrize(
+    ("directive", "found"),
+    [(".reqntid 128", "high"), (".maxntid 128", "medium"), ("", "low"), (".reqntid 32", None)],
+)
+def test_all_warps_are_one_in_a_cta_of_one(directive: str, found: str | None) -> None:
+    body = f"{SETUP}{CASES['all warps allocate']}\nret;"
+    findings = by_rule(lint(module(kernel(body, directives=directive))), "TM007")
+    assert [f.confidence.label for f in findings] == ([found] if found else [])
+
+
+@pytest.mark.parametrize(("one_warp", "found"), [(ALLOC, "low"), (ALLOC.replace("@%p1 ", ""), "high")])
+def test_all_warps_may_give_up_what_one_has_given_up(one_warp: str, found: str) -> None:
+    body = lines(one_warp, READ, GIVE_UP.replace("@%p1 ", ""), BAR, FREE)
+    findings = by_rule(lint(module(kernel(f"{SETUP}{body}\nret;"))), "TM007")
+    assert [f.confidence.label for f in findings] == [found]
+
+
+@pytest.mark.parametrize(
+    ("callee", "found"), [("elsewhere", "low"), ("vprintf", "high"), ("__nv_ptx_builtin_ocg_fmax3", "high")]
+)
+def test_a_call_out_of_the_module_may_free(callee: str, found: str) -> None:
+    body = lines(ALLOC, READ, f"call.uni {callee};")
+    report = lint(module(f".extern .func {callee} ();\n", kernel(f"{SETUP}{body}\nret;")))
+    assert [f.confidence.label for f in by_rule(report, "TM001")] == [found]
+
+
+def test_a_device_function_frees_for_its_caller() -> None:
+    helper = """.func release (.reg .b32 %address)
+{
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %address, 128;
+    ret;
+}
+"""
+    body = lines(ALLOC, READ, BAR, "@!%p1 bra on;", "call.uni release, (%r9);", "on: mov.u32 %r1, 0;")
+    report = lint(module(helper, kernel(f"{SETUP}{body}\nret;")))
+    assert [f for f in report.findings if f.rule.id.startswith("TM")] == []
+
+
+MMA = "@%p5 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;"
+COMMIT = "@%p5 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [done];"
+WAIT = "W: mbarrier.try_wait.parity.shared::cta.b64 %p6, [done], 0;\n@!%p6 bra W;"
+
+
+@pytest.mark.parametrize(
+    ("between", "words"),
+    [
+        (lines(MMA, COMMIT), "nothing was waited for"),
+        (lines(MMA, COMMIT, WAIT), None),
+        (lines(MMA, COMMIT, BAR), None),
+    ],
+)
+def test_an_operation_of_the_freeing_thread(between: str, words: str | None) -> None:
+    body = lines("setp.eq.u32 %p5, %r0, 0;", "setp.ne.u32 %p0, %r0, %r0;", ALLOC, READ, between, FREE)
+    findings = by_rule(lint(text(body, 32)), "TM006")
+    assert [words in f.message for f in findings if words] == ([True] if words else [])
+    assert bool(findings) == bool(words)
+
+
+def test_an_operation_that_is_committed_too_late() -> None:
+    body = lines("setp.eq.u32 %p5, %r0, 0;", "setp.ne.u32 %p0, %r0, %r0;", ALLOC, READ, MMA, FREE, COMMIT)
+    (finding,) = by_rule(lint(text(body, 32)), "TM006")
+    assert "committed later" in finding.message
+    assert by_rule(lint(text(body.replace(COMMIT, ""), 32)), "TM006") == []  # TC005
+
+
+BRING = """
+    .shared .align 16 .b8 tile[16]; .shared .align 8 .b64 empty;
+    @%p1 mbarrier.init.shared::cta.b64 [done], 1; @%p1 mbarrier.init.shared::cta.b64 [empty], 1;
+"""
+RING = """
+    setp.eq.u32 %p5, %r0, 0;
+    @!%p5 bra multiply;
+bring:
+    mbarrier.try_wait.parity.shared::cta.b64 %p6, [empty], %r1;
+    @!%p6 bra bring;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [done], 16;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd2], 16, [done];
+    xor.b32 %r1, %r1, 1;
+    sub.s32 %r8, %r8, 1;
+    setp.gt.s32 %p7, %r8, 0;
+    @%p7 bra bring;
+    {}
+multiply:
+    {}
+    setp.ne.u32 %p5, %r0, 96;
+    @%p5 bra free;
+waiting:
+    mbarrier.try_wait.parity.shared::cta.b64 %p6, [done], 0;
+    @!%p6 bra waiting;
+    tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;
+    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [empty];
+free:
+    {}
+"""
+LAST = "last: mbarrier.try_wait.parity.shared::cta.b64 %p6, [empty], %r1;\n@!%p6 bra last;"
+
+
+@pytest.mark.parametrize(
+    ("behind", "others", "before", "found"),
+    [
+        ("", "", "", True),
+        (LAST, "", "", False),
+        ("", "", BAR, False),
+        # Another lane of the warp that frees waits for the last one.
+        ("", f"setp.ne.u32 %p5, %r0, 1;\n@%p5 bra mine;\n{LAST}\nmine:", "", False),
+    ],
+)
+def test_a_warp_that_frees_what_its_last_copy_is_multiplied_into(
+    behind: str, others: str, before: str, found: bool
+) -> None:
+    """It has waited for the MMA of the round before, and nothing says that of the last one is done."""
+    body = lines(BRING, ALLOC, READ, RING.format(behind, others, before), FREE)
+    findings = by_rule(lint(text(body)), "TM006")
+    assert ["after the copy that tcgen05.mma there waits for" in f.message for f in findings] == [
+        True
+    ] * found
+
+
+def pair(between: str) -> str:
+    return lines(ALLOC, READ, LOAD, between, FREE).replace("cta_group::1", "cta_group::2")
+
+
+CLUSTER = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;"
+MADE = (
+    "\n".join(f"@%p1 mbarrier.init.shared::cta.b64 [{name}], 1;" for name in ("done", "slot"))
+    + "\nmov.u32 %r4, done;\nmapa.shared::cluster.u32 %r5, %r4, 1;"
+)
+REMOTE = "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];"
+
+
+@pytest.mark.parametrize(
+    ("between", "confidence"),
+    [
+        (BAR, "medium"),
+        (CLUSTER, None),
+        (lines(REMOTE, WAIT, BAR), None),
+        (lines(REMOTE, BAR), "medium"),
+        (lines(other(REMOTE), BAR), "medium"),
+        (lines(other(REMOTE), WAIT, BAR), "low"),
+        (lines(MADE, other(REMOTE), WAIT, BAR), "low"),
+        (lines(MADE, other(REMOTE), WAIT.replace("[done]", "[slot]"), BAR), "medium"),
+        (lines("@%p3 bra on;", CLUSTER, "on: mov.u32 %r1, 0;", BAR), "low"),
+    ],
+)
+def test_a_pair_frees_together(between: str, confidence: str | None) -> None:
+    findings = by_rule(lint(text(pair(between))), "TM011")
+    assert [f.confidence.label for f in findings] == ([confidence] if confidence else [])
+
+
+def test_a_wait_that_only_others_use_tensor_memory_behind() -> None:
+    """The epilogue stands behind the role that frees, and its threads do not come from there."""
+    body = lines(
+        ALLOC, READ, "@!%p1 bra past;", WAIT, FREE,
+        "past: @%p1 bra out;", UNREAD, "mbarrier.arrive.shared::cta.b64 _, [done];", other(REMOTE), "out: mov.u32 %r1, 0;",
+    ).replace("cta_group::1", "cta_group::2")  # fmt: skip
+    (finding,) = by_rule(lint(text(body)), "TM011")
+    assert finding.confidence.label == "low"
+
+
+@pytest.mark.parametrize(
+    ("behind", "confidence"),
+    [("", "medium"), ("mbarrier.arrive.shared::cta.b64 _, [done];", "low"), ("bra free;", "medium")],
+)
+def test_a_warp_that_keeps_to_itself_what_it_hears_of_the_peer(behind: str, confidence: str) -> None:
+    """It waits for the last buffers that the peer gives back, and ends."""
+    body = lines(
+        ALLOC, READ, LOAD, BAR, other(REMOTE), "@!%p2 bra free;", WAIT, behind, "bra out;", f"free: {FREE}", "out: mov.u32 %r1, 0;"
+    ).replace("cta_group::1", "cta_group::2")  # fmt: skip
+    (finding,) = by_rule(lint(text(body)), "TM011")
+    assert finding.confidence.label == confidence
+
+
+def test_a_cluster_barrier_before_the_allocation_does_not_count() -> None:
+    assert by_rule(lint(text(lines(CLUSTER, pair(BAR)))), "TM011") != []
+
+
+@pytest.mark.parametrize(
+    ("directive", "severity"),
+    [
+        (".reqnctapercluster 2", None),
+        (".reqnctapercluster 3", "warning"),
+        (".reqnctapercluster 1, 2", None),
+        (".reqnctapercluster 1", "error"),
+        (".maxclusterrank 1", "error"),
+        (".maxclusterrank 8", None),
+        ("", None),
+    ],
+)
+def test_a_pair_needs_a_cluster_of_pairs(directive: str, severity: str | None) -> None:
+    body = f"{SETUP}{pair(CLUSTER)}\nret;"
+    findings = by_rule(lint(module(kernel(body, directives=f".reqntid 128\n{directive}"))), "TM010")
+    assert [f.severity.label for f in findings] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [
+        ("mov.u64 %rd5, slot;\ncvta.shared.u64 %rd5, %rd5;", None),
+        ("mov.u64 %rd5, place;\ncvta.global.u64 %rd5, %rd5;", "high"),
+        ("ld.param.u64 %rd5, [pointer];", "medium"),
+        ("ld.param.u64 %rd6, [pointer];\nld.global.u64 %rd5, [%rd6];", None),
+        ("ld.param.u64 %rd6, [pointer];\nmov.u64 %rd5, slot;\ncvta.shared.u64 %rd5, %rd5;\nadd.s64 %rd5, %rd5, %rd6;", None),
+    ],
+)  # fmt: skip
+def test_where_the_address_goes(address: str, found: str | None) -> None:
+    generic = ALLOC.replace(".shared::cta.b32 [slot]", ".b32 [%rd5]")
+    body = lines(address, generic, READ.replace("slot", "second"), BAR, FREE)
+    report = lint(module(".global .align 4 .b32 place;\n", kernel(f"{SETUP}{body}\nret;")))
+    assert [f.confidence.label for f in by_rule(report, "TM009")] == ([found] if found else [])

@@ -1,0 +1,38 @@
+"""Results in tensor memory that a role reads without having heard that they are there."""
+
+from __future__ import annotations
+
+from tclint.findings.finding import Finding
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
+from tests.tools.pages import block
+
+
+def told(code: str) -> list[Finding]:
+    return [
+        f for f in check_source(Source.from_bytes(code.encode(), "k.ptx")).findings if f.rule.id == "TC001"
+    ]
+
+
+def test_what_is_said() -> None:
+    (finding,) = told(block("TC001", "read_by_another_role"))
+    assert finding.message == (
+        "reads the result of tcgen05.mma in another role, on a way on which nothing tells it that the operation is complete"
+    )
+    assert [(step.message, step.role) for step in finding.steps] == [
+        ("tcgen05.mma starts", "thread 0"),
+        ("tcgen05.ld on the same columns", "warps 4-7"),
+    ]
+
+
+def test_a_barrier_behind_a_wait_of_the_issuing_thread_tells_as_well() -> None:
+    code = block("TC001", "read_by_another_role")
+    waiting = "wait:\nmbarrier.try_wait.parity.shared.b64 %p2, [done], 0;\n@!%p2 bra wait;\nbar.sync 1, 160;\n    bra over;"
+    behind = code.replace("    bra over;\nstore:\n", f"{waiting}\nstore:\n    bar.sync 1, 160;\n")
+    assert behind != code
+    assert not told(behind)
+
+
+def test_other_columns() -> None:
+    code = block("TC001", "read_by_another_role")
+    assert not told(code.replace("[%r4];\n    tcgen05.wait", "[%r4+96];\n    tcgen05.wait"))

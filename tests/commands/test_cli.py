@@ -1,0 +1,572 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tclint.commands import _cli
+from tclint.config.config import Config
+from tclint.driver.inputs import inputs
+from tclint.findings import rules
+from tclint.findings.finding import FileReport
+from tclint.findings.scales import Confidence, Severity
+from tclint.syntax.source import Problem, Source, SourceError
+from tests.tools.findings import RULE, finding
+from tests.tools.project import ROOT
+
+GOOD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n    ret;\n}\n"
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def fake_check(source: Source, config: Config, *_: object) -> FileReport:
+    """A driver that reports the words that it sees."""
+    text = source.text
+    if "crash" in text:
+        raise RuntimeError("out of\ncheese")
+    if "empty" in text:
+        raise SourceError("holds no module", 1)
+    words: dict[str, dict[str, Any]] = {
+        "error": {"severity": Severity.ERROR},
+        "warning": {"severity": Severity.WARNING},
+        "info": {"severity": Severity.INFO},
+        "doubt": {"confidence": Confidence.LOW},
+    }
+    if "kept" in text:
+        words = {"error": {"suppressed": "because"}}
+    if "stale" in text:
+        words = {"stale": {"rule": rules.all_rules()["SU001"]}}
+    found = tuple(finding(source, word, **changes) for word, changes in words.items() if word in text)
+    broken = (Problem(1, "unbalanced {"),) if "broken" in text else ()
+    return FileReport(
+        path=source.path,
+        status="partial" if broken else "analysed",
+        problems=broken,
+        findings=found,
+        source=source,
+        entries=("gemm",),
+    )
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """The command in this process, in an empty folder, with a driver that finds words."""
+    driver = ModuleType("tclint.linting.check")
+    driver.check_source = fake_check  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tclint.linting.check", driver)
+    for name in ("NO_COLOR", "FORCE_COLOR", "TCLINT_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def command(*args: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as exited:
+            _cli.main(args)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        assert isinstance(exited.value.code, int)
+        return exited.value.code, out, err
+
+    return command
+
+
+def write(**files: str) -> None:
+    for name, text in files.items():
+        Path(f"{name}.ptx").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code"),
+    [
+        ("fine", [], 0),
+        ("error", [], 1),
+        ("warning", [], 1),
+        ("info", [], 0),
+        ("doubt", [], 0),
+        ("doubt", ["--pedantic"], 1),
+        ("warning", ["--fail-on", "error"], 0),
+        ("info", ["--fail-on", "info"], 1),
+        ("error", ["--fail-on", "never"], 0),
+        ("broken", [], 2),
+        ("broken error", [], 2),
+        ("broken", ["--fail-on", "never"], 2),
+        ("empty", [], 2),
+        ("crash", [], 2),
+    ],
+)
+def test_exit_codes(run: Run, text: str, options: list[str], code: int) -> None:
+    write(a=text)
+    assert run("check", "a.ptx", *options)[0] == code
+
+
+def test_a_finding_is_shown_beside_a_problem(run: Run) -> None:
+    write(a="broken error")
+    _, out, _ = run("check", "a.ptx", "--output-format", "concise")
+    assert out.splitlines()[:2] == [
+        "a.ptx:1: problem: unbalanced {",
+        "a.ptx:1:8: error WG001 error is wrong [wgmma-unwaited-accumulator-read]",
+    ]
+
+
+def test_hidden_findings_are_counted(run: Run) -> None:
+    write(a="doubt")
+    assert run("check", "a.ptx")[1] == (
+        "No findings in 1 file; 1 low-confidence finding hidden (--pedantic shows them).\n"
+    )
+
+
+def paths_of(output: str) -> list[tuple[str, str]]:
+    return [(file["path"], file["status"]) for file in json.loads(output)["files"]]
+
+
+def test_folders_are_walked_in_order_and_every_file_once(run: Run) -> None:
+    for name in ("out/b.ptx", "out/a.PTX", "out/deep/c.ptx", "out/note.txt", "out/.git/d.ptx"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("fine")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo("out/pipe.ptx")
+    code, out, _ = run("check", "out", "./out/b.ptx", os.path.abspath("out"), "--output-format", "json")
+    names = [os.path.join("out", name) for name in ("a.PTX", "b.ptx", os.path.join("deep", "c.ptx"))]
+    assert (code, paths_of(out)) == (0, [(name, "analysed") for name in names])
+
+
+def test_patterns_are_expanded(run: Run) -> None:
+    write(a="fine", b="fine", **{"c[1]": "fine"})
+    Path("x/y").mkdir(parents=True)
+    Path("x/y/z.ptx").write_text("fine")
+    code, out, _ = run("check", "[ab].ptx", "c[1].ptx", "x/**/*.ptx", "--output-format", "json")
+    assert code == 0
+    assert [path for path, _ in paths_of(out)] == ["a.ptx", "b.ptx", "c[1].ptx", os.path.join("x/y", "z.ptx")]
+
+
+def test_what_cannot_be_read_is_a_problem_and_the_others_are_linted(run: Run) -> None:
+    write(a="error", crash="crash", b="warning")
+    Path("folder").mkdir()
+    Path("binary.ptx").write_bytes(b"a\nb\0c")
+    args = ("a.ptx", "absent.ptx", "folder", "*.nothing", "binary.ptx", "crash.ptx", "b.ptx")
+    code, out, err = run("check", *args, "--output-format", "concise")
+    assert (code, err) == (2, "")
+    assert out.splitlines() == [
+        "a.ptx:1:1: error WG001 error is wrong [wgmma-unwaited-accumulator-read]",
+        "absent.ptx: problem: no such file or directory",
+        "folder: problem: there is no .ptx file in this folder",
+        "*.nothing: problem: no file matches this pattern",
+        "binary.ptx:2: problem: is binary, not PTX text: byte 3 (line 2) is NUL",
+        "crash.ptx: problem: internal error: RuntimeError: out of cheese (TCLINT_DEBUG=1 shows where)",
+        "b.ptx:1:1: warning WG001 warning is wrong [wgmma-unwaited-accumulator-read]",
+        "Found 1 error, 1 warning in 2 of 2 files; 5 inputs could not be analysed.",
+    ]
+
+
+def test_the_debug_variable_lets_the_exception_through(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(a="crash")
+    monkeypatch.setenv("TCLINT_DEBUG", "1")
+    with pytest.raises(RuntimeError, match="cheese"):
+        _cli.main(["check", "a.ptx"])
+
+
+def test_standard_input(run: Run) -> None:
+    code, out, _ = run("check", "-", "--output-format", "concise", stdin=b"error")
+    assert (code, out.split(":")[0]) == (1, "<stdin>")
+    code, out, _ = run(
+        "check", "-", "--stdin-filename", "k.ptx", "--output-format", "concise", stdin=b"error"
+    )
+    assert (code, out.split(":")[0]) == (1, "k.ptx")
+    code, out, _ = run(
+        "check", "-", "--stdin-filename", "k.ptx", "--output-format", "concise", stdin=b"\0\0x"
+    )
+    assert (code, out.split(": ")[0]) == (2, "k.ptx:1")
+    assert run("check", "a.ptx", "--stdin-filename", "k.ptx")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["check"], "Missing argument"),
+        (["chekc", "a"], "Did you mean 'check'"),
+        (["check", "a", "--pedantik"], "'--pedantic'?"),
+        (["check", "a", "--output-format", "jason"], "Did you mean 'json'"),
+        (["check", "a", "--fail-on", "warn"], "Did you mean 'warning'"),
+        (["explain", "WG999"], "there is no rule WG999"),
+        (["dump", "tre", "a"], "Did you mean 'tree'"),
+        (["check", "a", "--select", "wgma"], "--select: 'wgma' names no rule; did you mean wgmma?"),
+        (
+            ["check", "a", "--pedantic", "--min-confidence", "high"],
+            "--pedantic and min-confidence contradict",
+        ),
+        (["check", "a", "--exit-zero", "--fail-on", "error"], "--exit-zero and fail-on contradict"),
+        (["check", "a", "--ignore", "ALL"], "leave no rule to check"),
+        (["check", "a", "--toolkit", "12"], "--toolkit must be a CUDA version"),
+        (["check", "a", "--exclude"], "requires an argument"),
+        (["check", "a", "--jobs", "x"], "--jobs must be a number"),
+        (["check", "a", "--config", "b.toml"], "b.toml: cannot be read: No such file"),
+        (["check", "a", "--config", "x.toml", "--config", "y.toml"], "two files: x.toml and y.toml"),
+        (["check", "a", "--config", "x.toml", "--isolated"], "--isolated and --config x.toml contradict"),
+        (["check", "a", "--config", "fail-on=error"], "needs quotes"),
+        (["check", "a", "--statistics", "--output-format", "json"], "--statistics is text"),
+        (["explain"], "Name rules, or give --all"),
+        (["explain", "--all", "WG001"], "--all contradicts naming rules"),
+        (["rules", "WX"], "'WX' names no rule"),
+        (["isa", "wgma"], "there is no instruction wgma; did you mean wgmma?"),
+    ],
+)
+def test_usage_errors_suggest(run: Run, args: list[str], message: str) -> None:
+    code, out, err = run(*args)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_file_is_no_command(run: Run) -> None:
+    write(a="fine")
+    code, _, err = run("a.ptx")
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        "Error: there is no command a.ptx; did you mean tclint check a.ptx?",
+    )
+
+
+def test_a_configuration_cannot_steer_the_terminal(run: Run) -> None:
+    Path("tclint-ptx.toml").write_text('"\\u009b31m" = 1\n')
+    code, _, err = run("check", "a.ptx")
+    assert (code, "there is no setting \ufffd31m" in err) == (2, True)
+
+
+def test_settings_come_from_a_file_and_options_override(run: Run) -> None:
+    write(a="warning doubt")
+    assert run("check", "a.ptx")[0] == 1
+    Path("tclint-ptx.toml").write_text('fail-on = "error"\npedantic = true\n')
+    code, out, _ = run("check", "a.ptx", "--output-format", "concise")
+    assert (code, len(out.splitlines())) == (1, 3)  # the doubt is an error, too
+    assert run("check", "a.ptx", "--no-pedantic")[0] == 0
+    assert run("check", "a.ptx", "--no-pedantic", "--fail-on", "warning")[0] == 1
+    assert run("check", "a.ptx", "--isolated")[0] == 1
+    assert run("check", "a.ptx", "--config", "pedantic = false")[0] == 0
+    Path("other.toml").write_text('per-file-ignores = { "a.ptx" = ["WG"] }\n')
+    code, out, _ = run("check", "a.ptx", "--config", "other.toml")
+    assert (code, out) == (0, "No findings in 1 file; 2 findings ignored by the configuration.\n")
+    Path("pyproject.toml").write_text("[tool.tclint-ptx]\nfail-no = 1\n")
+    code, _, err = run("check", "a.ptx", "--config", "pyproject.toml")
+    assert (code, "there is no setting fail-no; did you mean fail-on?" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "checked", "excluded"),
+    [
+        (["."], ["./new.ptx"], 2),
+        (["**/*.ptx"], ["new.ptx"], 2),
+        (["old"], [], 1),
+        (["old/*.ptx"], [], 1),
+        (["old/a.ptx", "gen/b.ptx"], ["old/a.ptx", "gen/b.ptx"], 0),
+        (["--force-exclude", "old/a.ptx", "gen/b.ptx", "new.ptx"], ["new.ptx"], 2),
+        (["--force-exclude", "gen", "-", "--stdin-filename", "gen/x.ptx"], [], 1),
+        (["--exclude", "new*,old/*", "."], ["./gen/b.ptx"], 2),
+        (["--exclude", "gen/", "."], ["./new.ptx", "./old/a.ptx"], 1),
+        (["--exclude", "**/a.ptx", "old", "new.ptx"], ["new.ptx"], 1),
+    ],
+)
+def test_what_is_excluded_is_left_out_unless_it_is_named(
+    run: Run, arguments: list[str], checked: list[str], excluded: int
+) -> None:
+    for name in ("old/a.ptx", "gen/b.ptx", "new.ptx"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("info")
+    Path("tclint-ptx.toml").write_text('exclude = ["gen", "old/a.*"]\n')
+    code, out, err = run("check", "--output-format", "json", *arguments)
+    document = json.loads(out)
+    assert (code, err) == (0, "")
+    assert [file["path"] for file in document["files"]] == checked
+    assert document["summary"]["excluded"] == excluded
+
+
+def test_folders_above_the_working_folder_exclude_nothing(run: Run) -> None:
+    here = Path.cwd()
+    write(k="fine")
+    arguments = ("check", "--force-exclude", "--exclude", f"{here.name},{here.parent.name}")
+    assert run(*arguments, str(here / "k.ptx")) == (0, "No findings in 1 file.\n", "")
+    beside = here.parent / f"{here.name}-cache"
+    beside.mkdir()
+    (beside / "k.ptx").write_text("error")
+    code, out, _ = run("check", "--force-exclude", "--exclude", "*-cache", str(beside / "k.ptx"))
+    assert (code, out) == (0, "Nothing was analysed; 1 path excluded by the configuration.\n")
+
+
+def test_settings_are_shown_without_a_path(run: Run) -> None:
+    Path("tclint-ptx.toml").write_text("jobs = 1\n")
+    code, out, _ = run("check", "--show-settings", "--min-severity", "error")
+    assert code == 0
+    assert f"jobs = 1  # {Path.cwd() / 'tclint-ptx.toml'}\n" in out
+    assert 'min-severity = "error"  # the command line\n' in out
+
+
+def test_lists_are_split_and_added_up(run: Run) -> None:
+    _, out, _ = run("check", "--show-settings", "--entry", "a*, b", "--entry", "c", "--select", "WG001,WG002")
+    assert 'entry = ["a*", "b", "c"]' in out
+    assert out.count("WG00") == 2
+
+
+def test_statistics_and_timings(run: Run) -> None:
+    write(a="error warning", b="broken")
+    code, out, err = run("check", "a.ptx", "b.ptx", "--statistics", "--timings")
+    assert (code, out.splitlines()) == (
+        2,
+        [
+            "b.ptx:1: problem: unbalanced {",
+            "2  WG001  wgmma-unwaited-accumulator-read",
+            "Found 1 error, 1 warning in 1 of 2 files; 1 input analysed only in part.",
+        ],
+    )
+    assert err == "   0.000 s        all stages\n"
+    write(a="fine")
+    assert run("check", "a.ptx", "--statistics")[1] == "No findings in 1 file.\n"
+
+
+def test_what_a_comment_says_wrongly_cannot_be_forgiven(run: Run) -> None:
+    """The input told the linter something untrue: 2, whatever else is asked for."""
+    write(a="stale", b="kept error")
+    assert run("check", "a.ptx", "--exit-zero")[0] == 2
+    assert run("check", "a.ptx", "--fail-on", "never")[0] == 2
+    code, out, _ = run("check", "b.ptx")
+    assert (code, out) == (0, "No findings in 1 file; 1 finding suppressed by comments.\n")
+
+
+def test_an_entry_that_nothing_is_called_is_an_error(run: Run) -> None:
+    write(a="fine")
+    assert run("check", "a.ptx", "--entry", "ge*")[0] == 0
+    code, out, err = run("check", "a.ptx", "--entry", "gem")
+    assert (code, out) == (2, "")
+    assert err.endswith("Error: no function is called gem; did you mean gemm?\n")
+
+
+def test_color(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(a="error")
+
+    def colored(*args: str) -> bool:
+        return "\x1b[" in run("check", "a.ptx", *args)[1]
+
+    assert not colored()
+    assert colored("--color", "always")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert colored()
+    assert not colored("--color", "never")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not colored()
+    assert colored("--color", "always")
+
+
+def test_dump_calls_the_stage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = ModuleType("tclint.inspect.dump")
+
+    def tree(source: Source, *, dot: bool, entry: str | None) -> str:
+        if entry == "absent":
+            raise SourceError("there is no function absent")
+        return f"{source.text} {dot} {entry}"
+
+    stages.tree = tree  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tclint.inspect.dump", stages)
+    monkeypatch.setattr("tclint.inspect.dump", stages, raising=False)
+    write(a="fine")
+    assert run("dump", "tree", "a.ptx", "--dot", "--entry", "gemm") == (0, "fine True gemm\n", "")
+    assert run("dump", "tree", "a.ptx", "--entry", "absent") == (
+        2,
+        "",
+        "Error: a.ptx: there is no function absent\n",
+    )
+    assert run("dump", "tree", "absent.ptx")[::2] == (2, "Error: absent.ptx: no such file or directory\n")
+
+
+def test_rules_and_explain(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "all_rules", lambda: {"WG001": RULE})
+    code, out, _ = run("rules")
+    assert (code, out) == (0, f"WG001  error  {RULE.name}  {RULE.summary}\n")
+    code, out, _ = run("explain", RULE.name)
+    assert code == 0
+    assert out.startswith(f"# WG001 {RULE.name}\n\nSeverity error, confidence high, PTX ISA 9.7.15.7.3")
+
+
+def test_an_unexpected_error_outside_a_file_is_no_traceback(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("no page")
+
+    monkeypatch.setattr(rules, "all_rules", fail)
+    code, _, err = run("rules")
+    assert (code, err) == (2, "Error: internal error: RuntimeError: no page (TCLINT_DEBUG=1 shows where)\n")
+
+
+def test_rules_of_a_family_and_all_pages(run: Run) -> None:
+    assert [line[:5] for line in run("rules", "suppression")[1].splitlines()] == ["SU001", "SU002"]
+    table = run("rules", "suppression", "--output-format", "markdown")[1]
+    assert re.findall(r"^\| \[(\w+)\]", table, re.MULTILINE) == ["SU001", "SU002"]
+    code, out, _ = run("explain", "--all", "--output-format", "json")
+    assert (code, [document["id"] for document in json.loads(out)]) == (0, list(rules.all_rules()))
+    assert run("isa", "wgmma.wait_group")[1].startswith("wgmma.wait_group: Waits")
+    assert json.loads(run("schema")[1])["title"] == "Configuration of tclint-ptx"
+
+
+Process = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_the_module_runs_as_a_command(run_tclint: Process) -> None:
+    done = run_tclint("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("tclint ")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("tclint expl", "explain"),
+        ("tclint explain WG00", "WG001"),
+        ("tclint check --sel", "--select"),
+        ("tclint check --select wgmma-m", "wgmma-missing-fence"),
+        ("tclint check --fail-on w", "warning"),
+        ("tclint isa wgmma.wait", "wgmma.wait_group"),
+    ],
+)
+def test_the_shell_completes(run_tclint: Process, words: str, expected: str) -> None:
+    env = {"_TCLINT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    assert f"plain,{expected}" in run_tclint(env=env).stdout.splitlines()
+
+
+def test_the_script_for_a_shell(run_tclint: Process) -> None:
+    assert "_TCLINT_COMPLETE=zsh_complete" in run_tclint(env={"_TCLINT_COMPLETE": "zsh_source"}).stdout
+
+
+def test_names_that_the_terminal_cannot_show_are_no_crash(run_tclint: Process) -> None:
+    done = run_tclint("check", "é𝄞.ptx", env={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "??.ptx: no such file" in done.stdout
+
+
+def test_the_overview_of_commands_is_whole_sentences(run_tclint: Process) -> None:
+    commands = run_tclint("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert len(commands) >= 6
+    assert all(line.endswith(".") and not line.endswith("..") for line in commands)
+
+
+def test_a_closed_pipe_is_quiet(tmp_path: Path, run_tclint: Process) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = run_tclint(
+            "check", "absent.ptx", capture_output=False, stdout=write_end, stderr=subprocess.PIPE
+        )
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (2, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_a_message(run_tclint: Process) -> None:
+    with open("/dev/full", "w") as full:
+        done = run_tclint("check", "absent.ptx", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "Error: the output cannot be written: No space left on device\n",
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        ("--help >/dev/full", 2, "", "Error: the output cannot be written: No space left on device\n"),
+        ("check --help | true; exit $PIPESTATUS", 2, "", ""),
+        ("--version >&-", 2, "", "Error: the output cannot be written: Bad file descriptor\n"),
+        ("check absent.ptx >&-", 2, "", "Error: the output cannot be written: Bad file descriptor\n"),
+        ("check good.ptx 2>&-", 0, "No findings in 1 file.\n", ""),
+        ("check good.ptx --timings 2>/dev/full", 2, "No findings in 1 file.\n", ""),
+        ("check --no-such-option 2>/dev/full", 2, "", ""),
+        ("check absent.ptx >/dev/full 2>/dev/full", 2, "", ""),
+        ("explain --all | (read line); exit $PIPESTATUS", 2, "", ""),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_streams_that_are_closed_or_full(
+    tmp_path: Path, words: str, code: int, out: str, err: str, unbuffered: str
+) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs a shell that can close streams")
+    (tmp_path / "good.ptx").write_text(GOOD)
+    script = f'"{sys.executable}" -m tclint {words}'
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(
+        [bash, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+def test_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def error_from(stdin: object) -> str:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        return str(next(iter(inputs(["-"], "<stdin>")))[1])
+
+    def broken() -> bytes:
+        raise OSError(5, "Input/output error")
+
+    assert error_from(None) == "cannot be read: it is closed"
+    assert (
+        error_from(SimpleNamespace(buffer=SimpleNamespace(read=broken)))
+        == "cannot be read: Input/output error"
+    )
+
+
+def test_starting_imports_nothing_heavy(run_tclint: Process) -> None:
+    """--version stays below 0.15 s only while what costs time is imported where it is used."""
+    code = "import sys, tclint.commands._cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {
+        "tree_sitter",
+        "networkx",
+        "tclint.findings.finding",
+        "tclint.findings.rules",
+        "tclint.linting.check",
+        "rich",
+        "difflib",
+        "sarif_om",
+    }
+    assert not heavy & set(done.stdout.split())
+
+
+def test_a_clean_small_file_imports_nothing_that_it_does_not_need() -> None:
+    """Linting one stays below 0.15 s only while this holds, and while instructions and rules are read as needed."""
+    file = str(ROOT / "fixtures" / "wgmma_waited.ptx")
+    code = (
+        "import sys; from tclint.commands._cli import main\n"
+        f"try: main(['check', '--isolated', {file!r}])\n"
+        "except SystemExit: print(*sys.modules)\n"
+        "from tclint.isa.table import table; print(*(form.family for form in table()._forms.values()))\n"
+        "from tclint.findings.rules import all_rules; print(len(all_rules()._read), len(table()._forms), len(table().forms))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    _, modules, families, numbers = done.stdout.splitlines()
+    heavy = {
+        "networkx",
+        "hashlib",
+        "_hashlib",
+        "multiprocessing",
+        "concurrent.futures",
+        "difflib",
+        "json",
+        "sarif_om",
+        "shutil",
+        "socket",
+        "subprocess",
+    }
+    assert not heavy & set(modules.split())
+    assert not {"tcgen05", "texture", "matrix"} & set(families.split())
+    rules, forms, every = map(int, numbers.split())
+    assert rules == 0
+    assert 0 < forms < every / 4

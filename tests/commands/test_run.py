@@ -1,0 +1,196 @@
+"""``tclint run``: what it says, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tclint.commands._cli import cli
+from tclint.executor.launch import LaunchError
+from tclint.executor.run import call
+from tclint.executor.tensor_maps import TensorMap
+from tests.tools.support import HOPPER, before_the_wait, kernel, module
+
+COPY = """
+    ld.param.u64 %rd0, [pointer];
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %rd1, %r0, 4;
+    add.s64 %rd2, %rd0, %rd1;
+    ld.global.u32 %r1, [%rd2];
+    ld.param.u32 %r2, [number];
+    add.u32 %r1, %r1, %r2;
+    st.global.u32 [%rd2], %r1;
+    ret;"""
+EARLY = module(
+    before_the_wait("    add.f32 %f8, %f0, %f1;").replace(
+        "    wgmma.fence", "    mov.b64 %rd0, 64;\n    mov.b64 %rd1, 64;\n    wgmma.fence"
+    ),
+    header=HOPPER,
+)
+LAUNCH = """
+[buffers]
+data = {{ type = "u32", shape = [128], values = 5, output = "out.npy" }}
+[[launches]]
+entry = "k"
+grid = [1]
+block = [128]
+arguments = [{arguments}]
+"""
+
+
+def write(folder: Path, body: str, arguments: str = '"data", { u32 = 7 }') -> str:
+    path = folder / "add.ptx"
+    path.write_text(module(kernel(body), header=HOPPER))
+    if arguments:
+        (folder / "add.launch.toml").write_text(LAUNCH.format(arguments=arguments))
+    return str(path)
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, ["run", *arguments], standalone_mode=False)
+    if result.exception is not None:
+        return 2, str(result.exception)
+    return int(result.return_value), result.output
+
+
+def test_the_launch_file_beside_the_kernel_is_used(tmp_path: Path) -> None:
+    code, output = invoke(write(tmp_path, COPY))
+    assert code == 0
+    assert "k: done after 36 instructions" in output
+    assert "nothing wrong was seen" in output
+    assert (np.load(tmp_path / "out.npy") == 12).all()
+
+
+def test_without_one_a_launch_is_assumed_and_said_to_be(tmp_path: Path) -> None:
+    code, output = invoke(write(tmp_path, COPY, arguments=""))
+    assert code == 0
+    assert "no launch file: assumed 128 threads" in output
+
+
+def test_what_is_seen_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "early.ptx"
+    path.write_text(EARLY)
+    line = EARLY[: EARLY.index("add.f32")].count("\n") + 1
+    code, output = invoke(str(path))
+    assert code == 1
+    assert f"early.ptx:{line}: register-in-flight: reads %f0" in output
+
+
+def test_json(tmp_path: Path) -> None:
+    code, output = invoke(write(tmp_path, COPY), "--output-format", "json")
+    assert code == 0
+    (launch,) = json.loads(output)["launches"]
+    assert launch["end"] == "done"
+    assert launch["observations"] == []
+    assert launch["instructions"] == 36
+
+
+def test_a_trace_opens_in_perfetto(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    path = tmp_path / "early.ptx"
+    path.write_text(EARLY)
+    invoke(str(path), "--trace", str(trace))
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert {e["ph"] for e in events} >= {"M", "X", "b", "e"}
+    begun = {e["id"]: e["ts"] for e in events if e["ph"] == "b"}
+    ended = {e["id"]: e["ts"] for e in events if e["ph"] == "e"}
+    assert begun.keys() == ended.keys()
+    assert all(ended[number] > began for number, began in begun.items())
+    assert {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"} == {
+        f"warp {n}" for n in range(4)
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("    trap;", 2, "fault: trap at line "),
+        (
+            "    ld.param.u64 %rd0, [pointer];\n    ld.global.u32 %r1, [%rd0+4096];\n    ret;",
+            2,
+            "is in no buffer",
+        ),
+        ("    ld.param.u64 %rd0, [pointer];\n    ld.global.u32 %r1, [%rd0+2];\n    ret;", 2, "misaligned"),
+        ("    barrier.sync 0, 256;\n    ret;", 1, "deadlock: threads wait for ever: warp 0 waits at line "),
+        ("LOOP:\n    bra LOOP;", 2, "budget: the kernel did not end"),
+        ("    tex.1d.v4.f32.s32 {%f4, %f5, %f6, %f7}, [pointer, {%r1}];", 2, "unsupported: line "),
+    ],
+)
+def test_how_kernels_end(tmp_path: Path, body: str, code: int, message: str) -> None:
+    found, output = invoke(write(tmp_path, body), "--seconds", "0.5")
+    assert (found, message in output) == (code, True), output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ('"data"', "argument"),
+        ('"data", { u64 = 7 }', "bytes"),
+        ('"absent", { u32 = 7 }', "no buffer and no map is called 'absent'"),
+    ],
+)
+def test_a_launch_that_does_not_fit_is_refused(tmp_path: Path, arguments: str, message: str) -> None:
+    code, output = invoke(write(tmp_path, COPY, arguments))
+    assert code == 2
+    assert message in output
+
+
+def test_other_mistakes(tmp_path: Path) -> None:
+    path = write(tmp_path, COPY)
+    assert invoke(path, "--schedule", "late") == (2, "no schedule is called 'late': eager, lazy, random:SEED")
+    assert invoke(str(tmp_path / "absent.ptx"))[0] == 2
+    two = tmp_path / "two.ptx"
+    two.write_text(module(kernel("    ret;", "a"), kernel("    ret;", "b"), header=HOPPER))
+    code, output = invoke(str(two))
+    assert (code, "--entry takes one of a, b" in output) == (2, True)
+    assert invoke(str(two), "--entry", "b")[0] == 0
+    code, output = invoke(str(two), "--entry", "c")
+    assert (code, "no entry is called c" in output) == (2, True)
+    broken = tmp_path / "broken.ptx"
+    broken.write_text("not PTX")
+    assert invoke(str(broken))[0] == 2
+
+
+def test_from_python_a_kernel_is_called_on_arrays(tmp_path: Path) -> None:
+    path = write(tmp_path, COPY, arguments="")
+    data = np.arange(128, dtype=np.uint32)
+    assert call(path, "k", [data, np.uint32(7)], grid=(1,), block=(128,)).right
+    assert data.tolist() == list(range(7, 135))
+    with pytest.raises(LaunchError, match="argument"):
+        call(path, "k", [data], grid=(1,), block=(128,))
+
+
+def test_from_python_a_tensor_map_is_made_of_an_array(tmp_path: Path) -> None:
+    body = """
+    .shared .align 128 .b8 tile[256];
+    .shared .align 8 .b64 bar;
+    mov.b64 %rd0, map;
+    mbarrier.init.shared.b64 [bar], 1;
+    mbarrier.arrive.expect_tx.shared.b64 %rd1, [bar], 256;
+    mov.u32 %r0, 4;
+    mov.u32 %r1, 2;
+    cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [tile], [%rd0, {%r0, %r1}], [bar];
+WAIT:
+    mbarrier.try_wait.shared.b64 %p0, [bar], %rd1;
+    @!%p0 bra WAIT;
+    ld.shared.u32 %r2, [tile+16];
+    ld.param.u64 %rd2, [out];
+    st.global.u32 [%rd2], %r2;
+    ret;"""
+    path = tmp_path / "tile.ptx"
+    parameters = ".param .align 64 .b8 map[128], .param .u64 out"
+    path.write_text(
+        module(
+            kernel(body, parameters=parameters, directives=".reqntid 1"), header=HOPPER.replace("8.0", "8.6")
+        )
+    )
+    tensor, out = np.arange(64 * 32, dtype=np.uint32).reshape(32, 64), np.zeros(1, np.uint32)
+
+    tiles = TensorMap(0, "u32", (64, 32), (256,), (4, 16))
+    execution = call(str(path), "k", [(tensor, tiles), out], grid=(1,), block=(1,))
+    assert execution.right, execution
+    assert out[0] == tensor[3, 4]

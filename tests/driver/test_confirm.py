@@ -1,0 +1,285 @@
+"""``tclint check --confirm``: findings, and the executions that show them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tclint.commands._cli import cli
+from tclint.config.config import Config
+from tclint.driver.confirm import confirm
+from tclint.executor.assume import Parameters
+from tclint.executor.launch import read, triton_beside
+from tclint.executor.run import layout, prepared
+from tclint.executor.state import Geometry
+from tclint.findings.finding import FileReport, Finding
+from tclint.findings.scales import Confidence
+from tclint.linting.check import check_source
+from tclint.report.formats import formats, renderer
+from tclint.report.summary import Context, present
+from tclint.syntax.source import Source
+from tests.tools.support import HOPPER, before_the_wait, built, kernel, module
+
+READ = "    add.f32 %f8, %f0, %f1;"
+DESCRIPTORS = "    mov.b64 %rd0, 64;\n    mov.b64 %rd1, 64;\n"
+"""A matrix at the start of shared memory."""
+GUARDED = """
+    ld.param.u32 %r1, [number];
+    setp.ne.u32 %p1, %r1, 77;
+    @%p1 bra END;
+"""
+
+
+def report(text: str) -> FileReport:
+    return check_source(Source(text.encode(), "kernel.ptx"))
+
+
+def unwaited(before: str = "", behind: str = READ) -> str:
+    """A Hopper kernel that reads an accumulator too early, and what stands before its wgmma."""
+    text = before_the_wait(behind).replace("    wgmma.fence", DESCRIPTORS + "    wgmma.fence")
+    return module(
+        text.replace("    setp.ne.b32 %p0", f"{before}    setp.ne.b32 %p0").replace(
+            "    ret;", "END:\n    ret;"
+        ),
+        header=HOPPER,
+    )
+
+
+def only(found: FileReport, rule: str = "WG001") -> Finding:
+    (finding,) = [f for f in found.findings if f.rule.id == rule]
+    return finding
+
+
+def test_a_finding_is_confirmed_by_an_execution_that_shows_it() -> None:
+    before = report(unwaited())
+    after = confirm(before)
+    old, new = only(before), only(after)
+    assert new.confirmation is not None
+    assert new.confirmation.status == "confirmed"
+    assert new.confirmation.schedule == "lazy"
+    assert "%f0 before the wgmma that writes it is complete" in new.confirmation.observation
+    assert (new.severity, new.fingerprint, new.message) == (old.severity, old.fingerprint, old.message)
+    assert new.confidence is Confidence.CONFIRMED
+    assert new.steps[: len(old.steps)] == old.steps
+    seen = new.steps[len(old.steps) :]
+    assert [s.message.partition(":")[0] for s in seen] == ["executed (lazy)"] * 2
+    assert seen[1].span == old.span
+    assert len(after.findings) == len(before.findings)
+
+
+def test_a_guard_is_passed_with_the_number_that_it_compares() -> None:
+    finding = only(confirm(report(unwaited(GUARDED))))
+    assert finding.confirmation is not None
+    assert finding.confirmation.status == "confirmed"
+
+
+def test_what_no_launch_reaches_is_not_reproduced() -> None:
+    hidden = GUARDED.replace("[number];", "[number];\n    mul.lo.u32 %r1, %r1, 770;")
+    finding = only(confirm(report(unwaited(hidden))))
+    assert finding.confirmation is not None
+    assert str(finding.confirmation).startswith("not reproduced")
+    assert "not reached" in finding.confirmation.reason
+    assert finding.confidence is Confidence.HIGH
+
+
+def test_a_launch_file_reaches_it(tmp_path: Path) -> None:
+    launch = tmp_path / "kernel.launch.toml"
+    launch.write_text(
+        """
+        [buffers]
+        data = { type = "f32", shape = [64], values = 0 }
+        [[launches]]
+        entry = "k"
+        grid = [1]
+        block = [128]
+        shared = 8192
+        arguments = ["data", { u32 = 77 }]
+        """
+    )
+    hidden = GUARDED.replace("[number];", "[number];\n    mul.lo.u32 %r1, %r1, 11;").replace("77;", "847;")
+    finding = only(confirm(report(unwaited(hidden)), read(launch)))
+    assert finding.confirmation is not None
+    assert finding.confirmation.status == "confirmed"
+
+
+def test_a_finding_that_an_execution_contradicts_is_not_reproduced() -> None:
+    """A finding made up about a kernel that waits."""
+    fault = report(unwaited())
+    text = unwaited(behind="").replace("    ret;", f"{READ}\n    ret;")
+    right = report(text)
+    assert not [f for f in right.findings if f.rule.id == "WG001"]
+    at = text.index(READ.strip())
+    false = replace(
+        only(fault), span=replace(only(fault).span, start=at, end=at + len(READ.strip())), steps=()
+    )
+    finding = only(confirm(replace(right, findings=(false,))))
+    assert finding.confirmation is not None
+    assert finding.confirmation.status == "not-reproduced"
+    assert finding.confirmation.reason == "synchronised in these runs"
+
+
+def test_an_instruction_that_cannot_be_executed_is_named() -> None:
+    finding = only(
+        confirm(report(unwaited("    tex.1d.v4.f32.s32 {%f4, %f5, %f6, %f7}, [pointer, {%r1}];\n")))
+    )
+    assert finding.confirmation is not None
+    assert finding.confirmation.status == "unsupported"
+    assert "tex.1d" in finding.confirmation.reason
+    assert "line " in finding.confirmation.reason
+
+
+def test_the_budget_is_kept() -> None:
+    finding = only(confirm(report(unwaited()), budget=0.0))
+    assert finding.confirmation is not None
+    assert "budget spent" in finding.confirmation.reason
+
+
+def test_rules_about_what_no_execution_shows_get_no_verdict() -> None:
+    text = unwaited().replace(".version 8.0", ".version 7.8")
+    families = {f.rule.family: f.confirmation for f in confirm(report(text)).findings}
+    assert families["arch"] is None
+    assert families["wgmma"] is not None
+
+
+def test_a_hang_confirms_a_finding_about_its_mbarrier() -> None:
+    body = """
+    .shared .align 8 .b64 bar;
+    mov.u32 %r0, %tid.x;
+    setp.eq.u32 %p0, %r0, 0;
+    @%p0 mbarrier.init.shared.b64 [bar], 200;
+    bar.sync 0;
+    mbarrier.arrive.shared.b64 %rd0, [bar];
+WAIT:
+    mbarrier.try_wait.shared.b64 %p1, [bar], %rd0;
+    @!%p1 bra WAIT;
+    ret;"""
+    found = confirm(report(module(kernel(body), header=HOPPER)))
+    verdicts = {f.rule.id: f.confirmation for f in found.findings if f.rule.family == "mbarrier"}
+    assert verdicts
+    for verdict in verdicts.values():
+        assert verdict is not None
+        assert verdict.status == "confirmed"
+        assert "72 arrivals" in verdict.observation
+
+
+@pytest.mark.parametrize("name", formats())
+def test_every_format_shows_the_verdict(name: str) -> None:
+    shown, summary = present([confirm(report(unwaited()))], Config())
+    text = renderer(name)(shown, Context(summary))
+    assert "confirmed" in text
+
+
+# ---------------------------------------------------------------- the launch that is assumed
+
+
+def test_parameters_are_told_apart_by_their_use() -> None:
+    body = """
+    .reg .b64 %a, %b;
+    ld.param.u64 %rd1, [x];
+    cvta.to.global.u64 %rd2, %rd1;
+    ld.param.u64 %rd3, [stride];
+    add.s64 %rd4, %rd2, %rd3;
+    ld.global.f32 %f1, [%rd4];
+    ld.param.f32 %f2, [scale];
+    ld.param.u32 %r1, [n];
+    mul.f32 %f3, %f1, %f2;
+    mov.b64 %rd5, map;
+    cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%rd5, {%r1, %r1}];
+    ret;"""
+    parameters = (
+        ".param .u64 x, .param .u64 stride, .param .f32 scale, .param .u32 n, .param .align 64 .b8 map[128]"
+    )
+    text = module(kernel(body, parameters=parameters), header=HOPPER)
+    found = Parameters(prepared(built(text), "k"))
+    assert list(found.buffers) == ["x+0"]
+    data = layout(found.function, found.values(512, {"x+0": 0xABCD00}))
+    assert int.from_bytes(data[:8], "little") == 0xABCD00
+    assert int.from_bytes(data[8:16], "little") == 512
+    assert data[16:20] == b"\0\0\x80?"
+    assert int.from_bytes(data[20:24], "little") == 512
+    assert data[64:].startswith(b"unknown tensor m")
+
+
+def test_what_triton_says_of_its_launch_is_used(tmp_path: Path) -> None:
+    text = module(kernel("    ret;", directives=""), header=HOPPER)
+    metadata = tmp_path / "kernel.json"
+    metadata.write_text(
+        json.dumps({"name": "k", "num_warps": 8, "shared": 4096, "num_ctas": 2, "cluster_dims": [2, 1, 1]})
+    )
+    made = built(text)
+    first = next(Parameters(prepared(made, "k")).launches(made, triton_beside(str(tmp_path / "kernel.ptx"))))
+    assert first.geometry == Geometry((2, 1, 1), (256, 1, 1), (2, 1, 1), 4096, True)
+    assert triton_beside(str(tmp_path / "other.ptx")) is None
+
+
+# ---------------------------------------------------------------- the command line
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    if result.exception is not None:
+        return 2, str(result.exception)
+    return int(result.return_value), result.output
+
+
+def test_the_command_line_confirms(tmp_path: Path) -> None:
+    kernel_ = tmp_path / "kernel.ptx"
+    kernel_.write_text(unwaited())
+    code, output = invoke("check", "--isolated", "--confirm", "--output-format", "json", str(kernel_))
+    assert code == 1
+    (file,) = json.loads(output)["files"]
+    verdicts = [f["confirmation"] for f in file["findings"] if f["id"] == "WG001"]
+    assert [v["status"] for v in verdicts] == ["confirmed"]
+    assert verdicts[0]["reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--launch", "x.toml"], "--launch needs --confirm"),
+        (["--confirm", "--launch", "absent.toml"], "absent.toml"),
+        (["--confirm", "--confirm-seconds", "0"], "confirm-seconds"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, options: list[str], message: str) -> None:
+    kernel_ = tmp_path / "kernel.ptx"
+    kernel_.write_text(unwaited())
+    code, output = invoke("check", "--isolated", *options, str(kernel_))
+    assert code == 2
+    assert message in output
+
+
+@pytest.mark.parametrize(
+    ("launch", "message"),
+    [
+        ("[launches", "kernel.launch.toml"),
+        ('[[launches]]\nentry = "absent"\ngrid = [1]\nblock = [128]', "absent"),
+        ('[[launches]]\nentry = "k"\ngrid = [1]\nblock = [128]', "argument"),
+        (
+            '[[launches]]\nentry = "k"\ngrid = [1]\nblock = [64]\narguments = [{ u64 = 0 }, { u32 = 0 }]',
+            ".reqntid",
+        ),
+    ],
+)
+def test_a_launch_file_beside_the_kernel_that_is_wrong_is_an_error(
+    tmp_path: Path, launch: str, message: str
+) -> None:
+    kernel_ = tmp_path / "kernel.ptx"
+    kernel_.write_text(unwaited())
+    (tmp_path / "kernel.launch.toml").write_text(launch)
+    code, output = invoke("check", "--isolated", "--confirm", str(kernel_))
+    assert code == 2
+    assert message in output
+    assert "internal error" not in output
+
+
+def test_a_variable_that_cannot_be_initialised_is_no_crash() -> None:
+    text = unwaited().replace(".visible .entry", ".global .u64 table[1] = {elsewhere};\n.visible .entry")
+    finding = only(confirm(report(text)))
+    assert finding.confirmation is not None
+    assert finding.confirmation.status == "unsupported"
+    assert "the initialiser of table" in finding.confirmation.reason

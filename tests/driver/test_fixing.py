@@ -1,0 +1,367 @@
+"""``tclint check --fix``, ``--unsafe-fixes`` and ``--diff``."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tclint.analyses.model import KernelModel
+from tclint.config.config import Config
+from tclint.driver import fixing, pool
+from tclint.driver.fixing import Fixing, Mended, mend, proven, shown, tried
+from tclint.findings.finding import Edit, Fix, Span
+from tclint.findings.scales import Severity
+from tclint.linting import check
+from tclint.syntax.source import Source
+from tests.tools.support import HOPPER, WGMMA, before_the_wait, kernel, module
+
+Process = Callable[..., subprocess.CompletedProcess[str]]
+
+USE = "    st.global.f32 [%rd5], %f0;"
+WAIT = "    wgmma.wait_group.sync.aligned 0;\n"
+WRONG = HOPPER + before_the_wait(USE)
+RIGHT = WRONG.replace(USE, WAIT + USE)
+OTHER = HOPPER.replace("sm_90a", "sm_90") + kernel(f"    wgmma.fence.sync.aligned;\n    {WGMMA}\n    ret;")
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    path = tmp_path / "k.ptx"
+    path.write_bytes(WRONG.encode())
+    return path
+
+
+# ---------------------------------------------------------------- one text
+
+
+def test_a_text_is_mended_and_then_stays_as_it_is() -> None:
+    done = mend(Source(WRONG.encode(), "k.ptx"), Config())
+    assert done.source.data.decode() == RIGHT
+    assert [f.rule.id for f in done.fixed] == ["WG001"]
+    assert not done.report.findings
+    again = mend(done.source, Config())
+    assert (again.source.data, again.fixed, again.refused) == (done.source.data, (), ())
+
+
+def test_many_findings_are_mended_together() -> None:
+    kernels = [before_the_wait(USE, f"k{i}") for i in range(4)]
+    calls = 0
+    real = fixing.lint
+
+    def counted(*args: object, **kwargs: object) -> object:
+        nonlocal calls
+        calls += 1
+        return real(*args, **kwargs)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fixing, "lint", counted)
+        done = mend(Source(module(*kernels, header=HOPPER).encode(), "k.ptx"), Config())
+    assert len(done.fixed) == 4
+    assert calls == 2  # before and after
+
+
+def test_only_what_a_fix_changes_is_analysed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    hits = check._kernel_hits
+
+    def count(model: KernelModel, *rest: object) -> object:
+        asked.append(model.function.name)
+        return hits(model, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(check, "_kernel_hits", count)
+    text = module(before_the_wait(USE, "a"), *(kernel("    ret;", f"k{i}") for i in range(9)), header=HOPPER)
+    checked = pool.check(("k.ptx", Source(text.encode(), "k.ptx")), Config())
+    assert [finding.entry for finding in checked.report.findings if finding.fixes] == ["a"]
+    assert asked.count("a") == 2
+    assert len(asked) == 11
+
+
+def test_an_unsafe_fix_is_made_only_when_it_is_asked_for() -> None:
+    source = Source(OTHER.encode(), "k.ptx")
+    found = [f for f in shown(source, Config()).findings if f.rule.id == "AV001"]
+    assert found
+    assert all(not fix.safe for f in found for fix in f.fixes)
+    assert not [f for f in mend(source, Config()).fixed if f.rule.id == "AV001"]
+    done = mend(source, Config(), unsafe=True)
+    assert b".target sm_90a" in done.source.data
+    assert "AV001" in {f.rule.id for f in done.fixed}
+
+
+def _changed(text: str, old: str, new: str) -> Fix:
+    start = text.index(old)
+    return Fix("", (Edit(Span(start, start + len(old)), new),), True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (USE, USE + "  // looked at", "it would still be found"),
+        (USE, "    st.global.f32 [%rd5], %f0", "the text would then have a problem"),
+        (USE, WAIT + USE + "\n    nothing.u32 %r0;", "it would bring PX001 in line"),
+    ],
+)
+def test_a_fix_that_does_not_hold_is_not_made(old: str, new: str, why: str) -> None:
+    report = shown(Source(WRONG.encode(), "k.ptx"), Config())
+    (finding,) = report.findings
+    made = tried(report, [(finding, _changed(WRONG, old, new))], Config())
+    assert isinstance(made, str)
+    assert made.startswith(why)
+
+
+def test_the_others_are_made_when_one_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = module(before_the_wait(USE, "a"), before_the_wait(USE, "b"), header=HOPPER)
+    from dataclasses import replace
+
+    real = fixing.lint
+
+    def spoiled(source: Source, config: Config, **kwargs: object) -> object:
+        report = real(source, config, **kwargs)
+        findings = (
+            replace(f, fixes=(_changed(source.data.decode(), ".version", ".verzion"),))
+            if f.entry == "a"
+            else f
+            for f in report.findings
+        )
+        return replace(report, findings=tuple(findings))
+
+    monkeypatch.setattr(fixing, "lint", spoiled)
+    done = mend(Source(text.encode(), "k.ptx"), Config())
+    assert [f.entry for f in done.fixed] == ["b"]
+    ((finding, reason),) = done.refused
+    assert (finding.entry, "problem" in reason) == ("a", True)
+    assert done.source.data.count(WAIT.encode()) == 3
+
+
+def test_overlapping_fixes_are_not_made_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[int] = []
+    real = fixing.tried
+
+    def counted(report: object, chosen: list[object], config: Config, **kwargs: object) -> Mended | str:
+        tries.append(len(chosen))
+        return real(report, chosen, config, **kwargs)  # type: ignore[arg-type]
+
+    at = Fix("", (Edit(Span(5, 5), "a"),), True)
+    same = Fix("", (Edit(Span(5, 5), "a"),), True)
+    other = Fix("", (Edit(Span(5, 5), "b"),), True)
+    around = Fix("", (Edit(Span(2, 9), "c"),), True)
+    finding = shown(Source(WRONG.encode(), "k.ptx"), Config()).findings[0]
+    chosen = fixing.compatible([(finding, [fix]) for fix in (at, same, other, around)])
+    assert [fix for _, fix in chosen] == [at, same]
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_fix_changes_the_file_and_says_what_is_left(run_tclint: Process, wrong: Path) -> None:
+    done = run_tclint("check", "--isolated", "--fix", "k.ptx")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "Found 1 error (1 fixed, 0 remaining).\n"
+    assert wrong.read_text() == RIGHT
+    again = run_tclint("check", "--isolated", "--fix", "k.ptx")
+    assert (again.returncode, again.stdout) == (0, "No findings in 1 file.\n")
+    assert os.listdir(wrong.parent) == ["k.ptx"]
+
+
+def test_without_fix_nothing_changes_and_the_numbers_are_told(run_tclint: Process, wrong: Path) -> None:
+    (wrong.parent / "o.ptx").write_text(OTHER)
+    done = run_tclint("check", "--isolated", "k.ptx", "o.ptx", "--output-format", "json")
+    assert done.returncode == 1
+    summary = json.loads(done.stdout)["summary"]
+    assert (summary["fixed"], summary["fixable"], summary["unsafe_fixable"] > 0) == (
+        0,
+        summary["fixable"],
+        True,
+    )
+    text = run_tclint("check", "--isolated", "k.ptx", "o.ptx").stdout
+    assert "= fix: add wgmma.wait_group.sync.aligned 0 (--fix)" in text
+    assert f"; {summary['fixable']} fixable with --fix; {summary['unsafe_fixable']} more fix" in text
+    assert "with --unsafe-fixes" in text
+    assert wrong.read_text() == WRONG
+
+
+def test_diff_shows_what_would_change_and_changes_nothing(run_tclint: Process, wrong: Path) -> None:
+    done = run_tclint("check", "--isolated", "--diff", "k.ptx")
+    assert (done.returncode, done.stderr) == (1, "Would fix 1 finding.\n")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["--- k.ptx", "+++ k.ptx"]
+    assert [l for l in lines[2:] if l[0] in "+-"] == ["+" + WAIT.rstrip()]
+    assert wrong.read_text() == WRONG
+    wrong.write_text(RIGHT)
+    done = run_tclint("check", "--isolated", "--diff", "k.ptx")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_diff_can_be_applied(run_tclint: Process, wrong: Path) -> None:
+    wrong.write_bytes(WRONG.rstrip("\n").encode())
+    done = run_tclint("check", "--isolated", "--diff", "k.ptx")
+    try:
+        subprocess.run(
+            ["patch", "k.ptx"],
+            input=done.stdout,
+            text=True,
+            check=True,
+            cwd=wrong.parent,
+            capture_output=True,
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no patch")
+    assert wrong.read_text() == RIGHT.rstrip("\n")
+
+
+def test_diff_of_what_cannot_be_analysed_is_an_error(run_tclint: Process, wrong: Path) -> None:
+    wrong.write_text(WRONG.replace(".version 8.0\n", ""))
+    done = run_tclint("check", "--isolated", "--diff", "k.ptx", "no.ptx")
+    assert done.returncode == 2
+    assert "k.ptx:1: problem: .version is missing\n" in done.stderr
+    assert "no.ptx: problem: no such file or directory\n" in done.stderr
+
+
+def test_diff_of_an_entry_that_is_not_there_does_not_look_clean(run_tclint: Process, wrong: Path) -> None:
+    done = run_tclint("check", "--isolated", "--diff", "--entry", "nothing", "k.ptx")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no function is called nothing" in done.stderr
+
+
+def test_the_exit_code_is_that_of_what_is_left(run_tclint: Process, wrong: Path) -> None:
+    wrong.write_text(OTHER)
+    done = run_tclint("check", "--isolated", "--fix", "k.ptx")
+    assert done.returncode == 1
+    assert "fixed," in done.stdout
+    done = run_tclint("check", "--isolated", "--fix", "--unsafe-fixes", "k.ptx", "--output-format", "json")
+    summary = json.loads(done.stdout)["summary"]
+    assert summary["fixed"] >= 1
+    assert ".target sm_90a" in wrong.read_text()
+
+
+def test_standard_input_comes_out_fixed(run_tclint: Process) -> None:
+    done = run_tclint("check", "--isolated", "--fix", "-", input=WRONG, stdin=None)
+    assert (done.returncode, done.stdout) == (0, RIGHT)
+    assert done.stderr == "Found 1 error (1 fixed, 0 remaining).\n"
+    done = run_tclint("check", "--isolated", "--diff", "-", input=WRONG, stdin=None)
+    assert done.returncode == 1
+    assert done.stdout.startswith("--- <stdin>\n+++ <stdin>\n")
+    done = run_tclint("check", "--isolated", "--fix", "-", input=RIGHT, stdin=None)
+    assert (done.returncode, done.stdout) == (0, RIGHT)
+
+
+def test_standard_input_must_be_alone(run_tclint: Process, wrong: Path) -> None:
+    done = run_tclint("check", "--isolated", "--fix", "-", "k.ptx", input=WRONG, stdin=None)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "it must be the only path" in done.stderr
+    assert wrong.read_text() == WRONG
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda text: text.replace("\n", "\r\n").encode(),
+        lambda text: b"\xef\xbb\xbf" + text.encode(),
+        lambda text: text.rstrip("\n").encode(),
+        lambda text: text.encode() + b"\0",
+        lambda text: text.replace(".visible", "// größer\n.visible").encode(),
+    ],
+    ids=["crlf", "mark", "no-final-newline", "nul", "utf-8"],
+)
+def test_bytes_that_are_not_fixed_stay(tmp_path: Path, changed: Callable[[str], bytes]) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_bytes(changed(WRONG))
+    assert _fixed(path).notes == []
+    assert path.read_bytes() == changed(RIGHT)
+
+
+def _fixed(path: Path, **options: bool) -> Fixing:
+    run = Fixing(Config(), **options)
+    from tclint.driver.inputs import inputs
+
+    list(run.through(inputs([str(path)], "<stdin>"), "<stdin>"))
+    return run
+
+
+def test_permissions_stay_and_links_are_followed(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.ptx", tmp_path / "link.ptx"
+    target.write_text(WRONG)
+    target.chmod(0o640)
+    link.symlink_to(target)
+    assert _fixed(link).fixed == {Severity.ERROR: 1}
+    assert link.is_symlink()
+    assert target.read_text() == RIGHT
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_compressed_file_is_not_changed(tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx.gz"
+    packed = gzip.compress(WRONG.encode())
+    path.write_bytes(packed)
+    run = _fixed(path)
+    assert path.read_bytes() == packed
+    assert run.notes == [
+        f"{path}: 1 finding could be fixed, but the file is compressed, or has changed meanwhile"
+    ]
+
+
+def test_a_module_of_a_container_is_not_changed() -> None:
+    run = Fixing(Config())
+    source = Source(WRONG.encode(), "lib.so", "an ELF file", "k.ptx")
+    ((_, after),) = run.through([("lib.so", source)], "<stdin>")
+    assert after is source
+    assert run.notes == ["lib.so(k.ptx): 1 finding could be fixed, but it is a module of a container"]
+
+
+def test_a_file_that_has_changed_meanwhile_is_not_overwritten(
+    wrong: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = fixing._store
+
+    def late(path: str, old: bytes, new: bytes) -> str:
+        wrong.write_text("// somebody was faster\n")
+        return real(path, old, new)
+
+    monkeypatch.setattr(fixing, "_store", late)
+    run = _fixed(wrong)
+    assert run.notes == [f"{wrong}: 1 finding could be fixed, but the file has changed meanwhile"]
+    assert wrong.read_text() == "// somebody was faster\n"
+    assert os.listdir(wrong.parent) == ["k.ptx"]
+
+
+def test_a_full_disk_leaves_the_file_as_it_is(wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    run = _fixed(wrong)
+    assert "No space left" in run.notes[0]
+    assert wrong.read_text() == WRONG
+    assert os.listdir(wrong.parent) == ["k.ptx"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_file_that_may_not_be_written_is_not_replaced(wrong: Path) -> None:
+    wrong.chmod(0o444)
+    assert "Permission denied" in _fixed(wrong).notes[0]
+    assert wrong.read_text() == WRONG
+
+
+def test_only_fixes_that_hold_are_told() -> None:
+    """Alone or with the others: who reads a report makes them without linting again."""
+    from dataclasses import replace
+
+    text = module(before_the_wait(USE, "a"), before_the_wait(USE, "b"), header=HOPPER)
+    report = shown(Source(text.encode(), "k.ptx"), Config())
+    first, second = (f for f in report.findings if f.fixes)
+    idle = Fix("say nothing", (Edit(Span(0, 0), "// nothing\n"),), True)
+    spoiled = replace(report, findings=(replace(first, fixes=(idle, *first.fixes)), second))
+    told = proven(spoiled, Config())
+    assert [f.fixes for f in told.findings] == [first.fixes, second.fixes]
+    alone = replace(report, findings=(replace(first, fixes=(idle,)), second))
+    assert [f.fixes for f in proven(alone, Config()).findings] == [(), second.fixes]
+    quiet = replace(first, fixes=(idle,), suppressed="so it shall be")
+    note = replace(first, fixes=(idle,), severity=Severity.INFO)
+    for untried in (quiet, note):
+        assert proven(replace(report, findings=(untried,)), Config()).findings == (untried,)

@@ -1,0 +1,197 @@
+"""Several processes give the same reports in the same order, and none of them can take the run down."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tclint.commands import _progress
+from tclint.config.config import Config
+from tclint.driver import pool
+from tclint.driver.one import Input
+from tclint.driver.pool import Checked, reports
+from tclint.findings.finding import FileReport
+from tclint.findings.rules import all_rules
+from tclint.syntax.source import Source, SourceError
+from tests.tools.findings import finding
+from tests.tools.project import PACKAGE
+
+linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere processes do not inherit the fake driver"
+)
+
+
+def fake_check(source: Source, config: Config, *_: object) -> FileReport:
+    """A driver that takes its time, or its life, as the text says."""
+    if "die" in source.text:
+        os._exit(9)
+    if "slow" in source.text:
+        time.sleep(0.2)
+    if "crash" in source.text:
+        raise RuntimeError("out of cheese")
+    found = finding(source, "error", rule=all_rules()["WG001"]) if "error" in source.text else ()
+    return FileReport(path=source.path, findings=found and (found,), source=source)
+
+
+@pytest.fixture
+def _fake_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = ModuleType("tclint.linting.check")
+    driver.check_source = fake_check  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tclint.linting.check", driver)
+    monkeypatch.setattr("tclint.linting.check", driver, raising=False)
+    monkeypatch.delenv("TCLINT_DEBUG", raising=False)
+
+
+def inputs(*texts: str) -> list[Input]:
+    return [(f"{n}.ptx", Source.from_bytes(text.encode(), f"{n}.ptx")) for n, text in enumerate(texts)]
+
+
+def told(items: list[Input], jobs: int) -> list[tuple[str, str, int]]:
+    return [
+        (r.path, r.problems[0].message if r.problems else "", len(r.findings))
+        for r, *_ in reports(iter(items), Config(jobs=jobs))
+    ]
+
+
+@linux
+@pytest.mark.usefixtures("_fake_driver")
+def test_order_and_reports_do_not_depend_on_the_number_of_processes() -> None:
+    items = inputs("slow error", *["error"] * 20, "crash", "slow", "")
+    items.insert(3, ("absent.ptx", SourceError("no such file or directory")))
+    assert told(items, 1) == told(items, 3)
+    assert len(told(items, 3)) == len(items)
+    assert told(items, 3)[3] == ("absent.ptx", "no such file or directory", 0)
+
+
+@linux
+@pytest.mark.usefixtures("_fake_driver")
+def test_a_rule_is_the_same_object_after_its_way_between_processes() -> None:
+    (report, *_), *_ = reports(iter(inputs("error", "")), Config(jobs=2))
+    assert report.findings[0].rule is all_rules()["WG001"]
+
+
+@linux
+@pytest.mark.usefixtures("_fake_driver")
+def test_a_process_that_dies_is_a_problem_of_its_input_alone() -> None:
+    items = inputs("error", "slow", "die", *["slow error"] * 3, "die", *["error"] * 12)
+    expected = [
+        (name, "the process that analysed it died (out of memory?)", 0)
+        if source.text == "die"  # type: ignore[union-attr]
+        else (name, "", "error" in source.text)  # type: ignore[union-attr]
+        for name, source in items
+    ]
+    assert told(items, 2) == expected
+
+
+@pytest.mark.usefixtures("_fake_driver")
+def test_few_inputs_get_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> Iterator[Checked]:
+        raise AssertionError("several processes")
+
+    monkeypatch.setattr(pool, "_in_processes", refuse)
+    monkeypatch.setattr(pool, "cores", lambda: 8)
+    assert len(told(inputs("error", "error"), 0)) == 2
+    assert len(told(inputs("error"), 4)) == 1
+    with pytest.raises(AssertionError, match="several"):
+        told(inputs("x" * pool.WORTH_IT, "error"), 0)
+    assert len(told(inputs("x" * pool.WORTH_IT, "error"), 1)) == 2
+
+
+def test_there_are_no_more_processes_than_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    def note(inputs: object, config: Config, jobs: int) -> Iterator[Checked]:
+        started.append(jobs)
+        return iter(())
+
+    monkeypatch.setattr(pool, "_in_processes", note)
+    for jobs in (2, 3, 5000):
+        assert told(inputs("", "", ""), jobs) == []
+    assert started == [2, 3, 3]
+
+
+@linux
+def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
+    for n in range(4):
+        (tmp_path / f"{n}.ptx").write_text("fine")
+    program = (
+        "import os, sys, time, types; from tclint.commands._cli import main\n"
+        "def check(*args): open(f'at-work-{os.getpid()}', 'x').close(); time.sleep(30)\n"
+        "driver = types.ModuleType('tclint.linting.check'); driver.check_source = check\n"
+        "import tclint.linting; tclint.linting.check = driver; sys.modules['tclint.linting.check'] = driver\n"
+        "print('ready', flush=True); main(['check', '--jobs', '2', '.'])"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+        # A shell starts what runs in the background with interrupts ignored, and Python leaves it so.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  (no threads here)
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    for _ in range(300):  # an interrupt on the way there is another matter
+        if len(list(tmp_path.glob("at-work-*"))) == 2:
+            break
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err.strip()) == (130, "", "")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+class Terminal:
+    def __init__(self, tty: bool) -> None:
+        self.tty = tty
+        self.written: list[str] = []
+
+    def isatty(self) -> bool:
+        return self.tty
+
+    def write(self, text: str) -> None:
+        self.written.append(text)
+
+    def flush(self) -> None:
+        pass
+
+    def fileno(self) -> int:
+        raise OSError("not a real one")
+
+
+def test_progress_is_shown_on_a_terminal_in_a_long_run_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [Checked(FileReport(path=f"{n}\x1b" + "x" * 100), Counter(), Counter()) for n in range(3)]
+    monkeypatch.delenv("TERM", raising=False)
+    for tty, patience in ((False, 0.0), (True, 60.0)):
+        monkeypatch.setattr(_progress, "_PATIENCE", patience)
+        stream = Terminal(tty)
+        assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+        assert stream.written == []
+    monkeypatch.setattr(_progress, "_PATIENCE", 0.0)
+    stream = Terminal(True)
+    assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+    first, *_, last = stream.written
+    assert first.startswith("\r\x1b[2Ktclint: 1 checked, the last one 0\ufffdxxx")
+    assert (len(first.splitlines()), len(first) < 90, last) == (1 + 1, True, "\r\x1b[2K")
+    monkeypatch.setattr(Terminal, "fileno", lambda stream: 2)
+    monkeypatch.setattr(os, "get_terminal_size", lambda file: os.terminal_size((30, 24)))
+    stream = Terminal(True)
+    assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+    assert stream.written[0] == "\r\x1b[2Ktclint: 1 checked, the last …"
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal(True)
+    assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+    assert stream.written == []

@@ -1,0 +1,279 @@
+"""Fixes: each removes what it is of and brings nothing new, and ptxas takes what it makes of a module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from benchmarks.faults import OPERATORS
+from benchmarks.fixes import DELETIONS, faults, mended
+from benchmarks.ptxas import Ptxas
+from tclint.config.config import Config
+from tclint.driver.fixing import Mended, shown, tried
+from tclint.findings.edits import Repair, after, before, inverted, joined, opcode, operand, resolve, without
+from tclint.findings.finding import FileReport, Finding, Fix
+from tclint.findings.rules import CodeBlock, Rule, all_rules
+from tclint.findings.scales import Confidence
+from tclint.ir.build import build
+from tclint.syntax import parse
+from tclint.syntax.source import Source
+from tests.tools.project import ROOT
+from tests.tools.ptxas import find_ptxas
+from tests.tools.support import HOPPER, WGMMA, kernel, lint, module
+
+RULES = all_rules()
+
+BRINGS_MORE = {
+    ("PX002", "misspelt_member"): "an instruction that was not known is seen for the first time",
+    ("SU002", "misspelt_rule"): "the comment that is understood then hides nothing",
+}
+"""Examples in which every fix uncovers another finding, so that ``--fix`` does not keep it; the entry names the example."""
+
+
+def _config(rule: Rule) -> Config:
+    """What shows the findings of a rule that are of low confidence by default."""
+    return Config(pedantic=rule.confidence is Confidence.LOW, toolkit=rule.toolkit)
+
+
+def _examples(*ids: str) -> Iterator[tuple[Rule, CodeBlock, str]]:
+    for rule in map(RULES.__getitem__, ids or RULES):
+        for block in rule.examples:
+            yield rule, block, re.findall(r"\.entry (\w+)", block.code)[-1]
+
+
+@cache
+def _found(rule: str, line: int) -> tuple[FileReport, tuple[Finding, ...]]:
+    """The report on an example, and the findings in it of its rule."""
+    block = next(b for b in RULES[rule].examples if b.line == line)
+    report = shown(Source(block.code.encode(), f"{rule}.ptx"), _config(RULES[rule]))
+    return report, tuple(f for f in report.findings if f.rule.id == rule)
+
+
+def _holding(rule: Rule, report: FileReport, finding: Finding) -> list[tuple[Fix, Mended]]:
+    """The fixes of a finding that hold, with what they make of the text."""
+    made = ((fix, tried(report, [(finding, fix)], _config(rule))) for fix in finding.fixes)
+    return [(fix, result) for fix, result in made if isinstance(result, Mended)]
+
+
+@pytest.mark.parametrize("id", RULES)
+def test_a_fix_of_an_example_removes_the_finding_and_brings_no_other(id: str) -> None:
+    for rule, block, name in _examples(id):
+        report, findings = _found(rule.id, block.line)
+        for finding in findings:
+            holding = [fix for fix, _ in _holding(rule, report, finding)]
+            if (rule.id, name) in BRINGS_MORE:
+                assert finding.fixes
+                assert not holding
+            elif finding.fixes:
+                assert holding, [tried(report, [(finding, fix)], _config(rule)) for fix in finding.fixes]
+                assert {fix for fix in finding.fixes if fix.safe} <= set(holding)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", RULES)
+def test_ptxas_takes_what_a_fix_makes_of_an_example(id: str) -> None:
+    ptxas = Ptxas(find_ptxas())
+    for rule, block, _ in _examples(id):
+        report, findings = _found(rule.id, block.line)
+        for finding in findings:
+            for _, result in _holding(rule, report, finding):
+                done = ptxas.compile(result.source.data, 60)
+                assert done.status == 0, done.said
+
+
+# ---------------------------------------------------------------- planted faults
+
+PLANTED = {
+    "wgmma.wait_group deleted": "nvcc-wgmma_gemm.sm_90a",
+    "wgmma.commit_group deleted": "nvcc-wgmma_gemm.sm_90a",
+    "wgmma.fence deleted": "nvcc-wgmma_gemm.sm_90a",
+    "wgmma.wait_group 0 to 1": "nvcc-wgmma_gemm.sm_90a",
+    "cp.async.wait deleted": "nvcc-mma_gemm.sm_80",
+    "cp.async.commit_group deleted": "nvcc-mma_gemm.sm_80",
+    "cp.async.wait_group N to N+1": "nvcc-mma_gemm.sm_80",
+    "bulk wait_group deleted": "nvcc-bulk_ring.sm_90",
+    "proxy fence deleted": "nvcc-bulk_ring.sm_90",
+    "tcgen05.wait::ld deleted": "nvcc-tcgen05_gemm.sm_100a",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_that_is_found_is_mended(name: str) -> None:
+    assert name in OPERATORS
+    assert name in DELETIONS
+    path = ROOT / "fixtures" / "kernels" / f"{PLANTED[name]}.ptx"
+    outcomes = [mended(kernel, fault, path.name) for kernel, fault in list(faults(path, name))[:2]]
+    assert outcomes
+    assert set(outcomes) <= {"clean", "silent"}
+    assert "clean" in outcomes
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "fixtures").glob("*.ptx")), ids=lambda path: path.stem)
+def test_a_safe_fix_of_a_fixture_holds(path: Path) -> None:
+    report = shown(Source.read(path), Config())
+    for finding in report.findings:
+        for fix in finding.fixes:
+            made = tried(report, [(finding, fix)], Config())
+            assert isinstance(made, Mended), made
+
+
+# ---------------------------------------------------------------- where a fix may stand
+
+
+def _texts(text: str, rule: str) -> list[str]:
+    """What the first fix of each finding of *rule* makes of the text."""
+    found = [f for f in lint(text).findings if f.rule.id == rule]
+    assert found, rule
+    return [joined(text.encode(), f.fixes[0].edits).decode() if f.fixes else "" for f in found]
+
+
+ISSUED = f"""
+    setp.ne.b32 %p0, 0, 0;
+    wgmma.fence.sync.aligned;
+    {WGMMA}
+    wgmma.commit_group.sync.aligned;
+"""
+
+
+def test_a_wait_stands_before_a_branch_that_splits_the_warp() -> None:
+    text = module(
+        kernel(f"""{ISSUED}
+    mov.u32 %r0, %tid.x;
+    setp.eq.u32 %p1, %r0, 0;
+    @!%p1 bra done;
+    st.global.f32 [%rd5], %f0;
+done:
+    wgmma.wait_group.sync.aligned 0;
+    ret;"""),
+        header=HOPPER,
+    )
+    (fixed,) = _texts(text, "WG001")
+    assert "    wgmma.wait_group.sync.aligned 0;\n    @!%p1 bra done;" in fixed
+
+
+def test_no_wait_is_put_where_it_is_not_shown_that_all_threads_come() -> None:
+    text = module(
+        kernel(f"""
+    mov.u32 %r0, %tid.x;
+    setp.eq.u32 %p1, %r0, 0;
+    @!%p1 bra done;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r1}}, [%r2];
+    add.u32 %r3, %r1, 1;
+    st.global.u32 [%rd5], %r3;
+done:
+    ret;{ISSUED[:0]}""")
+    )
+    for finding in lint(text).findings:
+        assert not any("tcgen05.wait" in edit.text for fix in finding.fixes[:1] for edit in fix.edits) or (
+            finding.rule.id == "TC007"
+        )
+
+
+def test_a_wait_in_an_inlined_function_is_no_safe_fix() -> None:
+    callee = f""".func issue()
+{{
+    .reg .f32 %f<8>;
+    .reg .b64 %rd<4>;
+    .reg .pred %p<2>;
+    setp.ne.b32 %p0, 0, 0;
+    {WGMMA}
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 0;
+    ret;
+}}
+"""
+    text = module(callee, kernel("    call issue;\n    ret;"), header=HOPPER)
+    findings = [f for f in lint(text).findings if f.rule.id == "WG002" and f.entry == "k"]
+    assert findings
+    for finding in findings:
+        for fix in finding.fixes:
+            assert not fix.safe
+            (edit,) = fix.edits
+            assert text.encode()[edit.span.start :].startswith(b"wgmma.mma_async")
+
+
+# ---------------------------------------------------------------- edits
+
+PLAIN = """\
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k()
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<4>;
+start:  mov.u32 %r0, 1; mov.u32 %r1, 2;  // both
+\tadd.u32 %r2, // the sum
+\t\t%r0 /* first, */, %r1;
+    @!%p0 mov.u32 %r3, {0};
+    @%p1 bra start;
+    ret; // the end
+}
+"""
+
+
+def _edited(*repairs: Repair, text: str = PLAIN) -> str:
+    data = text.replace("{0}", "0").encode()
+    source = Source(data, "k.ptx")
+    (function,) = build(parse(data), data).functions
+    fixes = resolve(source, function, repairs)
+    assert len(fixes) == len(repairs)
+    return joined(data, [edit for fix in fixes for edit in fix.edits]).decode()
+
+
+def _one(change: object, text: str = PLAIN) -> list[tuple[str, str]]:
+    """The lines that a change takes away, and those that it brings."""
+    old = text.replace("{0}", "0").splitlines()
+    new = _edited(Repair("", (change,)), text=text).splitlines()  # type: ignore[arg-type]
+    return [("".join(l for l in old if l not in new), "|".join(l for l in new if l not in old))]
+
+
+@pytest.mark.parametrize(
+    ("change", "gone", "come"),
+    [
+        (before(2, "bar.sync 0;"), "", "\tbar.sync 0;"),
+        (before(2, "a;", "b;"), "", "\ta;|\tb;"),
+        (after(5, "a;"), "", "    a;"),
+        (before(0, "a;"), "start:  mov.u32 %r0, 1; mov.u32 %r1, 2;  // both", "start:  a; mov.u32 %r0, 1; mov.u32 %r1, 2;  // both"),
+        (after(0, "a;"), "start:  mov.u32 %r0, 1; mov.u32 %r1, 2;  // both", "start:  mov.u32 %r0, 1; a; mov.u32 %r1, 2;  // both"),
+        (after(1, "a;"), "", "a;"),
+        (opcode(2, "sub.u32"), "\tadd.u32 %r2, // the sum", "\tsub.u32 %r2, // the sum"),
+        (operand(2, "b", "7"), "\t\t%r0 /* first, */, %r1;", "\t\t%r0 /* first, */, 7;"),
+        (operand(2, "a", "7"), "\t\t%r0 /* first, */, %r1;", "\t\t7 /* first, */, %r1;"),
+        (without(3), "    @!%p0 mov.u32 %r3, 0;", ""),
+        (inverted(3), "    @!%p0 mov.u32 %r3, 0;", "    @%p0 mov.u32 %r3, 0;"),
+        (inverted(4), "    @%p1 bra start;", "    @!%p1 bra start;"),
+    ],
+)  # fmt: skip
+def test_an_edit_changes_its_instruction_and_nothing_else(change: object, gone: str, come: str) -> None:
+    assert _one(change) == [(gone, come)]
+
+
+def test_a_line_ends_as_its_neighbours_do() -> None:
+    text = PLAIN.replace("\n", "\r\n")
+    fixed = _edited(Repair("", (before(2, "a;"), after(5, "b;"))), text=text)
+    assert "\ta;\r\n\tadd.u32" in fixed
+    assert "ret; // the end\r\n    b;\r\n}" in fixed
+    assert fixed.count("\n") == fixed.count("\r\n")
+
+
+def test_what_cannot_be_found_makes_no_fix() -> None:
+    data = PLAIN.replace("{0}", "0").encode()
+    (function,) = build(parse(data), data).functions
+    repairs = [Repair("", (operand(2, "nothing", "1"),)), Repair("", (inverted(2),)), Repair("", ())]
+    assert resolve(Source(data, "k.ptx"), function, repairs) == ()
+
+
+def test_edits_that_overlap_make_no_fix_and_are_not_joined() -> None:
+    data = PLAIN.replace("{0}", "0").encode()
+    (function,) = build(parse(data), data).functions
+    source = Source(data, "k.ptx")
+    assert resolve(source, function, [Repair("", (without(2), operand(2, "b", "7")))]) == ()
+    one, two = (resolve(source, function, [Repair("", (c,))])[0] for c in (without(2), operand(2, "b", "7")))
+    with pytest.raises(ValueError, match="overlap"):
+        joined(data, (*one.edits, *two.edits))

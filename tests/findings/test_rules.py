@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tclint.findings import rules
+from tclint.findings.rules import HEADINGS, RuleError, UnknownRule, load_rules, parse_page, words_of
+from tclint.findings.scales import Confidence, Severity
+from tests.tools.project import ROOT
+
+FRONT = """\
++++
+name = "some-rule"
+severity = "error"
+confidence = "high"
+family = "some"
+since = "0.1.0"
+manual = ["9.7.15.7.3"]
+words = "none"
++++
+"""
+TEXTS = dict.fromkeys(HEADINGS, "Text.") | {
+    "What it finds": "An `accumulator` is read\nwhile *written*. More, e.g. this.",
+    "Example": "```ptx\n// bad\n## not a heading\n```\nand\n```ptx\n// worse\n```",
+    "Correct": "```ptx\n// good\n```\n```text\n# output\n```",
+}
+NO_WORDS = 'words = "none"'
+WORDS = """\
+[words]
+CUTLASS = "call f()"
+"CuTe DSL" = "call g()"
+"CUDA C++" = "none"
+Triton = "report it"
+"""
+BODY = "".join(f"## {heading}\n\n{text}\n\n" for heading, text in TEXTS.items())
+
+
+def test_a_page_becomes_a_rule() -> None:
+    rule = parse_page("AB001", FRONT + BODY)
+    assert (rule.id, rule.name, rule.family, rule.since) == ("AB001", "some-rule", "some", "0.1.0")
+    assert (rule.severity, rule.confidence) == (Severity.ERROR, Confidence.HIGH)
+    assert rule.manual == ("9.7.15.7.3",)
+    assert rule.summary == "An accumulator is read while written."
+    assert rule.body == BODY.strip() + "\n"
+    assert [block.code for block in rule.examples] == ["// bad\n## not a heading\n", "// worse\n"]
+    assert [block.code for block in rule.corrections] == ["// good\n"]
+    lines = (FRONT + BODY).splitlines()
+    assert [lines[block.line - 1] for block in rule.examples] == ["// bad", "// worse"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("+++\nname", "name", "must start with TOML"),
+        ('severity = "error"', 'severity = "fatal"', "severity must be one of info, warning, error"),
+        ('confidence = "high"', 'confidence = "confirmed"', "only the executor"),
+        ('name = "some-rule"', 'name = "Some_Rule"', "'Some_Rule' is malformed"),
+        ('name = "some-rule"', "", "name must be a str"),
+        ('since = "0.1.0"', 'since = "soon"', "'soon' is malformed"),
+        ('family = "some"', 'family = "some"\ntags = 1', "unknown key tags"),
+        ('["9.7.15.7.3"]', '["wgmma"]', "section numbers"),
+        ('["9.7.15.7.3"]', "[]", "section numbers"),
+        ('family = "some"', 'family = "some"\ntoolkit = "12"', "toolkit = '12' is no version"),
+        ('family = "some"', 'family = "some"\ntoolkit = 12.8', "toolkit must be a str"),
+        ('family = "some"', "family = some", "front matter: "),
+        ('family = "some"', 'family = "some"\nassembles = "no"', "assembles must be a bool"),
+        (NO_WORDS, "", "words must be a table, the id of a rule such as WG001, or"),
+        (NO_WORDS, "words = 1", "words must be a table"),
+        (NO_WORDS, 'words = "wgmma"', "words must be a table"),
+        (NO_WORDS, WORDS + 'OpenCL = "x"', r"words: OpenCL is none of CUTLASS, CuTe DSL, CUDA C\+\+, Triton"),
+        (NO_WORDS, WORDS.replace("Triton", "# Triton"), "words: Triton must be a text"),
+        (NO_WORDS, WORDS.replace("call g()", ""), "words: CuTe DSL must be a text"),
+        ("## Exceptions\n\nText.\n\n", "", r"missing: Exceptions"),
+        ("## Exceptions", "## Except", "'Except' is none of"),
+        ("## Exceptions\n\nText.", "## Exceptions\n", "nothing under 'Exceptions'"),
+        ("## Exceptions", "## Correct", "'Correct' occurs twice"),
+        ("## What it finds", "# AB001\n## What it finds", "the title is made from"),
+        ("```ptx\n// good\n```", "", "'Correct' needs a ptx block"),
+        ("# output\n```", "# output\n", "code block without an end"),
+    ],
+)
+def test_a_page_that_is_not_as_it_must_be_is_refused(old: str, new: str, message: str) -> None:
+    page = FRONT + BODY
+    assert old in page
+    with pytest.raises(RuleError, match=message) as caught:
+        parse_page("AB001", page.replace(old, new, 1))
+    assert str(caught.value).startswith("AB001.md:")
+
+
+def test_a_page_may_name_the_toolkit_it_is_about() -> None:
+    assert parse_page("AB001", FRONT + BODY).toolkit is None
+    page = FRONT.replace('since = "0.1.0"', 'since = "0.1.0"\ntoolkit = "12.8"') + BODY
+    assert parse_page("AB001", page).toolkit == (12, 8)
+
+
+def test_examples_assemble_unless_the_page_denies_it() -> None:
+    assert parse_page("AB001", FRONT + BODY).assembles
+    assert not parse_page("AB001", FRONT.replace(NO_WORDS, f"{NO_WORDS}\nassembles = false") + BODY).assembles
+
+
+def test_a_page_has_words_for_each_producer_but_for_those_without() -> None:
+    assert parse_page("AB001", FRONT + BODY).words == {}
+    words = parse_page("AB001", FRONT.replace(NO_WORDS, WORDS) + BODY).words
+    assert words == {"CUTLASS": "call f()", "CuTe DSL": "call g()", "Triton": "report it"}
+
+
+def _pages(folder: Path, *words: str) -> Path:
+    """Pages AB001, AB002, ... with these words."""
+    for number, text in enumerate(words, 1):
+        front = FRONT.replace("some-rule", f"rule-{number}").replace(NO_WORDS, text)
+        (folder / f"AB{number:03}.md").write_text(front + BODY)
+    return folder
+
+
+def test_a_page_that_names_another_one_has_its_words(tmp_path: Path) -> None:
+    rules = load_rules(_pages(tmp_path, WORDS, 'words = "AB001"', NO_WORDS))
+    assert [words_of(rule, rules) for rule in rules.values()] == [
+        rules["AB001"].words,
+        rules["AB001"].words,
+        {},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("words = 'AB009'",), r"AB001\.md:1: front matter: words: there is no rule AB009"),
+        (("words = 'AB001'",), r"AB001\.md:1: front matter: words: AB001 has no table of words"),
+        ((NO_WORDS, "words = 'AB001'"), r"AB002\.md:1: front matter: words: AB001 has no table of words"),
+        ((WORDS, "words = 'AB001'", "words = 'AB002'"), r"AB003\.md:1: .*: AB002 has no table of words"),
+    ],
+)
+def test_a_page_that_names_one_without_words_is_refused(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(RuleError, match=message):
+        load_rules(_pages(tmp_path, *words))
+
+
+def test_all_pages_of_tclint_are_valid_together() -> None:
+    assert list(load_rules(ROOT / "rules")) == list(rules.all_rules())
+
+
+def test_headings_have_an_order() -> None:
+    page = FRONT + BODY.replace("Why it is wrong", "X").replace("References", "Why it is wrong").replace(
+        "X", "References"
+    )
+    with pytest.raises(RuleError, match="out of order"):
+        parse_page("AB001", page)
+
+
+def test_the_file_name_is_the_id() -> None:
+    with pytest.raises(RuleError, match="file name"):
+        parse_page("some-rule", FRONT + BODY)
+
+
+def test_names_are_unique(tmp_path: Path) -> None:
+    (tmp_path / "AB001.md").write_text(FRONT + BODY)
+    assert list(load_rules(tmp_path)) == ["AB001"]
+    (tmp_path / "AB002.md").write_text(FRONT + BODY)
+    with pytest.raises(RuleError, match="AB001 has the name some-rule already"):
+        load_rules(tmp_path)
+
+
+def test_rules_are_found_by_id_and_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = parse_page("AB001", FRONT + BODY)
+    monkeypatch.setattr(rules, "all_rules", lambda: {"AB001": rule})
+    assert rules.find("AB001") is rules.find("ab001") is rules.find("some-rule") is rule
+    for text, suggestion in (("AB010", "did you mean AB001?"), ("some-role", "did you mean some-rule?")):
+        with pytest.raises(UnknownRule) as caught:
+            rules.find(text)
+        assert str(caught.value) == f"there is no rule {text}; {suggestion}"
+    with pytest.raises(UnknownRule) as caught:
+        rules.find("zzz")
+    assert str(caught.value) == "there is no rule zzz"
+
+
+def test_without_pages_nothing_looks_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "data", lambda name: tmp_path / name)
+    with pytest.raises(RuleError, match="not installed completely"):
+        rules.all_rules.__wrapped__()

@@ -1,0 +1,567 @@
+"""From text to instructions: names in their scopes, operands, guards, branch tables, locations."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tclint.ir import SINK, Function, Immediate, Memory, Not, Pair, Special, Symbol, Vector
+from tclint.ir.inline import inlinable, inline
+from tclint.ir.nodes import Location
+from tests.tools.support import HEADER, built, function, kernel, module, register
+
+
+def body(text: str, **options: str) -> Function:
+    """A kernel with *text* as its body and no declarations but those in it."""
+    return function(module(kernel(text, **({"registers": ""} | options))))
+
+
+def names(f: Function, at: int) -> list[str]:
+    """The registers that an instruction writes, then those that it reads."""
+    ins = f.instructions[at]
+    return [f.registers[r].name for r in (*ins.writes, *ins.reads)]
+
+
+# ---------------------------------------------------------------- registers and scopes
+
+
+def test_a_range_declares_its_numbers_and_no_more() -> None:
+    f = body(".reg .b32 %r<18>;\nmov.u32 %r0, %r17;\nmov.u32 %r1, %r18;")
+    assert names(f, 0) == ["%r0", "%r17"]
+    assert [(t.kind, "%r18" in t.message) for t in f.troubles] == [("undefined-register", True)]
+
+
+@pytest.mark.parametrize("name", ["%r01", "%r", "%s1", "%r1x", "%r" + "9" * 6000])
+def test_what_a_range_does_not_declare(name: str) -> None:
+    f = body(f".reg .b32 %r<18>;\nmov.u32 %r0, {name};\nret;")
+    assert [t.kind for t in f.troubles] == ["undefined-register"]
+
+
+def test_a_range_whose_name_ends_in_a_digit() -> None:
+    f = body(".reg .b32 r1<3>;\nmov.u32 r10, r12;")
+    assert names(f, 0) == ["r10", "r12"]
+    assert not f.troubles
+
+
+def test_one_declaration_of_many_registers() -> None:
+    f = body(".reg .b32 a, %b<2>, c;\n.reg .pred p;\n@p add.s32 a, %b1, c;")
+    assert names(f, 0) == ["a", "%b1", "c"]
+    types = {r.name: r.type for r in f.registers}
+    assert types == {"a": ".b32", "%b0": ".b32", "%b1": ".b32", "c": ".b32", "p": ".pred"}
+
+
+def test_inner_scopes_have_registers_of_their_own() -> None:
+    f = body(
+        """
+    .reg .b32 %r<4>, x;
+    mov.u32 x, 1;
+    { .reg .b32 x; .reg .b32 %r<2>; mov.u32 x, %r1; mov.u32 %r3, %r0; }
+    { .reg .b32 x; mov.u32 x, %r1; { .reg .pred x; setp.eq.s32 x, %r1, 0; } add.s32 x, x, 1; }
+    mov.u32 x, %r1;
+    """
+    )
+    assert not f.troubles
+    writes = [ins.writes[0] for ins in f.instructions]
+    outer, first, r3, second, predicate, again, last = writes
+    assert outer == last
+    assert len({outer, first, second, predicate}) == 4
+    assert second == again
+    assert f.registers[predicate].type == ".pred"
+    inner_r1, outer_r1 = f.instructions[1].reads[0], f.instructions[3].reads[0]
+    assert inner_r1 != outer_r1
+    assert f.registers[r3].name == "%r3", "not in the inner range, so the outer one"
+    assert f.instructions[6].reads == (outer_r1,)
+
+
+def test_a_name_seen_from_outside_is_hidden_once_it_is_declared_inside() -> None:
+    f = body(".reg .b32 x;\n{ mov.u32 x, 1;\n.reg .b32 x;\nmov.u32 x, 2; }\nmov.u32 x, 3;")
+    a, b, c = (ins.writes[0] for ins in f.instructions)
+    assert a == c
+    assert b != a
+
+
+def test_a_register_declared_twice() -> None:
+    f = body(".reg .b32 x;\n.reg .b32 x;\nmov.u32 x, 1;")
+    assert [t.kind for t in f.troubles] == ["duplicate-register"]
+
+
+# ---------------------------------------------------------------- labels
+
+
+def test_equal_labels_of_different_scopes_are_different_places() -> None:
+    f = body(
+        """
+    .reg .pred %p; .reg .b32 %r<3>;
+    mov.u32 %r1, 0;
+    { again: add.s32 %r1, %r1, 1; @%p bra again; }
+    { again: add.s32 %r1, %r1, 2; @!%p bra again; { bra done; } done: }
+    again: add.s32 %r1, %r1, 3;
+    bra again;
+    """
+    )
+    assert not f.troubles
+    assert [(i, ins.targets) for i, ins in enumerate(f.instructions) if ins.targets] == [
+        (2, (1,)),
+        (4, (3,)),
+        (5, (6,)),
+        (7, (6,)),
+    ]
+    assert f.instructions[4].negated
+    assert not f.instructions[2].negated
+
+
+def test_a_branch_out_of_a_scope() -> None:
+    f = body("{ { bra out; } }\n{ out: }\nout: ret;")
+    assert not f.troubles
+    assert f.instructions[0].targets == (1,)
+
+
+def test_a_branch_into_a_scope_goes_nowhere() -> None:
+    f = body("bra inside;\n{ inside: ret; }")
+    assert [t.kind for t in f.troubles] == ["undefined-label"]
+    assert f.instructions[0].targets == (-1,)
+
+
+def test_a_label_at_the_very_end() -> None:
+    f = body(".reg .pred %p;\n@%p bra end;\nret;\nend:")
+    assert not f.troubles
+    assert f.instructions[0].targets == (2,)
+    assert len(f.instructions) == 2
+
+
+def test_a_label_twice_in_one_scope() -> None:
+    f = body("a: ret;\n{ a: ret; }\na: ret;")
+    assert [t.kind for t in f.troubles] == ["duplicate-label"]
+
+
+TABLES = {
+    "before the first instruction": "ts: .branchtargets a, b;\nbrx.idx %r0, ts;\na: ret;\nb: ret;",
+    "before the branch": "mov.u32 %r0, 1;\nts: .branchtargets a, b;\nbrx.idx %r0, ts;\na: ret;\nb: ret;",
+    "of an outer scope": "ts: .branchtargets a, b;\n{ { brx.idx %r0, ts; } }\na: ret;\nb: ret;",
+    "whose names stand in an inner scope too": "ts: .branchtargets a, b;\n{ brx.idx %r0, ts; a: b: exit; }\na: ret;\nb: ret;",
+    "that names an outer label": "{ ts: .branchtargets a, b;\nbrx.idx %r0, ts; a: ret; }\nb: ret;",
+}
+
+
+@pytest.mark.parametrize("where", TABLES)
+def test_a_branch_table(where: str) -> None:
+    f = body(".reg .b32 %r<2>;\n" + TABLES[where])
+    assert not f.troubles
+    (branch,) = [ins for ins in f.instructions if ins.opcode == "brx.idx"]
+    returns = [i for i, ins in enumerate(f.instructions) if ins.opcode == "ret"]
+    assert branch.targets == tuple(returns)
+
+
+def test_a_branch_table_with_a_range() -> None:
+    f = body(".reg .b32 %r<2>;\nts: .branchtargets L<2>, M;\nbrx.idx %r0, ts;\nL0: exit;\nL1: ret;\nM: trap;")
+    assert f.instructions[0].targets == (1, 2, 3)
+
+
+# ---------------------------------------------------------------- operands
+
+
+@pytest.mark.parametrize(
+    ("text", "operands"),
+    [
+        ("mov.u32 %r1, 0x1F;", (1, Immediate(31))),
+        ("mov.u32 %r1, 0b101;", (1, Immediate(5))),
+        ("mov.u32 %r1, 017;", (1, Immediate(15))),
+        ("mov.u32 %r1, 5U;", (1, Immediate(5))),
+        ("mov.s32 %r1, -7;", (1, Immediate(-7))),
+        ("mov.u32 %r1, (3+4)*2;", (1, Immediate(14))),
+        ("mov.u32 %r1, -(1<<4);", (1, Immediate(-16))),
+        ("mov.u32 %r1, 7/-2;", (1, Immediate(-3))),
+        ("mov.f32 %f1, 0f3F800000;", (2, Immediate(1.0))),
+        ("mov.f64 %d1, -0d3FF0000000000000;", (3, Immediate(-1.0))),
+        ("mov.f32 %f1, 1.5e3;", (2, Immediate(1500.0))),
+        ("mov.u32 %r1, %tid.x;", (1, Special("%tid.x"))),
+        ("mov.u32 %r1, WARP_SZ;", (1, Immediate(32))),
+        ("mov.u64 %rd1, s+8;", (4, Symbol("s", 8))),
+        ("ld.shared.u32 %r1, [s];", (1, Memory(Symbol("s")))),
+        ("ld.shared.u32 %r1, [s+4];", (1, Memory(Symbol("s"), 4))),
+        ("ld.global.u32 %r1, [%rd1];", (1, Memory(4))),
+        ("ld.global.u32 %r1, [ %rd1 + -16 ];", (1, Memory(4, -16))),
+        ("ld.global.u32 %r1, [%rd1-16];", (1, Memory(4, -16))),
+        ("ld.global.u32 %r1, [%rd1+0x10];", (1, Memory(4, 16))),
+        ("ld.shared.u32 %r1, [64];", (1, Memory(Immediate(0), 64))),
+        ("st.global.v2.u32 [%rd1], {%r1, 7};", (Memory(4), Vector((1, Immediate(7))))),
+        ("@%p1 bra.uni L;", (Symbol("L"),)),
+        ("elect.sync _|%p1, -1;", (Pair(SINK, 0), Immediate(-1))),
+        ("and.pred %p1, !%p1, %p1;", (0, Not(0), 0)),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%rd1, {%r1, 3}], [s+8];",
+            (Memory(Symbol("s")), Memory(4, 0, (Vector((1, Immediate(3))),)), Memory(Symbol("s"), 8)),
+        ),
+    ],
+)  # fmt: skip
+def test_operands(text: str, operands: tuple[object, ...]) -> None:
+    f = body(
+        ".shared .b8 s[64];\n.reg .pred %p1;\n.reg .b32 %r1;\n.reg .f32 %f1;\n.reg .f64 %d1;\n.reg .b64 %rd1;\n"
+        f"{text}\nL: ret;"
+    )
+    assert not f.troubles
+    numbers = {register(f, name): at for at, name in enumerate(("%p1", "%r1", "%f1", "%d1", "%rd1"))}
+    assert numbers == {i: i for i in range(5)}
+    assert f.instructions[0].operands == operands
+    assert f.instructions[0].match is not None
+
+
+def test_guards_are_not_reads() -> None:
+    f = body(".reg .pred %p<3>; .reg .b32 %r<3>;\n@!%p1 add.s32 %r0, %r1, %r2;\n@%p2\tret;")
+    ins = f.instructions[0]
+    assert f.registers[ins.guard].name == "%p1"
+    assert ins.negated
+    assert names(f, 0) == ["%r0", "%r1", "%r2"]
+    assert f.registers[f.instructions[1].guard].name == "%p2"
+    assert not f.instructions[1].negated
+
+
+def test_comments_and_line_breaks_anywhere() -> None:
+    plain = body(
+        ".reg .pred %p; .reg .b32 %r<3>;\n@!%p add.s32 %r0, %r1, -4;\nst.shared.v2.u32 [%r1+8], {%r0, %r2};\nret;"
+    )
+    broken = body(
+        """
+    .reg .pred %p; // the predicate, %q
+    .reg .b32 /* three: ä ö ü ☃ */ %r<3>;
+    @!%p  // guard; ret;
+      add.s32 /* } */ %r0,
+        %r1 /* , %r9 */
+        , -4
+    ; // "unclosed
+    st.shared.v2.u32 [ %r1 // base
+      + 8 ], { %r0 , // first
+      %r2 } ;
+    ret /* the end */ ;
+    """
+    )
+    assert not broken.damaged
+    assert not broken.troubles
+    assert [(i.opcode, i.operands, i.guard, i.negated) for i in broken.instructions] == [
+        (i.opcode, i.operands, i.guard, i.negated) for i in plain.instructions
+    ]
+
+
+def test_spans_are_bytes_relative_to_the_function() -> None:
+    text = "// ☃ größer\n" + module(kernel("ret; // ☃\nmov.u32 %r1, %r2; /* ☃ */ exit;"))
+    f = function(text)
+    data = text.encode()
+    spans = [data[f.start + i.start : f.start + i.end] for i in f.instructions]
+    assert spans == [b"ret;", b"mov.u32 %r1, %r2;", b"exit;"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(["// x\n", "/* y; */", "\n", "\t", " ", "/* ☃ */"]), min_size=12, max_size=12)
+)
+def test_blanks_do_not_matter(blanks: list[str]) -> None:
+    words = ["@!%p ", "setp.eq.and.s32", " ", "%q", "|", "%p", ",", "%r1", ",", "5", ",", "!%p", ";"]
+    text = words[0] + "".join(a + b for a, b in zip(words[1:], blanks, strict=True))
+    f = body(f".reg .pred %p, %q; .reg .b32 %r<3>;\n{text}\nret;")
+    assert not f.damaged
+    p, q, r = (register(f, name) for name in ("%p", "%q", "%r1"))
+    ins = f.instructions[0]
+    assert ins.operands == (Pair(q, p), r, Immediate(5), Not(p))
+    assert (ins.guard, ins.negated, ins.writes, ins.reads) == (p, True, (q, p), (r, p))
+
+
+# ---------------------------------------------------------------- modules and functions
+
+
+def test_a_module_of_several_functions() -> None:
+    text = HEADER + (
+        ".extern .func (.param .b32 r) outer (.param .b32 a, .param .b64 b);\n"
+        ".visible .global .align 8 .b8 table[16] = {1, 2};\n"
+        ".func helper (.reg .b32 %a) { ret; }\n"
+        ".visible .entry one(.param .u64 x, .param .align 64 .b8 map[128]) .reqntid 32, 4, 2 { ret; }\n"
+        ".weak .entry two() .maxntid 256 .minnctapersm 2 { .reg .b32 %r; mov.u32 %r, table; exit; }\n"
+        ".entry one_more;\n"
+    )
+    m = built(text)
+    assert m.version == (8, 6)
+    assert m.targets == ("sm_100a",)
+    assert m.address_size == 64
+    assert [(f.name, f.entry, f.declared_only) for f in m.functions[:4]] == [
+        ("outer", False, True),
+        ("helper", False, False),
+        ("one", True, False),
+        ("two", True, False),
+    ]
+    assert m.variables["table"].size == 16
+    one, two = m.function("one"), m.function("two")
+    assert one is not None
+    assert two is not None
+    assert one.threads == 256
+    assert two.threads is None
+    assert two.directives == {".maxntid": (256,), ".minnctapersm": (2,)}
+    assert [(d.name, d.numbers) for d in two.stated] == list(two.directives.items())
+    assert [(p.name, p.size, p.align) for p in one.parameters] == [("x", 8, 8), ("map", 128, 64)]
+    assert not any(f.troubles for f in m.functions)
+
+
+def test_a_definition_comes_before_its_declaration() -> None:
+    m = built(HEADER + ".func f (.param .b32 a);\n.func f (.param .b32 a) { ret; }\n.func f (.param .b32 a);")
+    f = m.function("f")
+    assert f is not None
+    assert not f.declared_only
+    assert m.function("g") is None
+
+
+def test_calls() -> None:
+    f = function(
+        module(
+            ".func (.param .b32 r) get (.param .b32 a) { ret; }\n",
+            kernel(
+                """
+    { .param .b32 a0; .param .b32 r0;
+      st.param.b32 [a0], %r1;
+      call.uni (r0), get, (a0);
+      ld.param.b32 %r2, [r0]; }
+    proto: .callprototype (.param .b32 _) _ (.param .b32 _);
+    { .param .b32 a0; .param .b32 r0; call (r0), %rd1, (a0), proto; }
+    """
+            ),
+        )
+    )
+    assert not f.troubles
+    direct, indirect = [ins for ins in f.instructions if ins.flow == "call"]
+    assert Symbol("get") in direct.operands
+    assert direct.writes == ()
+    assert f.registers[indirect.reads[0]].name == "%rd1"
+
+
+CALLEE = """
+.func (.param .b32 r) get (.param .align 8 .b8 pair[8], .param .b32 n)
+{
+    .reg .b32 %r<4>;
+    ld.param.v2.b32 {%r1, %r2}, [pair];
+    ld.param.b32 %r3, [n];
+    fence.proxy.async;
+    st.param.b32 [r], %r1;
+    ret;
+}
+"""
+CALLER = """
+    { .param .align 8 .b8 a0[8]; .param .b32 a1; .param .b32 r0;
+      st.param.b32 [a0], %r1;
+      st.param.b32 [a0+4], 0f3F800000;
+      @%p1 st.param.b32 [a1], 7;
+      call.uni (r0), get, (a0, a1);
+      ld.param.b32 %r2, [r0]; }
+"""
+
+
+def inlined(caller: str, callee: str = CALLEE) -> tuple[Function, list[str]]:
+    """The kernel with its calls inlined, and its opcodes."""
+    m = built(module(callee, kernel(caller)))
+    (entry,) = (f for f in m.functions if f.entry)
+    f = inline(entry, inlinable(m))
+    assert f is not entry
+    return f, [ins.opcode for ins in f.instructions]
+
+
+def test_parameters_of_an_inlined_call_are_moves() -> None:
+    f, opcodes = inlined(CALLER)
+    assert opcodes[:8] == [
+        "mov.b32", "mov.f32", "mov.b32", "mov.b32", "mov.b32", "mov.b32", "fence.proxy.async", "mov.b32",
+    ]  # fmt: skip
+    first, second, guarded, low, high, n, _, stored = f.instructions[:8]
+    loaded = f.instructions[-1]
+    assert [low.reads, high.reads, n.reads] == [first.writes, second.writes, guarded.writes]
+    assert guarded.guard >= 0
+    assert loaded.opcode == "mov.b32"
+    assert loaded.reads == stored.writes
+    assert stored.reads == low.writes
+    assert not any(ins.match is None or ins.match.problem for ins in f.instructions)
+
+
+def test_the_moves_of_a_parameter_are_where_its_accesses_were() -> None:
+    m = built(module(CALLEE, kernel(CALLER)))
+    (entry,) = (f for f in m.functions if f.entry)
+    (callee,) = (f for f in m.functions if not f.entry)
+    f = inline(entry, inlinable(m))
+    loads = callee.instructions[0]
+    here = [(ins.start + f.start, ins.end + f.start) for ins in f.instructions]
+    place = (loads.start + callee.start, loads.end + callee.start)
+    assert here.count(place) == 2
+    assert here[0] == tuple(
+        at + entry.start for at in (entry.instructions[0].start, entry.instructions[0].end)
+    )
+
+
+def test_each_call_has_its_own_registers() -> None:
+    f, _ = inlined(CALLER + CALLER.replace("%r1;", "%r2;"))
+    loaded = [ins for ins in f.instructions if ins.writes and f.registers[ins.writes[0]].name == "%r2"]
+    loaded = [ins for ins in loaded if f.registers[ins.reads[0]].name.startswith("r+")]
+    assert len({ins.reads for ins in loaded}) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ld.param.v2.b32 {%r1, %r2}, [pair];", "ld.param.b16 %r1, [pair];"),  # extends what it loads
+        ("ld.param.v2.b32 {%r1, %r2}, [pair];", "ld.param.b64 %rd, [pair];"),  # both halves as one part
+        ("ld.param.v2.b32 {%r1, %r2}, [pair];", "ld.param.b32 %r1, [pair+8];"),  # nothing is stored there
+        (
+            "ld.param.v2.b32 {%r1, %r2}, [pair];",
+            "mov.b64 %rd, pair; ld.param.b32 %r1, [pair];",
+        ),  # its address
+    ],
+)
+def test_a_parameter_stays_memory_where_a_move_would_not_do(old: str, new: str) -> None:
+    assert old in CALLEE
+    callee = CALLEE.replace(old, new).replace(".reg .b32", ".reg .b64 %rd; .reg .b32")
+    _, opcodes = inlined(CALLER, callee)
+    assert opcodes[:3] == ["st.param.b32", "st.param.b32", "mov.b32"]
+    assert opcodes[-1] == "mov.b32"  # the result is passed alone
+
+
+def test_a_parameter_that_is_passed_on_stays_memory() -> None:
+    onward = "{ .param .b32 q; call.uni (q), other, (n); ld.param.b32 %r3, [q]; }"
+    callee = CALLEE.replace("ld.param.b32 %r3, [n];", onward)
+    _, opcodes = inlined(CALLER, ".extern .func (.param .b32 r) other (.param .b32 n);" + callee)
+    assert opcodes[:3] == ["mov.b32", "mov.f32", "st.param.b32"]
+
+
+def test_a_label_that_no_branch_names_ends_no_line() -> None:
+    """Debug builds mark addresses after each call."""
+    _, opcodes = inlined(CALLER.replace("ld.param.b32 %r2", "$L__tmp1: ld.param.b32 %r2"))
+    assert opcodes[-1] == "mov.b32"
+
+
+def test_a_result_that_is_loaded_elsewhere_stays_memory() -> None:
+    _, opcodes = inlined(CALLER.replace("ld.param.b32 %r2", "@%p1 bra on; on: ld.param.b32 %r2"))
+    assert opcodes[:3] == ["mov.b32", "mov.f32", "mov.b32"]
+    assert [opcodes[-4], opcodes[-1]] == ["st.param.b32", "ld.param.b32"]
+
+
+def test_a_parameter_given_twice_stays_memory() -> None:
+    callee = CALLEE.replace(".param .align 8 .b8 pair[8]", ".param .b32 pair").replace(
+        "ld.param.v2.b32 {%r1, %r2}, [pair];", "ld.param.b32 %r1, [pair];"
+    )
+    _, opcodes = inlined(CALLER.replace("(a0, a1)", "(a1, a1)"), callee)
+    assert opcodes[2] == "st.param.b32"
+
+
+def test_parameters_of_a_call_that_is_left_stay_memory() -> None:
+    _, opcodes = inlined(
+        CALLER + CALLER.replace("get", "other"),
+        CALLEE + ".extern .func (.param .b32 r) other (.param .align 8 .b8 p[8], .param .b32 n);",
+    )
+    assert opcodes.count("call.uni") == 1
+    at = opcodes.index("call.uni")
+    assert opcodes[at - 3 : at + 2] == [
+        "st.param.b32",
+        "st.param.b32",
+        "st.param.b32",
+        "call.uni",
+        "ld.param.b32",
+    ]
+
+
+def test_undefined_names_are_told_once() -> None:
+    f = body("mov.u32 %r1, %r1;\n@%p1 ret;\n@%p1 ret;\nld.global.u32 %r1, [nowhere];")
+    kinds = [(t.kind, t.message) for t in f.troubles]
+    assert len(kinds) == len(set(kinds)) == 3
+    assert sorted(kind for kind, _ in kinds) == [
+        "undefined-guard",
+        "undefined-register",
+        "undefined-register",
+    ]
+
+
+# ---------------------------------------------------------------- locations
+
+
+def test_locations_follow_the_inlined_calls() -> None:
+    f = body(
+        """
+    ret;
+    .loc 1 9 3
+    ret;
+    ret;
+    .loc 1 27 3
+    .loc 1 10 5, function_name $L__info, inlined_at 1 27 3
+    ret;
+    .loc 1 15 3, function_name $L__info+16, inlined_at 1 10 5
+    ret;
+    .loc 2 40 1
+    .loc 1 10 5, function_name $L__info, inlined_at 2 40 1
+    .loc 1 15 3, function_name $L__info+16, inlined_at 1 10 5
+    ret;
+    """
+    )
+    assert f.location(0) is None
+    assert f.location(1) == f.location(2) == Location(1, 9, 3)
+    assert chain(f.location(3)) == [(1, 10, 5), (1, 27, 3)]
+    assert chain(f.location(4)) == [(1, 15, 3), (1, 10, 5), (1, 27, 3)]
+    assert chain(f.location(5)) == [(1, 15, 3), (1, 10, 5), (2, 40, 1)]
+
+
+def test_a_location_inlined_at_itself_ends() -> None:
+    f = body(".loc 1 1 1, function_name x, inlined_at 1 1 1\n" * 50 + "ret;")
+    assert len(chain(f.location(0))) == 1
+
+
+def chain(location: Location | None) -> list[tuple[int, int, int]]:
+    found = []
+    while location is not None:
+        found.append((location.file, location.line, location.column))
+        location = location.inlined_at
+    return found
+
+
+@pytest.mark.parametrize("declaration", [".reg .b32 x1;", ".reg .b32 x<3>;"])
+def test_a_name_that_was_no_register_yet_may_become_one(declaration: str) -> None:
+    f = body(f"bra x1;\n{declaration}\n{{ mov.u32 x1, 1; }}\nmov.u32 x1, 2;\nx1: ret;")
+    assert not f.troubles
+    assert f.instructions[0].targets == (3,)
+    assert f.instructions[1].writes == f.instructions[2].writes != ()
+
+
+def test_a_vector_register_is_a_vector_and_its_elements_are_not() -> None:
+    f = body(
+        ".reg .v4 .f32 %v;\n.reg .v2 .u32 %w;\n.reg .f32 %f<2>;\n.reg .b64 %rd<2>;\n"
+        "ld.global.v4.f32 %v, [%rd1];\nmov.f32 %f1, %v.x;\nmov.u32 %w.y, 4;\nst.global.v2.u32 [%rd1], %w;"
+    )
+    assert [ins.match is not None and ins.match.problem for ins in f.instructions[:4]] == [""] * 4
+    wrong = body(".reg .v2 .f32 %v;\n.reg .b64 %rd<2>;\nld.global.v4.f32 %v, [%rd1];").instructions[0].match
+    assert wrong is not None
+    assert "a vector of 4" in wrong.problem
+
+
+def test_directives_stand_one_by_one_and_the_last_of_a_name_counts() -> None:
+    code = module(kernel("ret;", directives=".reqntid 0x40, 2 /* , 7 */\n.reqntid 010"))
+    found = function(code)
+    assert found.directives == {".reqntid": (8,)}
+    assert [(d.name, d.numbers) for d in found.stated] == [(".reqntid", (64, 2)), (".reqntid", (8,))]
+    first = found.stated[0]
+    assert code[found.start + first.start : found.start + first.end].startswith(".reqntid 0x40, 2")
+    assert (found.threads, found.most_threads) == (8, 8)
+
+
+def test_variables_say_how_they_begin() -> None:
+    made = built(
+        module(
+            ".global .align 4 .b8 table[4] = {1, 2, 0x3};",
+            ".const .f32 half = 0f3F000000, one = 1.0;",
+            ".global .u64 place = generic(table)+2;",
+            ".shared .b8 room[];",
+        )
+    )
+    assert {v.name: (v.type, v.initial) for v in made.variables.values()} == {
+        "table": (".b8", "{1, 2, 0x3}"),
+        "half": (".f32", "0f3F000000"),
+        "one": (".f32", "1.0"),
+        "place": (".u64", "generic(table)+2"),
+        "room": (".b8", ""),
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "size", "bits"),
+    [(7, 4, 7), (-1, 8, -1), (1.0, 4, 0x3F800000), (1.0, 8, 0x3FF0000000000000), (-1e300, 4, 0xFF800000)],
+)
+def test_what_a_register_holds_of_an_immediate(value: float, size: int, bits: int) -> None:
+    assert Immediate(value).pattern(size) == bits

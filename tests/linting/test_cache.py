@@ -1,0 +1,283 @@
+"""A run that knows earlier states of a text says what a fresh run says, whatever was edited."""
+
+from __future__ import annotations
+
+from itertools import islice
+from math import inf
+from random import Random
+from time import monotonic, process_time
+
+import pytest
+
+from benchmarks.edits import KINDS, edits
+from tclint.analyses.model import KernelModel
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport
+from tclint.ir import Function, Module, build
+from tclint.ir.rebuild import Builds, same_program
+from tclint.linting import check
+from tclint.linting.cache import Past
+from tclint.linting.check import check_source
+from tclint.syntax import Change, parse, reparse
+from tclint.syntax.source import Source
+from tests.tools.project import ROOT
+from tests.tools.support import WGMMA, before_the_wait, built, kernel, module
+
+FIXTURES = ROOT / "fixtures"
+SECONDS = 12
+"""That the edits of this module may take."""
+
+
+def assert_same_function(one: Function, other: Function) -> None:
+    for name in one.__dataclass_fields__:
+        if name not in ("instructions", "uses"):
+            assert getattr(one, name) == getattr(other, name), name
+    assert same_program(one, other)
+    assert [(i.start, i.end) for i in one.instructions] == [(i.start, i.end) for i in other.instructions]
+    uses = [[(u.opcode, u.match, u.sites, u.scalar, u.flow) for u in f.uses] for f in (one, other)]
+    assert uses[0] == uses[1]
+
+
+def assert_same_module(one: Module, other: Module) -> None:
+    for name in one.__dataclass_fields__:
+        if name != "functions":
+            assert getattr(one, name) == getattr(other, name), name
+    assert [f.name for f in one.functions] == [f.name for f in other.functions]
+    for a, b in zip(one.functions, other.functions, strict=True):
+        assert_same_function(a, b)
+
+
+def said(report: FileReport) -> tuple[object, ...]:
+    """All of a report but the object that holds the text."""
+    return report.status, report.problems, report.findings, report.entries
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_findings_after_random_edits_are_those_of_a_fresh_run(seed: int) -> None:
+    random = Random(seed)
+    texts = sorted(FIXTURES.glob("*.ptx"))
+    until, states = monotonic() + SECONDS / 4, 0
+    while monotonic() < until:
+        path = random.choice(texts)
+        past, text = Past(), path.read_bytes()
+        check_source(Source(text, str(path)), past=past)
+        for kind, state in islice(edits(text, random), 25):
+            source = Source(state, str(path))
+            past.until = 0.0  # a quick answer first, which must not change the complete one
+            check_source(source, past=past)
+            past.until = inf
+            known = check_source(source, past=past)
+            assert said(known) == said(check_source(source)), (path.name, kind, seed)
+            _, kept = past.builds.build(state)
+            assert_same_module(kept, build(parse(state), state))
+            states += 1
+    assert states > 20
+
+
+def test_a_fix_that_is_at_no_instruction_moves_with_the_text() -> None:
+    """That of CV007 is at a directive, of which the checks of a function say only where it stood."""
+    text = (
+        ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k()\n.maxntid 256\n{\n"
+        "setmaxnreg.dec.sync.aligned.u32 24;\nret;\n}\n"
+    )
+    past = Past()
+    for state in (
+        text,
+        text.replace(".visible", "// one more line\n.visible"),
+        text.replace(".max", " .max"),
+    ):
+        source = Source(state.encode(), "k.ptx")
+        known, fresh = check_source(source, past=past), check_source(source)
+        assert any(finding.fixes for finding in fresh.findings)
+        assert said(known) == said(fresh)
+
+
+def test_every_kind_of_edit_is_tried() -> None:
+    random, text = Random(1), module(before_the_wait("    add.f32 %f5, %f0, %f1;")).encode()
+    seen = {kind for kind, state in islice(edits(text, random), 300) if kind == "undo" or state != text}
+    assert seen == {*KINDS, "undo"}
+
+
+FEW = "    .reg .b32 %r<9>; // so few registers that each one is made at once, however short the function\n"
+TWO = module(
+    kernel("    mov.b32 %r1, 1; // one\n    mov.b32 %r2, 2;\n    ret;", "first", registers=FEW),
+    kernel("    mov.b32 %r3, 3;\n    bra out;\nout:\n    ret;", "second", registers=FEW),
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [
+        ("// one", "// another one", "+++ +++"),
+        ("%r1, 1", "%r1, 17", "-++ +++"),
+        ("    mov.b32 %r2, 2;\n", "", "++ +++"),
+        ("%r3, 3;\n", "%r3, 3;\n    mov.b32 %r4, 4;\n", "+++ +--+"),
+        ("bra out", "bra out /* of it */", "+++ ---"),
+        (".version 8.6", ".version 8.7", "--- ---"),
+        (".version 8.6", ".version 8.6 // ", "+++ +++"),
+    ],
+)
+def test_what_an_edit_leaves_alone_is_kept(old: str, new: str, kept: str) -> None:
+    """Branches are made anew where numbers change, and a function where a branch does."""
+    builds = Builds()
+    _, before = builds.build(TWO.encode())
+    known = [i for f in before.functions for i in f.instructions]
+    text = TWO.replace(old, new)
+    _, after = builds.build(text.encode())
+    assert_same_module(after, built(text))
+    assert kept == " ".join(
+        "".join("+" if any(i is k for k in known) else "-" for i in f.instructions) for f in after.functions
+    )
+
+
+@pytest.mark.parametrize(
+    ("edit", "runs"),
+    [
+        (("// early", "// late, or so"), 0),
+        (("    add.f32 %f5", "\n\n  add.f32 %f5"), 0),
+        (("add.f32 %f5, %f0, %f1", "add.f32 %f5, %f2, %f1"), 1),
+        (("entry other", "entry third"), 2),
+        (("sm_90a", "sm_100a"), 2),
+    ],
+)
+def test_checks_run_where_the_program_changed(
+    edit: tuple[str, str], runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    hits = check._kernel_hits
+
+    def count(model: object, *rest: object) -> object:
+        asked.append("run")
+        return hits(model, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(check, "_kernel_hits", count)
+    text = module(before_the_wait("    add.f32 %f5, %f0, %f1; // early"), kernel("    ret;", "other"))
+    text = text.replace("sm_100a", "sm_90a")
+    past = Past()
+    check_source(Source(text.encode(), "k.ptx"), past=past)
+    assert len(asked) == 2
+    after = Source(text.replace(*edit).encode(), "k.ptx")
+    known = check_source(after, past=past)
+    assert len(asked) == 2 + runs
+    assert said(known) == said(check_source(after))
+    asked.clear()
+    for state in (Source(text.encode(), "k.ptx"), after):  # undone, and done again
+        assert said(check_source(state, past=past)) == said(check_source(state))
+    forgotten = 2 if "entry" in edit[0] else 0  # a name that is gone is forgotten
+    assert len(asked) == 4 + forgotten  # the others are those of the fresh runs
+
+
+@pytest.mark.parametrize(
+    ("edit", "runs"),
+    [
+        (("1; // leaf", "2;"), "leaf middle caller"),
+        (("3; // middle", "4;"), "middle caller"),
+        (("5; // other", "6;"), "other"),
+    ],
+)
+def test_checks_run_where_a_function_that_is_called_changed(
+    edit: tuple[str, str], runs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cuDNN's modules have kernels that all call one function of the compiler: a change in one of them is not about the others."""
+    asked: list[str] = []
+    hits = check._kernel_hits
+
+    def count(model: KernelModel, *rest: object) -> object:
+        asked.append(model.function.name)
+        return hits(model, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(check, "_kernel_hits", count)
+    text = module(
+        ".extern .func outside;",
+        ".func leaf { .reg .b32 %r<2>; mov.u32 %r1, 1; // leaf\nret; }",
+        ".func middle { .reg .b32 %r<2>; call leaf; mov.u32 %r1, 3; // middle\nret; }",
+        kernel("    call middle;\n    call outside;\n    ret;", "caller"),
+        kernel("    call outside;\n    mov.u32 %r1, 5; // other\n    ret;", "other"),
+    )
+    past = Past()
+    check_source(Source(text.encode(), "k.ptx"), past=past)
+    assert sorted(asked) == ["caller", "leaf", "middle", "other"]
+    asked.clear()
+    after = Source(text.replace(*edit).encode(), "k.ptx")
+    known = check_source(after, past=past)
+    assert asked == runs.split()
+    assert said(known) == said(check_source(after))
+
+
+def test_a_function_that_is_gone_is_forgotten() -> None:
+    past = Past()
+    for n in range(5):
+        check_source(Source(module(kernel("    ret;", f"k{n}")).encode(), "k.ptx"), past=past)
+    assert list(past._checked) == [("k4", 0)]
+    check_source(Source(module(kernel("    ret", "k4")).encode(), "k.ptx"), past=past)
+    assert list(past._checked) == [("k4", 0)]
+
+
+def test_settings_are_part_of_what_is_known() -> None:
+    source = Source(module(before_the_wait("    add.f32 %f5, %f0, %f1;")).encode(), "k.ptx")
+    past = Past()
+    assert any(f.rule.id == "WG001" for f in check_source(source, past=past).findings)
+    off = Config(rules=frozenset(("PX001",)))
+    assert not check_source(source, off, past=past).findings
+    assert any(f.rule.id == "WG001" for f in check_source(source, past=past).findings)
+
+
+def test_a_run_that_was_ended_can_be_followed_by_others() -> None:
+    text = module(before_the_wait("    add.f32 %f5, %f0, %f1;")).encode()
+    past, stages = Past(), 0
+
+    def stop(stage: str, seconds: float) -> None:
+        nonlocal stages
+        stages += 1
+        if stages % 3 == 0:
+            raise KeyboardInterrupt
+
+    random = Random(5)
+    for _, state in islice(edits(text, random), 60):
+        source = Source(state, "k.ptx")
+        for _ in range(2):
+            try:
+                check_source(source, clock=stop, past=past)
+            except KeyboardInterrupt:
+                continue
+        assert said(check_source(source, past=past)) == said(check_source(source))
+
+
+def test_the_program_is_more_than_its_operands_compare() -> None:
+    """Operands are tuples, and 0.0 is -0.0 for ==."""
+    texts = ["mov.f32 %f1, 0f00000000;", "mov.f32 %f1, 0f80000000;", "mov.f32 %f1, %f2;", "mov.f32 %f2, %f2;"]
+    made = [built(module(kernel(f"    {text}\n    ret;"))).functions[0] for text in texts]
+    for i, one in enumerate(made):
+        assert [same_program(one, other) for other in made] == [i == j for j in range(len(made))]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        (b"", b"", (0, 0, 0)), (b"abc", b"abc", (3, 3, 3)), (b"abc", b"abxc", (2, 2, 3)), (b"aaa", b"aa", (2, 3, 2)),
+        (b"", b"x", (0, 0, 1)), (b"abab", b"ab", (2, 4, 2)),
+    ],
+)  # fmt: skip
+def test_the_smallest_change(old: bytes, new: bytes, change: tuple[int, int, int]) -> None:
+    found = Change.between(old, new)
+    assert (found.start, found.old_end, found.new_end) == change
+    assert old[: found.start] + new[found.start : found.new_end] + old[found.old_end :] == new
+
+
+def test_the_tree_after_a_change_is_that_of_the_text() -> None:
+    random = Random(3)
+    text = module(kernel(f"    {WGMMA}\n    {{\n    mov.b32 %r1, 1;\n    }}\n    ret;")).encode()
+    tree, before = parse(text), text
+    for _, state in islice(edits(text, random), 300):
+        tree, _ = reparse(tree, before, state, Change.between(before, state))
+        assert str(tree.root_node) == str(parse(state).root_node)
+        before = state
+
+
+def test_a_brace_in_a_long_table_costs_no_more_than_the_table() -> None:
+    """What follows the brace looks like one declaration of many names; looked through for each, it takes 15 seconds."""
+    table = ", ".join("7" * 20 for _ in range(40_000))
+    broken = module(f".global .b8 table[40000] = {{1, 2}}, {table}}};").encode()
+    began = process_time()
+    build(parse(broken), broken)
+    assert process_time() - began < 5

@@ -1,0 +1,197 @@
+"""One fault gives one finding: small kernels that are right but for one edit, and what tclint says of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tclint.checks import Hit
+from tclint.config.config import Config
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence, Severity
+from tclint.linting.check import check_source
+from tclint.linting.subsumption import without_consequences
+from tclint.syntax.source import Source
+from tests.tools.support import found, kernel, lint, module
+
+BLACKWELL = """
+    .shared .align 8 .b64 done; .shared .align 4 .b32 slot;
+    mov.u32 %r0, %tid.x;
+    setp.eq.u32 %p1, %r0, 0;
+    setp.ne.u32 %p0, %r0, %r0;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 128;
+    bar.sync 0;
+    ld.shared.b32 %r9, [slot];
+    mov.b32 %r7, 0x08200490;
+    ld.param.u64 %rd0, [pointer];
+    @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd0, %r7, %p0;
+    @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [done];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [done], 0;
+    @!%p2 bra wait;
+    tcgen05.fence::after_thread_sync;
+    tcgen05.ld.sync.aligned.32x32b.x64.b32 {RESULT}, [%r9+64];
+    tcgen05.wait::ld.sync.aligned;
+    st.global.b32 [%rd0], %r100;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, 128;
+    ret;
+""".replace("RESULT", ", ".join(f"%r{100 + n}" for n in range(64)))
+PAIR = """
+    .shared .align 4 .b32 slot;
+    mov.u32 %r0, %tid.x;
+    setp.lt.u32 %p1, %r0, 32;
+    ld.param.u64 %rd0, [pointer];
+    @%p1 tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 128;
+    bar.sync 0;
+    ld.shared.b32 %r9, [slot];
+    tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r4, %r5}, [%r9];
+    tcgen05.wait::ld.sync.aligned;
+    st.global.v2.b32 [%rd0], {%r4, %r5};
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    @%p1 tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r9, 128;
+    ret;
+"""
+HOPPER = """
+    .shared .align 128 .b8 tile[4096];
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 0, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 0;
+    st.global.f32 [%rd0], %f0;
+    mov.b32 %f1, 0f00000000;
+    ret;
+"""
+LOAD = """
+    .shared .align 128 .b8 tile[4096];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    setp.ne.u32 %p0, %r0, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 1;
+    bar.sync 0;
+    @%p0 bra wait;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 4096;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 2048, [full];
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile+2048], [%rd0+2048], 2048, [full];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;
+    @!%p1 bra wait;
+    ld.shared.u32 %r1, [tile+2048];
+    st.global.u32 [%rd0], %r1;
+    ret;
+"""
+EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 4096;"
+BLACKWELL_KERNEL = module(kernel(BLACKWELL, directives=".reqntid 32"))
+PAIR_KERNEL = module(kernel(PAIR, directives=".reqntid 128\n.reqnctapercluster 2"))
+HOPPER_KERNEL = module(
+    kernel(HOPPER, directives=".reqntid 128"), header=".version 8.0\n.target sm_90a\n.address_size 64\n"
+)
+CHAIN_KERNEL = HOPPER_KERNEL.replace(
+    "    wgmma.commit_group",
+    "    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd3, %rd4, 0, 1, 1, 0, 0;\n"
+    "    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f4, %f5, %f6, %f7}, %rd3, %rd4, 0, 1, 1, 0, 0;\n"
+    "    wgmma.commit_group",
+).replace("mov.b32 %f1", "mov.b32 %f4")
+LOAD_KERNEL = module(kernel(LOAD), header=".version 8.6\n.target sm_90\n.address_size 64\n")
+COMMIT = "@%p1 tcgen05.commit.cta_group::1"
+
+
+@pytest.mark.parametrize("text", [BLACKWELL_KERNEL, PAIR_KERNEL, HOPPER_KERNEL, CHAIN_KERNEL, LOAD_KERNEL])
+def test_the_kernels_are_right(text: str) -> None:
+    assert found(lint(text), low=False) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "rule"),
+    [
+        # Nobody learns that the operation is complete, and its result is loaded.
+        (BLACKWELL_KERNEL, COMMIT, "// @%p1 tcgen05.commit", "TC005"),
+        # All lanes but the one that issued the operation commit: none of them has anything to commit.
+        (BLACKWELL_KERNEL, COMMIT, COMMIT.replace("@", "@!"), "TC008"),
+        # The lanes that no commit follows are the lanes that should not have issued it.
+        (BLACKWELL_KERNEL, "@%p1 tcgen05.mma", "tcgen05.mma", "TC010"),
+        # A commit of the other kind of operation tracks nothing.
+        (BLACKWELL_KERNEL, COMMIT, COMMIT.replace("::1", "::2"), "TC006"),
+        # Half the allocation: what is loaded, and what is freed, is of the whole.
+        (BLACKWELL_KERNEL, "[slot], 128", "[slot], 64", "TC017"),
+        # Without any barrier the peer is not waited for either, but a barrier of the CTA alone is not enough.
+        (PAIR_KERNEL, "barrier.cluster.arrive.aligned;\n    barrier.cluster.wait.aligned;", "//\n", "TM006"),
+        (PAIR_KERNEL, "barrier.cluster.arrive.aligned;\n    barrier.cluster.wait.aligned;", "bar.sync 0;\n", "TM011"),
+        # The wait that completes nothing, the read, the write and the end of the kernel are one fault.
+        (HOPPER_KERNEL, "wait_group.sync.aligned 0", "wait_group.sync.aligned 1", "WG001"),
+        # A register that stands twice in the accumulator makes it another one than that of the next link.
+        (CHAIN_KERNEL, "{%f0, %f1, %f2, %f3}, %rd1, %rd2", "{%f0, %f1, %f2, %f2}, %rd1, %rd2", "WG006"),
+        # One commit is missing for two accumulators: one is cleared, the other one is read.
+        (CHAIN_KERNEL, "wgmma.commit_group.sync.aligned;", "//", "WG003"),
+        (
+            HOPPER_KERNEL.replace("st.global.f32 [%rd0], %f0;", "").replace("mov.b32 %f1, 0f00000000;", ""),
+            "wait_group.sync.aligned 0",
+            "wait_group.sync.aligned 1",
+            "WG005",
+        ),
+        # Neither an arrival nor bytes: one instruction is missing.
+        (LOAD_KERNEL, EXPECT, "//", "MB005"),
+        (LOAD_KERNEL, EXPECT, EXPECT + EXPECT, "MB008"),
+        (LOAD_KERNEL, EXPECT, EXPECT.replace("4096", "2048"), "MB004"),
+        (LOAD_KERNEL, "[full], 1;", "[full], 2;", "MB006"),
+        # Nobody waits, or nobody asks again.
+        (LOAD_KERNEL, "mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;\n    @!%p1 bra wait;", "//\n", "BK001"),
+        (LOAD_KERNEL, "@!%p1 bra wait;", "//", "MB001"),
+    ],
+)  # fmt: skip
+def test_one_edit_one_finding(text: str, old: str, new: str, rule: str) -> None:
+    assert old in text
+    report = lint(text.replace(old, new))
+    assert [r for r, _ in found(report, low=False)] == [rule]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(rules=frozenset(all_rules()) - {"TC005"}),
+        Config(per_file_ignores=(("t.ptx", ("TC005",)),)),
+        Config(per_entry_ignores=(("k", ("TC005",)),)),
+    ],
+)
+def test_who_does_not_see_the_cause_is_told_what_follows(config: Config) -> None:
+    text = BLACKWELL_KERNEL.replace(COMMIT, "// @%p1 tcgen05.commit")
+    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), config)
+    assert "TC001" in [r for r, _ in found(report, low=False)]
+
+
+def test_a_cause_that_is_too_doubtful_to_be_shown_hides_nothing() -> None:
+    doubtful = replace(CAUSE, confidence=Confidence.MEDIUM)
+    sure = replace(FOLLOWS, confidence=Confidence.HIGH)
+    hits = [(WAIT, sure), (READ, doubtful)]
+    assert len(list(without_consequences(hits, Confidence.MEDIUM))) == 1
+    assert len(list(without_consequences(hits, Confidence.HIGH))) == 2
+    assert len(list(without_consequences(hits, Confidence.MEDIUM, {"WG001"}))) == 2
+    hits = [(WAIT, sure), (READ, replace(CAUSE, confidence=Confidence.LOW))]
+    assert len(list(without_consequences(hits, Confidence.LOW))) == 2
+
+
+READ, WAIT = all_rules()["WG001"], all_rules()["WG005"]
+CAUSE = Hit(site=9, message="", about=frozenset((1, 2)))
+FOLLOWS = Hit(site=5, message="", about=frozenset((1,)))
+
+
+@pytest.mark.parametrize(
+    ("cause", "follows", "silent"),
+    [
+        (CAUSE, FOLLOWS, True),
+        (CAUSE, replace(FOLLOWS, about=frozenset((1, 3))), False),
+        (CAUSE, replace(FOLLOWS, about=frozenset()), False),
+        (replace(CAUSE, before_it=True), FOLLOWS, False),
+        (replace(CAUSE, before_it=True), replace(FOLLOWS, site=12), True),
+        (replace(CAUSE, confidence=Confidence.LOW), FOLLOWS, False),
+        (replace(CAUSE, confidence=Confidence.LOW), replace(FOLLOWS, confidence=Confidence.LOW), True),
+        (replace(CAUSE, severity=Severity.INFO), FOLLOWS, False),
+    ],
+)
+def test_what_follows_is_silent_where_the_cause_is_as_loud(cause: Hit, follows: Hit, silent: bool) -> None:
+    told = [rule.id for rule, _ in without_consequences([(WAIT, follows), (READ, cause)], Confidence.MEDIUM)]
+    assert told == (["WG001"] if silent else ["WG005", "WG001"])

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tclint.config.config import Config
+from tclint.findings.finding import FileReport, Finding, SourceLocation
+from tclint.findings.scales import Confidence, Severity
+from tclint.report.fold import fold
+from tclint.report.summary import Summary, present, tally
+from tclint.syntax.source import Source
+from tests.tools.findings import finding, report, span, step
+
+TEXT = b"start commit other use1 use2 use3"
+LINE = SourceLocation("mma.cuh", 10, 3, (SourceLocation("/src/gemm.cu", 50),))
+
+
+def source(path: str) -> Source:
+    return Source.from_bytes(TEXT, path)
+
+
+def used(of: Source, words: str, *causes: str, **changes: Any) -> Finding:
+    steps = tuple(step(of, cause, "begins") for cause in causes)
+    return finding(of, words, steps=(*steps, step(of, words, "used")), **changes)
+
+
+def folded(*reports: FileReport) -> tuple[list[FileReport], Summary]:
+    return fold(*present(reports, Config()))
+
+
+def test_the_uses_of_one_cause_are_one_finding() -> None:
+    a = source("a.ptx")
+    made = report(
+        a,
+        used(a, "use1", "start", "commit", count=2),
+        used(a, "use2", "other", "commit"),
+        used(a, "use3", "other"),
+    )
+    (shown,), summary = folded(made)
+    assert [(f.span, f.count, [(v.path, v.line, v.column) for v in f.variants]) for f in shown.findings] == [
+        (span(a, "use1"), 3, [("a.ptx", 1, 25)]),
+        (span(a, "use3"), 1, []),
+    ]
+    assert (summary.by_severity[Severity.ERROR], summary.by_rule, summary.folded) == (2, {"WG001": 2}, 1)
+    assert tally(summary) == "Found 2 errors in 1 file; 1 more place folded into them."
+
+
+def test_what_comes_after_the_bad_use_is_no_cause() -> None:
+    a = source("a.ptx")
+    made = report(
+        a, *(finding(a, use, steps=(step(a, use, "bad"), step(a, "use3", "end"))) for use in ("use1", "use2"))
+    )
+    assert len(folded(made)[0][0].findings) == 2
+
+
+def test_other_advice_or_another_kernel_is_another_cause() -> None:
+    a = source("a.ptx")
+    made = report(
+        a,
+        used(a, "use1", "commit"),
+        used(a, "use2", "commit", help="wait"),
+        used(a, "use3", "commit", entry="other"),
+    )
+    assert len(folded(made)[0][0].findings) == 3
+
+
+def test_a_source_line_of_many_variants_is_one_finding() -> None:
+    reports = [report(s, finding(s, "use1", source_location=LINE)) for s in map(source, ("a", "b", "c"))]
+    shown, summary = folded(*reports)
+    assert [len(r.findings) for r in shown] == [1, 0, 0]
+    assert [(v.path, v.entry, v.fingerprint) for v in shown[0].findings[0].variants] == [
+        ("b", "gemm", "0123456789abcdef:1"),
+        ("c", "gemm", "0123456789abcdef:1"),
+    ]
+    assert summary.folded == 2
+    assert tally(summary) == "Found 1 error in 3 of 3 files; 2 more places folded into them."
+
+
+def test_what_is_not_known_to_be_one_line_is_not_folded() -> None:
+    elsewhere = SourceLocation("mma.cuh", 10, 3, (SourceLocation("gemm.cu", 51),))
+    locations = [None, None, LINE, elsewhere]
+    reports = [
+        report(s, finding(s, "use1", source_location=location))
+        for s, location in zip(map(source, "abcd"), locations, strict=True)
+    ]
+    assert [len(r.findings) for r in folded(*reports)[0]] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("file", "other", "kept"),
+    [("default_program", "gemm", 1), ("default_program", "attention", 2), ("src/gemm.cu", "attention", 1)],
+)
+def test_a_bare_file_name_needs_the_same_kernel(file: str, other: str, kept: int) -> None:
+    reports = [
+        report(s, finding(s, "use1", entry=entry, source_location=SourceLocation(file, 12)))
+        for s, entry in zip(map(source, "ab"), ("gemm", other), strict=True)
+    ]
+    assert sum(len(r.findings) for r in folded(*reports)[0]) == kept
+
+
+def test_two_defects_at_one_line_of_a_kernel_stay_two() -> None:
+    reports = [
+        report(
+            s,
+            used(s, "use1", "start", source_location=LINE),
+            used(s, "use2", "commit", source_location=LINE),
+        )
+        for s in map(source, "ab")
+    ]
+    shown, summary = folded(*reports)
+    assert [[len(f.variants) for f in r.findings] for r in shown] == [[1, 1], []]
+    assert summary.folded == 2
+
+
+def test_the_gravest_and_surest_is_kept_and_a_suppressed_one_is_apart() -> None:
+    a, b, c, d = map(source, "abcd")
+    shown, _ = folded(
+        report(a, finding(a, "use1", source_location=LINE, severity=Severity.WARNING)),
+        report(b, finding(b, "use1", source_location=LINE, confidence=Confidence.MEDIUM)),
+        report(c, finding(c, "use1", source_location=LINE)),
+        report(d, finding(d, "use1", source_location=LINE, suppressed="known")),
+    )
+    assert [[f.severity.label for f in r.findings] for r in shown] == [[], [], ["error"], ["error"]]
+    assert [v.path for v in shown[2].findings[0].variants] == ["a", "b"]
+    assert shown[3].findings[0].variants == ()
+
+
+def test_the_uses_of_a_cause_and_its_variants_fold_together() -> None:
+    reports = [
+        report(
+            s,
+            used(s, "use1", "commit", source_location=LINE),
+            used(s, "use2", "commit", source_location=SourceLocation("gemm.cu", 60)),
+        )
+        for s in map(source, "ab")
+    ]
+    shown, summary = folded(*reports)
+    ((kept,), nothing) = (r.findings for r in shown)
+    assert not nothing
+    assert [(v.path, v.column) for v in kept.variants] == [("a", 25), ("b", 20), ("b", 25)]
+    assert summary.folded == 3

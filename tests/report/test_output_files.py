@@ -1,0 +1,221 @@
+"""``--output FORMAT=FILE``: what is refused, what is written, and that nothing is ever half written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tclint.report.formats import _files
+from tclint.report.formats._files import OutputError, parse, refuse_inputs, write
+from tests.tools.project import ROOT
+
+Process = Callable[..., subprocess.CompletedProcess[str]]
+FIXTURE = str(ROOT / "fixtures" / "wgmma_unwaited.ptx")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_requests_are_read() -> None:
+    assert parse([]) == {}
+    assert parse(["sarif=a.sarif", "JSON=b=c.json", "text=../x.txt"]) == {
+        "a.sarif": "sarif",
+        "b=c.json": "json",
+        "../x.txt": "text",
+    }
+
+
+@pytest.mark.parametrize(
+    ("requests", "message"),
+    [
+        (["a.sarif"], "'a.sarif' is not FORMAT=FILE"),
+        (["sarif="], "is not FORMAT=FILE"),
+        (["=a"], "'' is no format; there are concise, github"),
+        (["sarf=a"], "'sarf' is no format; did you mean sarif?"),
+        (["json=-"], "there is --output-format json"),
+        (["json=/dev/stdout"], "there is --output-format json"),
+        (["json=sub"], "sub is a folder"),
+        (["json=new/"], "new/ is a folder"),
+        (["json=no/a"], "no/a cannot be written: there is no folder no"),
+        (["json=a\0b"], "cannot be written: embedded null"),
+        (["json=a", "sarif=a"], "two reports for one file: a and a"),
+        (["json=a", "json=a"], "two reports for one file"),
+        (["json=a", "sarif=./sub/../a"], "two reports for one file: a and ./sub/../a"),
+        (["json=old", "sarif=link"], "two reports for one file: old and link"),
+        (["json=old", "sarif=hard"], "two reports for one file: old and hard"),
+        (["json=new", "sarif=dangling"], "two reports for one file: new and dangling"),
+        (["json=sub/a", "sarif=elsewhere/a"], "two reports for one file: sub/a and elsewhere/a"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_the_analysis(requests: list[str], message: str) -> None:
+    Path("sub").mkdir()
+    Path("old").touch()
+    Path("link").symlink_to("old")
+    Path("dangling").symlink_to("new")
+    Path("elsewhere").symlink_to("sub", target_is_directory=True)
+    os.link("old", "hard")
+    with pytest.raises(OutputError) as raised:
+        parse(requests)
+    assert message in str(raised.value)
+
+
+def test_an_input_is_not_overwritten() -> None:
+    Path("a.ptx").touch()
+    refuse_inputs(["b.json"], ["a.ptx", "<stdin>"])
+    with pytest.raises(OutputError, match=r"\./a\.ptx is an input"):
+        refuse_inputs(["./a.ptx"], ["b.ptx", "a.ptx"])
+
+
+def test_files_are_replaced_and_keep_their_mode_and_links_stay() -> None:
+    Path("old").write_text("before")
+    os.chmod("old", 0o640)
+    Path("link").symlink_to("old")
+    write({"link": "é\udcff\n", "new": "x"})
+    assert Path("link").is_symlink()
+    assert Path("old").read_bytes() == "é?\n".encode()
+    assert stat.S_IMODE(os.stat("old").st_mode) == 0o640
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(os.stat("new").st_mode) == 0o666 & ~umask
+    assert sorted(os.listdir()) == ["link", "new", "old"]
+
+
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    write({os.devnull: "text"})
+    assert not stat.S_ISREG(os.stat(os.devnull).st_mode)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="needs /dev/fd")
+def test_a_pipe_is_written_to_as_a_shell_hands_it_over() -> None:
+    read_end, write_end = os.pipe()
+    try:
+        path = f"/dev/fd/{write_end}"
+        assert parse([f"json={path}"]) == {path: "json"}
+        write({path: "text", "a": "b"})
+        assert os.read(read_end, 100) == b"text"
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_device_is_a_message() -> None:
+    with pytest.raises(OutputError, match="/dev/full cannot be written: No space left on device"):
+        write({"/dev/full": "text"})
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_nothing_changes_when_one_of_them_fails(monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+    Path("a").write_text("before")
+    left = [failing]
+    encode = _files._encoded
+
+    def full(text: str) -> bytes:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return encode(text)
+
+    monkeypatch.setattr(_files, "_encoded", full)
+    with pytest.raises(OutputError, match="No space left"):
+        write({"a": "1", "b": "2", "c": "3"})
+    assert os.listdir() == ["a"]
+    assert Path("a").read_text() == "before"
+
+
+def test_an_interrupt_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(text: str) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_files, "_encoded", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write({"a": "1"})
+    assert os.listdir() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("path", ["shut/a", "fixed"])
+def test_what_may_not_be_written_is_refused(path: str) -> None:
+    Path("shut").mkdir(mode=0o500)
+    Path("fixed").touch(mode=0o400)
+    with pytest.raises(OutputError, match="Permission denied"):
+        parse([f"json={path}"])
+
+
+def test_the_command_writes_all_reports_in_one_run(run_tclint: Process, folder: Path) -> None:
+    names = ["sarif", "json", "junit", "gitlab", "github", "concise", "text"]
+    options = [part for name in names for part in ("--output", f"{name}={name}.out")]
+    done = run_tclint("check", FIXTURE, *options, "--output-format", "concise", "--color", "always")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "Found 1 error in 1 file; 1 fixable with --fix." in done.stdout
+    assert sorted(os.listdir()) == sorted(f"{name}.out" for name in names)
+    assert done.stdout == (folder / "concise.out").read_text()
+    assert "\x1b" not in (folder / "text.out").read_text()
+    assert json.loads((folder / "sarif.out").read_text())["version"] == "2.1.0"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--output", "sarf=a"], "Error: --output: 'sarf' is no format; did you mean sarif?\n"),
+        (
+            ["--output", "json=a", "--output", "sarif=./a"],
+            "Error: --output: two reports for one file: a and ./a.",
+        ),
+        (["--output", "json=no/a"], "Error: --output: no/a cannot be written: there is no folder no."),
+        (["--output", "json=in.ptx"], "Error: in.ptx is an input and would be overwritten"),
+        (["--locate", "cuda"], "Invalid value for '--locate'"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    run_tclint: Process, folder: Path, options: list[str], message: str
+) -> None:
+    (folder / "in.ptx").write_text(".version 8.0\n.target sm_90a\n")
+    done = run_tclint("check", "in.ptx", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert os.listdir() == ["in.ptx"]
+    assert (folder / "in.ptx").read_text().startswith(".version")
+
+
+def test_a_closed_pipe_does_not_cost_the_files(run_tclint: Process, folder: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = run_tclint(
+            "check",
+            FIXTURE,
+            "--output",
+            "json=a.json",
+            capture_output=False,
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+        )
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert json.loads((folder / "a.json").read_text())["summary"]["files"] == 1
+
+
+def test_links_are_for_terminals(run_tclint: Process) -> None:
+    assert "\x1b]8;;" not in run_tclint("check", FIXTURE).stdout
+    assert "\x1b]8;;" in run_tclint("check", FIXTURE, env={"FORCE_HYPERLINK": "1"}).stdout
+    assert "\x1b]8;;" not in run_tclint("check", FIXTURE, env={"FORCE_HYPERLINK": "0"}).stdout
+
+
+@pytest.mark.parametrize("name", ["text", "concise", "json"])
+def test_sarif_om_is_imported_for_sarif_only(name: str) -> None:
+    code = f"import sys; from tclint.report.formats import renderer; renderer({name!r}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "sarif_om" not in done.stdout.split()
