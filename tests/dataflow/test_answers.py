@@ -11,7 +11,7 @@ import pytest
 from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import way
-from tclint.commands import cli
+from tclint.commands import _cli
 from tclint.dataflow import Answer, Found, GaveUp, Infeasible, Path, feasible_paths, find_paths, next_answer
 from tclint.dataflow.answers import Unanswered
 from tclint.dataflow.feasible_paths import ENTRY_PATH, FEASIBLE_PATH, find_lead
@@ -261,7 +261,7 @@ def folder(tmp_path: File, monkeypatch: pytest.MonkeyPatch) -> File:
 
 def timings(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     with pytest.raises(SystemExit):
-        cli.main(["check", "--isolated", "--timings", *arguments])
+        _cli.main(["check", "--isolated", "--timings", *arguments])
     err = capsys.readouterr().err
     return err.partition("all stages\n")[2].splitlines()
 
