@@ -29,6 +29,8 @@ WORTH_IT = 1_000_000
 _AHEAD = 4
 """Inputs that are read ahead for each process; not all, which would hold every text in memory."""
 _DIED = "the process that analysed it died (out of memory?)"
+_PERIOD = 0.5
+"""Seconds between two checks of what no event announces."""
 
 
 class Checked(NamedTuple):
@@ -230,9 +232,31 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
 
     # A forked process has the ISA table and the rules already; elsewhere forking is unsafe or impossible.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-    return ProcessPoolExecutor(jobs, context, _ignore_interrupts)
+    return ProcessPoolExecutor(jobs, context, _serve)
+
+
+def _serve() -> None:
+    """Prepare this process to work for its parent."""
+    from threading import Thread
+
+    _ignore_interrupts()
+    Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _ignore_interrupts() -> None:
     """The parent is interrupted too, and ends its processes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _end_with_parent() -> None:
+    """End this process as soon as its parent has ended, even if the parent was killed."""
+    from multiprocessing import get_start_method, parent_process
+
+    parent = parent_process()
+    assert parent is not None
+    # join() returns when the pipe closes whose write end the parent holds. Every process that the parent forked later
+    # holds that end too and keeps the pipe open, so the id of the parent is compared as well.
+    forked = get_start_method() == "fork"
+    while parent.is_alive() and not (forked and os.getppid() != parent.pid):
+        parent.join(_PERIOD)
+    os._exit(1)  # sys.exit() would end this thread alone

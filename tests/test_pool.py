@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -116,20 +117,28 @@ def test_there_are_no_more_processes_than_inputs(monkeypatch: pytest.MonkeyPatch
     assert started == [2, 3, 3]
 
 
-@linux
-def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
-    for n in range(4):
-        (tmp_path / f"{n}.ptx").write_text("fine")
+def start(folder: Path, check: str = "time.sleep(30)", before: str = "") -> subprocess.Popen[str]:
+    """``tclint check --jobs 2`` on the files of a folder, in which *check* takes the place of every analysis.
+
+    Standard output and standard error end when the last process of the run does.
+    """
     program = (
-        "import os, sys, time, types; from tclint.cli import main\n"
-        "def check(*args): open(f'at-work-{os.getpid()}', 'x').close(); time.sleep(30)\n"
+        "import os, signal, sys, time, types; from tclint.cli import main\n"
+        f"def check(*args): open(f'at-work-{{os.getpid()}}', 'x').close(); {check}\n"
         "driver = types.ModuleType('tclint.driver'); driver.check_source = check\n"
         "import tclint; tclint.driver = driver; sys.modules['tclint.driver'] = driver\n"
-        "print('ready', flush=True); main(['check', '--jobs', '2', '.'])"
+        f"print('ready', flush=True); {before}\n"
+        "main(['check', '--isolated', '--jobs', '2', '.'])"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
+    for n in range(4):
+        (folder / f"{n}.ptx").write_text("fine")
+    return launched(folder, "-c", program)
+
+
+def launched(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
         env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -138,17 +147,84 @@ def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
         # A shell starts what runs in the background with interrupts ignored, and Python leaves it so.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  (no threads here)
     )
+
+
+def wait_until_at_work(process: subprocess.Popen[str], folder: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    for _ in range(300):  # an interrupt on the way there is another matter
-        if len(list(tmp_path.glob("at-work-*"))) == 2:
+    for _ in range(300):
+        if len(list(folder.glob("at-work-*"))) == 2:
             break
         time.sleep(0.1)
+
+
+def rest(process: subprocess.Popen[str], seconds: float = 10) -> tuple[int, str, str]:
+    """Exit status and output, when all processes of the run have ended; those of one that does not end are killed."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return process.returncode, out, err.strip()
+
+
+@linux
+def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    wait_until_at_work(process, tmp_path)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=10)
-    assert (process.returncode, out, err.strip()) == (130, "", "")
+    assert rest(process) == (130, "", "")
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+@linux
+@pytest.mark.parametrize(
+    "check", ["time.sleep(30)", "any(n for n in iter(int, 1))"], ids=["asleep", "computing"]
+)
+def test_processes_end_when_their_parent_is_killed(tmp_path: Path, check: str) -> None:
+    process = start(tmp_path, check)
+    wait_until_at_work(process, tmp_path)
+    process.kill()
+    assert rest(process, 2) == (-signal.SIGKILL, "", "")
+
+
+@linux
+def test_no_other_process_keeps_them_alive(tmp_path: Path) -> None:
+    """One that the parent forked later has all its descriptors, those that would show its end among them."""
+    process = start(
+        tmp_path,
+        before="import threading; threading.Thread(target=later, daemon=True).start()",
+        check="time.sleep(30)\n"
+        "def later():\n"
+        "    while len([n for n in os.listdir() if n.startswith('at-work')]) < 2: time.sleep(0.01)\n"
+        "    if os.fork() == 0:\n"
+        "        for n in (1, 2): os.dup2(os.open(os.devnull, os.O_WRONLY), n)\n"
+        "        open('other', 'w').close(); time.sleep(30)",
+    )
+    wait_until_at_work(process, tmp_path)
+    for _ in range(300):
+        if (tmp_path / "other").exists():
+            break
+        time.sleep(0.1)
+    process.kill()
+    assert rest(process, 2)[0] == -signal.SIGKILL
+    os.killpg(process.pid, signal.SIGKILL)  # raises an error if the other one has ended too
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs sessions")
+def test_no_process_is_left_whenever_the_parent_ends(tmp_path: Path) -> None:
+    """For kills at random times: while processes start, compute, pass results and end."""
+    for kernel in (PACKAGE.parent / "fixtures" / "kernels").glob("*.ptx"):
+        (tmp_path / kernel.name).symlink_to(kernel)
+    rng = random.Random(3)
+    for number in (signal.SIGKILL, signal.SIGTERM) * 3:
+        process = launched(tmp_path, "-m", "tclint", "check", "--isolated", "--jobs", "2", ".")
+        time.sleep(rng.uniform(0.1, 1))
+        process.send_signal(number)
+        status, _, err = rest(process, 5)
+        assert (status in (0, -number), err) == (True, "")
 
 
 class Terminal:
