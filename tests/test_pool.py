@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 from types import ModuleType
 
 import pytest
@@ -122,16 +123,17 @@ def start(folder: Path, check: str = "time.sleep(30)", before: str = "") -> subp
 
     Standard output and standard error end when the last process of the run does.
     """
-    program = (
-        "import os, signal, sys, time, types; from tclint.cli import main\n"
-        f"def check(*args): open(f'at-work-{{os.getpid()}}', 'x').close(); {check}\n"
-        "driver = types.ModuleType('tclint.driver'); driver.check_source = check\n"
-        "import tclint; tclint.driver = driver; sys.modules['tclint.driver'] = driver\n"
-        f"print('ready', flush=True); {before}\n"
-        "main(['check', '--isolated', '--jobs', '2', '.'])"
-    )
     for n in range(4):
         (folder / f"{n}.ptx").write_text("fine")
+    body = indent("open(f'at-work-{os.getpid()}', 'x').close()\n" + check, "    ")
+    program = (
+        "import os, signal, sys, threading, time, types; from tclint.cli import main\n"
+        f"def check(*args):\n{body}\n"
+        "driver = types.ModuleType('tclint.driver'); driver.check_source = check\n"
+        "import tclint; tclint.driver = driver; sys.modules['tclint.driver'] = driver\n"
+        f"{before}\n"
+        "print('ready', flush=True); main(['check', '--isolated', '--jobs', '2', '.'])"
+    )
     return launched(folder, "-c", program)
 
 
@@ -180,6 +182,50 @@ def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
 
 
 @linux
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_in_a_fork_is_not_lost(tmp_path: Path, number: int) -> None:
+    handler = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); "
+    kill = f"os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), {int(number)}))"
+    process = start(tmp_path, before=handler + kill)
+    assert rest(process) == (130 if number == signal.SIGINT else 2, "ready\n", "")
+
+
+@linux
+def test_an_interrupt_does_not_wait_for_the_rest_of_a_result(tmp_path: Path) -> None:
+    """A process may be killed while it writes one."""
+    process = start(
+        tmp_path,
+        "frame = sys._getframe()\n"
+        "while 'result_queue' not in frame.f_locals: frame = frame.f_back\n"
+        "os.write(frame.f_locals['result_queue']._writer.fileno(), bytes([0, 1, 0, 0])); time.sleep(30)",
+    )
+    wait_until_at_work(process, tmp_path)
+    time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    assert rest(process) == (130, "", "")
+
+
+@linux
+def test_an_interrupt_does_not_wait_for_room_for_an_input(tmp_path: Path) -> None:
+    """The pool may be writing one that no process reads any more. Python 3.10 does not notice by itself."""
+    for n in range(4, 12):
+        (tmp_path / f"{n}.ptx").write_text("fine" * 100_000)
+    process = start(tmp_path)
+    wait_until_at_work(process, tmp_path)
+    os.killpg(process.pid, signal.SIGINT)
+    assert rest(process) == (130, "", "")
+
+
+@linux
+def test_an_interrupt_does_not_wait_for_an_input_that_goes_again_alone(tmp_path: Path) -> None:
+    process = start(tmp_path, "os._exit(9) if len(os.listdir()) < 6 else time.sleep(30)")
+    wait_until_at_work(process, tmp_path)
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    assert rest(process) == (130, "", "")
+
+
+@linux
 @pytest.mark.parametrize(
     "check", ["time.sleep(30)", "any(n for n in iter(int, 1))"], ids=["asleep", "computing"]
 )
@@ -195,13 +241,12 @@ def test_no_other_process_keeps_them_alive(tmp_path: Path) -> None:
     """One that the parent forked later has all its descriptors, those that would show its end among them."""
     process = start(
         tmp_path,
-        before="import threading; threading.Thread(target=later, daemon=True).start()",
-        check="time.sleep(30)\n"
-        "def later():\n"
+        before="def later():\n"
         "    while len([n for n in os.listdir() if n.startswith('at-work')]) < 2: time.sleep(0.01)\n"
         "    if os.fork() == 0:\n"
         "        for n in (1, 2): os.dup2(os.open(os.devnull, os.O_WRONLY), n)\n"
-        "        open('other', 'w').close(); time.sleep(30)",
+        "        open('other', 'w').close(); time.sleep(30)\n"
+        "threading.Thread(target=later, daemon=True).start()",
     )
     wait_until_at_work(process, tmp_path)
     for _ in range(300):
