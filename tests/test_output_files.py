@@ -94,6 +94,32 @@ def test_files_are_replaced_and_keep_their_mode_and_links_stay() -> None:
     assert sorted(os.listdir()) == ["link", "new", "old"]
 
 
+def test_what_a_killed_run_has_left_is_not_in_the_way(folder: Path) -> None:
+    program = (
+        "import os, signal; from tclint.output import _files\n"
+        "_files._encoded = lambda text: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "_files.write({'a': '1'})"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment) as process:
+        process.wait(60)
+    (left,) = os.listdir()
+    # The process ids of containers repeat.
+    Path(left).rename(left.replace(str(process.pid), str(os.getpid())))
+    write({"a": "2"})
+    assert Path("a").read_text() == "2"
+
+
+def test_a_text_is_on_the_disk_before_it_replaces_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append("fsync"), fsync(file)))
+    monkeypatch.setattr(os, "replace", lambda *paths: (done.append("replace"), replace(*paths)))
+    write({"a": "1"})
+    write({"a": "2"})
+    assert done == ["replace", "fsync", "replace"]
+
+
 def test_a_device_is_written_to_and_not_replaced() -> None:
     write({os.devnull: "text"})
     assert not stat.S_ISREG(os.stat(os.devnull).st_mode)

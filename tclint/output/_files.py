@@ -201,15 +201,20 @@ def _special(path: str) -> bool:
 def beside(path: str, target: str, text: str | bytes) -> str:
     """A new file in the folder of the target, with its permissions, that holds the text. Raises OutputError."""
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:100]}.{os.getpid()}.tmp")
+    # Not by the process id: in a container it is often that of a killed run which has left its file here.
+    temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(4).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
             try:
+                replaces = False
                 with suppress(FileNotFoundError):
                     os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+                    replaces = True
                 file.write(text if isinstance(text, bytes) else _encoded(text))
                 file.flush()
+                if replaces:  # or after a power failure neither text may be on the disk
+                    os.fsync(file.fileno())
             except BaseException:
                 with suppress(OSError):
                     os.unlink(temporary)
