@@ -16,6 +16,7 @@ from tclint import commands
 from tclint._version import __version__
 from tclint.commands import CLEAN, FAILURE, INTERRUPTED
 from tclint.commands._common import abandon, unwritable, usage
+from tclint.commands._signals import unwound_by_signals
 
 
 class _Commands(click.Group):
@@ -53,6 +54,13 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """The entry point of the command: runs it and exits. No exception becomes a traceback without TCLINT_DEBUG."""
+    with unwound_by_signals():
+        code = _run(args)
+    sys.exit(code)
+
+
+def _run(args: Sequence[str] | None) -> int:
+    """Run a command; the exit code."""
     if sys.stdout is None:  # closed; now writing to it is an error like any other
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     if sys.stderr is None:
@@ -60,7 +68,7 @@ def main(args: Sequence[str] | None = None) -> None:
     # Most of what a run makes it keeps: looking for cycles in that took a tenth of a short one.
     gc.set_threshold(50_000)
     try:
-        code = cli.main(args=args, prog_name="tclint", standalone_mode=False)
+        code: int = cli.main(args=args, prog_name="tclint", standalone_mode=False)
     except SystemExit as end:  # from click: a closed pipe, and what completion has for a shell
         code = FAILURE if end.code else CLEAN
     except click.ClickException as error:
@@ -76,7 +84,7 @@ def main(args: Sequence[str] | None = None) -> None:
         if writing := isinstance(error, OSError) and error.filename is None:
             abandon(sys.stdout)
         code = _failed(click.ClickException(unwritable(error) if writing else internal_error(error)))
-    sys.exit(code)
+    return code
 
 
 def _failed(error: click.ClickException) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tclint.commands import CLEAN, FAILURE
 from tclint.commands._common import STDIN_NAME, refuse_unused, stdin_filename_option, usage, write
 from tclint.commands._settings import SettingsCommand, resolve
+
+if TYPE_CHECKING:
+    from tclint.report.baseline import Baseline
 
 
 @click.command(cls=SettingsCommand)
@@ -40,12 +43,11 @@ def command(
     Exit code: 0 written, 2 usage error, or an input that could not be analysed; what was found in the others is written.
     """
     from tclint.commands._progress import shown_on
-    from tclint.config.settings import SettingsError
     from tclint.driver.inputs import LeftOut, inputs
     from tclint.driver.pool import reports
     from tclint.findings.places import place
-    from tclint.report.baseline import DEFAULT, Baseline, read
-    from tclint.report.formats._files import OutputError, refuse_inputs
+    from tclint.report.baseline import DEFAULT
+    from tclint.report.formats._files import OutputError, locked, refuse_inputs
     from tclint.report.formats._files import write as write_files
     from tclint.report.formats._style import printable
     from tclint.report.summary import count
@@ -53,20 +55,16 @@ def command(
     config = resolve(configs, isolated, options).config
     refuse_unused(stdin_filename, paths)
     path = output or config.baseline or DEFAULT
-    try:
-        old = read(path) if os.path.lexists(path) else Baseline(path)
-    except SettingsError as error:
-        raise usage(error) from None
-    if prune and not old.entries:
-        raise click.UsageError(f"--prune: {path} has no findings.")
+    _known(path, prune)  # to refuse it before the analysis
     sources = inputs(paths, stdin_filename or STDIN_NAME, LeftOut(config))
-    found, old = old.compared(
-        [item.report for item in shown_on(sys.stderr, reports(sources, config))], config, paths
-    )
-    new = old.updated(found, config, prune=prune)
+    found = [item.report for item in shown_on(sys.stderr, reports(sources, config))]
     try:
         refuse_inputs([path], [report.path for report in found])
-        write_files({path: str(new)})
+        with locked(path):
+            # Read it now: another run may have updated it during the analysis.
+            found, old = _known(path, prune).compared(found, config, paths)
+            new = old.updated(found, config, prune=prune)
+            write_files({path: str(new)})
     except OutputError as error:
         raise click.ClickException(str(error)) from None
     for report in found:
@@ -78,3 +76,17 @@ def command(
         printable(f"{path}: {count(len(new.entries), 'finding')} ({came} new, {len(old.gone)} gone)") + "\n"
     )
     return FAILURE if any(report.problems for report in found) else CLEAN
+
+
+def _known(path: str, prune: bool) -> Baseline:
+    """The baseline to update; an empty one where there is no file. Raises click.UsageError."""
+    from tclint.config.settings import SettingsError
+    from tclint.report.baseline import Baseline, read
+
+    try:
+        known = read(path) if os.path.lexists(path) else Baseline(path)
+    except SettingsError as error:
+        raise usage(error) from None
+    if prune and not known.entries:
+        raise click.UsageError(f"--prune: {path} has no findings.")
+    return known

@@ -291,7 +291,7 @@ def _store(path: str, old: bytes, new: bytes) -> str:
     """Put *new* in the place of *old*; the reason why that cannot be, or nothing."""
     from contextlib import suppress
 
-    from tclint.report.formats._files import OutputError, beside
+    from tclint.report.formats._files import OutputError, beside, locked
 
     if not os.access(path, os.W_OK):
         return "the file cannot be written: Permission denied"
@@ -301,9 +301,12 @@ def _store(path: str, old: bytes, new: bytes) -> str:
     except OutputError as error:
         return str(error)
     try:
-        if read_bytes(target) != old:
-            return "the file has changed meanwhile"
-        os.replace(temporary, target)
+        with locked(path):  # or two runs may both find it unchanged, and the fixes of one of them are lost
+            if read_bytes(target) != old:
+                return "the file has changed meanwhile"
+            os.replace(temporary, target)
+    except OutputError as error:
+        return str(error)
     except (SourceError, OSError) as error:
         return f"the file cannot be written: {error}"
     finally:

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,7 @@ from tclint.findings.give_up import GiveUp
 from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import Future, ProcessPoolExecutor
 
     from tclint.linting.cache import Past
 
@@ -29,6 +30,9 @@ WORTH_IT = 1_000_000
 _AHEAD = 4
 """Inputs that are read ahead for each process; not all, which would hold every text in memory."""
 _DIED = "the process that analysed it died (out of memory?)"
+_PERIOD = 0.5
+"""Seconds between two checks of what no event announces."""
+_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Checked(NamedTuple):
@@ -130,10 +134,8 @@ def _confirmed(report: FileReport, config: Config, seconds: Counter[str]) -> Fil
 def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterator[Checked]:
     from concurrent.futures import Future
     from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import active_children
 
     waiting: deque[tuple[Input, Future[Checked]]] = deque()
-    others = set(active_children())
     pool = _pool(jobs)
 
     def result() -> Checked:
@@ -154,7 +156,7 @@ def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterato
 
     def submit(item: Input) -> Future[Checked]:
         try:
-            return pool.submit(check, item, config)
+            return _submitted(pool, item, config)
         except BrokenProcessPool as error:
             failed: Future[Checked] = Future()
             failed.set_exception(error)
@@ -168,8 +170,7 @@ def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterato
         while waiting:
             yield result()
     except BaseException:
-        for process in set(active_children()) - others:  # nobody waits for what they are still at
-            process.terminate()
+        _abandon(pool)
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -181,10 +182,43 @@ def _alone(item: Input, config: Config) -> Checked:
 
     with _pool(1) as pool:
         try:
-            return pool.submit(check, item, config).result()
+            return _submitted(pool, item, config).result()
         except BrokenProcessPool:
             member = item[1].member if isinstance(item[1], Source) else None
             return Checked(replace(FileReport.failed(item[0], _DIED), member=member), Counter(), Counter())
+        except BaseException:
+            _abandon(pool)
+            raise
+
+
+def _submitted(pool: ProcessPoolExecutor, item: Input, config: Config) -> Future[Checked]:
+    """The future of a report. Raises BrokenProcessPool."""
+    if sys.platform == "win32":  # which has neither forks nor signals
+        return pool.submit(check, item, config)
+    # This may fork. Python drops an exception that a handler raises during a fork.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        return pool.submit(check, item, config)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _abandon(pool: ProcessPoolExecutor) -> None:
+    """End the processes of a pool whatever they are doing, so that shutting it down does not wait for their work."""
+    internals: Any = pool  # before Python 3.14 no method does this
+    with suppress(AttributeError):  # nothing was submitted, or the pool is shut down
+        processes = list(internals._processes.values())
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.join()
+        # One may have been killed halfway through a message. A thread of the pool reads the rest of a result, another
+        # one writes the rest of an input, and both block, since this process keeps the other end of either pipe open.
+        # From Python 3.11 on the first thread closes the end for inputs itself; a second one must not do so meanwhile.
+        internals._result_queue._writer.close()
+        internals._executor_manager_thread.join(_PERIOD)
+        if internals._executor_manager_thread.is_alive():
+            internals._call_queue._reader.close()
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
@@ -195,9 +229,36 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
 
     # A forked process has the ISA table and the rules already; elsewhere forking is unsafe or impossible.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-    return ProcessPoolExecutor(jobs, context, _ignore_interrupts)
+    return ProcessPoolExecutor(jobs, context, _serve)
+
+
+def _serve() -> None:
+    """Prepare this process to work for its parent."""
+    from threading import Thread
+
+    for number in _ENDING:  # forked, this process has the handlers of the parent
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    _ignore_interrupts()
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _ignore_interrupts() -> None:
     """The parent is interrupted too, and ends its processes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _end_with_parent() -> None:
+    """End this process as soon as its parent has ended, even if the parent was killed."""
+    from multiprocessing import get_start_method, parent_process
+
+    parent = parent_process()
+    assert parent is not None
+    # join() returns when the pipe closes whose write end the parent holds. Every process that the parent forked later
+    # holds that end too and keeps the pipe open, so the id of the parent is compared as well.
+    forked = get_start_method() == "fork"
+    while parent.is_alive() and not (forked and os.getppid() != parent.pid):
+        parent.join(_PERIOD)
+    os._exit(1)  # sys.exit() would end this thread alone

@@ -9,6 +9,7 @@ import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -328,6 +329,25 @@ def test_a_file_that_has_changed_meanwhile_is_not_overwritten(
     assert run.notes == [f"{wrong}: 1 finding could be fixed, but the file has changed meanwhile"]
     assert wrong.read_text() == "// somebody was faster\n"
     assert os.listdir(wrong.parent) == ["k.ptx"]
+
+
+def test_two_runs_do_not_both_replace_a_file(wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = fixing.read_bytes
+    answers: list[str] = []
+    other = Thread(target=lambda: answers.append(fixing._store(str(wrong), WRONG.encode(), b"theirs")))
+
+    def slow(path: str) -> bytes:
+        data = read(path)
+        if other.ident is None:
+            other.start()
+            other.join(0.3)
+        return data
+
+    monkeypatch.setattr(fixing, "read_bytes", slow)
+    assert fixing._store(str(wrong), WRONG.encode(), b"ours") == ""
+    other.join()
+    assert answers == ["the file has changed meanwhile"]
+    assert wrong.read_bytes() == b"ours"
 
 
 def test_a_full_disk_leaves_the_file_as_it_is(wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:

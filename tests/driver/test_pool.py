@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 from types import ModuleType
 
 import pytest
@@ -119,20 +121,29 @@ def test_there_are_no_more_processes_than_inputs(monkeypatch: pytest.MonkeyPatch
     assert started == [2, 3, 3]
 
 
-@linux
-def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
+def start(folder: Path, check: str = "time.sleep(30)", before: str = "") -> subprocess.Popen[str]:
+    """``tclint check --jobs 2`` on the files of a folder, in which *check* takes the place of every analysis.
+
+    Standard output and standard error end when the last process of the run does.
+    """
     for n in range(4):
-        (tmp_path / f"{n}.ptx").write_text("fine")
+        (folder / f"{n}.ptx").write_text("fine")
+    body = indent("open(f'at-work-{os.getpid()}', 'x').close()\n" + check, "    ")
     program = (
-        "import os, sys, time, types; from tclint.commands._cli import main\n"
-        "def check(*args): open(f'at-work-{os.getpid()}', 'x').close(); time.sleep(30)\n"
+        "import os, signal, sys, threading, time, types; from tclint.commands._cli import main\n"
+        f"def check(*args):\n{body}\n"
         "driver = types.ModuleType('tclint.linting.check'); driver.check_source = check\n"
         "import tclint.linting; tclint.linting.check = driver; sys.modules['tclint.linting.check'] = driver\n"
-        "print('ready', flush=True); main(['check', '--jobs', '2', '.'])"
+        f"{before}\n"
+        "print('ready', flush=True); main(['check', '--isolated', '--jobs', '2', '.'])"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
+    return launched(folder, "-c", program)
+
+
+def launched(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
         env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -141,17 +152,127 @@ def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
         # A shell starts what runs in the background with interrupts ignored, and Python leaves it so.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  (no threads here)
     )
+
+
+def wait_until_at_work(process: subprocess.Popen[str], folder: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    for _ in range(300):  # an interrupt on the way there is another matter
-        if len(list(tmp_path.glob("at-work-*"))) == 2:
+    for _ in range(300):
+        if len(list(folder.glob("at-work-*"))) == 2:
             break
         time.sleep(0.1)
+
+
+def rest(process: subprocess.Popen[str], seconds: float = 10) -> tuple[int, str, str]:
+    """Exit status and output, when all processes of the run have ended; those of one that does not end are killed."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return process.returncode, out, err.strip()
+
+
+@linux
+def test_an_interrupt_ends_all_processes_quietly(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    wait_until_at_work(process, tmp_path)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=10)
-    assert (process.returncode, out, err.strip()) == (130, "", "")
+    assert rest(process) == (130, "", "")
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_in_a_fork_is_not_lost(tmp_path: Path, number: int) -> None:
+    handler = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); "
+    kill = f"os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), {int(number)}))"
+    process = start(tmp_path, before=handler + kill)
+    assert rest(process) == (130 if number == signal.SIGINT else 2, "ready\n", "")
+
+
+@linux
+def test_an_interrupt_does_not_wait_for_the_rest_of_a_result(tmp_path: Path) -> None:
+    """A process may be killed while it writes one."""
+    process = start(
+        tmp_path,
+        "frame = sys._getframe()\n"
+        "while 'result_queue' not in frame.f_locals: frame = frame.f_back\n"
+        "os.write(frame.f_locals['result_queue']._writer.fileno(), bytes([0, 1, 0, 0])); time.sleep(30)",
+    )
+    wait_until_at_work(process, tmp_path)
+    time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    assert rest(process) == (130, "", "")
+
+
+@linux
+def test_an_interrupt_does_not_wait_for_room_for_an_input(tmp_path: Path) -> None:
+    """The pool may be writing one that no process reads any more. Python 3.10 does not notice by itself."""
+    for n in range(4, 12):
+        (tmp_path / f"{n}.ptx").write_text("fine" * 100_000)
+    process = start(tmp_path)
+    wait_until_at_work(process, tmp_path)
+    os.killpg(process.pid, signal.SIGINT)
+    assert rest(process) == (130, "", "")
+
+
+@linux
+def test_an_interrupt_does_not_wait_for_an_input_that_goes_again_alone(tmp_path: Path) -> None:
+    process = start(tmp_path, "os._exit(9) if len(os.listdir()) < 6 else time.sleep(30)")
+    wait_until_at_work(process, tmp_path)
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    assert rest(process) == (130, "", "")
+
+
+@linux
+@pytest.mark.parametrize(
+    "check", ["time.sleep(30)", "any(n for n in iter(int, 1))"], ids=["asleep", "computing"]
+)
+def test_processes_end_when_their_parent_is_killed(tmp_path: Path, check: str) -> None:
+    process = start(tmp_path, check)
+    wait_until_at_work(process, tmp_path)
+    process.kill()
+    assert rest(process, 2) == (-signal.SIGKILL, "", "")
+
+
+@linux
+def test_no_other_process_keeps_them_alive(tmp_path: Path) -> None:
+    """One that the parent forked later has all its descriptors, those that would show its end among them."""
+    process = start(
+        tmp_path,
+        before="def later():\n"
+        "    while len([n for n in os.listdir() if n.startswith('at-work')]) < 2: time.sleep(0.01)\n"
+        "    if os.fork() == 0:\n"
+        "        for n in (1, 2): os.dup2(os.open(os.devnull, os.O_WRONLY), n)\n"
+        "        open('other', 'w').close(); time.sleep(30)\n"
+        "threading.Thread(target=later, daemon=True).start()",
+    )
+    wait_until_at_work(process, tmp_path)
+    for _ in range(300):
+        if (tmp_path / "other").exists():
+            break
+        time.sleep(0.1)
+    process.kill()
+    assert rest(process, 2)[0] == -signal.SIGKILL
+    os.killpg(process.pid, signal.SIGKILL)  # raises an error if the other one has ended too
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs sessions")
+def test_no_process_is_left_whenever_the_parent_ends(tmp_path: Path) -> None:
+    """For kills at random times: while processes start, compute, pass results and end."""
+    for kernel in (PACKAGE.parent / "fixtures" / "kernels").glob("*.ptx"):
+        (tmp_path / kernel.name).symlink_to(kernel)
+    rng = random.Random(3)
+    for number in (signal.SIGKILL, signal.SIGTERM) * 3:
+        process = launched(tmp_path, "-m", "tclint", "check", "--isolated", "--jobs", "2", ".")
+        time.sleep(rng.uniform(0.1, 1))
+        process.send_signal(number)
+        status, _, err = rest(process, 5)
+        assert (status in (0, -number), err) == (True, "")
 
 
 class Terminal:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tclint
+from tclint.commands._cli import main
 from tclint.config.config import Config
 from tclint.config.settings import SettingsError
 from tclint.driver.inputs import inputs
-from tclint.driver.pool import reports
+from tclint.driver.pool import Checked, reports
 from tclint.findings.finding import FileReport
 from tclint.findings.scales import Confidence
 from tclint.report import baseline
@@ -304,6 +307,73 @@ def test_the_command(tmp_path: Path) -> None:
     done = run(tmp_path, "baseline", "out")
     assert (done.returncode, "problem: out/c.ptx" in done.stdout) == (2, True)
     assert len(baseline.read(tmp_path / "known" / "base.json").entries) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork, or it would take a minute")
+def test_concurrent_runs_lose_nothing(tmp_path: Path) -> None:
+    for n in range(20):
+        (tmp_path / f"{n}.ptx").write_text(wrong(f"k{n}"))
+    program = (
+        "import gc, os, tclint; from tclint.commands._cli import main; tclint.check('0.ptx'); gc.freeze()\n"
+        "go, gone = os.pipe()\n"
+        "for n in range(20):\n"
+        "    if os.fork() == 0:\n"
+        "        os.close(gone); os.read(go, 1)\n"
+        "        try: main(['baseline', '--isolated', f'{n}.ptx'])\n"
+        "        except SystemExit as end: os._exit(end.code)\n"
+        "os.close(gone)\n"
+        "print([os.wait()[1] for _ in range(20)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    assert (done.stdout.splitlines()[-1], done.stderr) == (str([0] * 20), "")
+    entries = baseline.read(tmp_path / baseline.DEFAULT).entries
+    assert sorted(entry.path for entry in entries) == sorted(f"{n}.ptx" for n in range(20))
+    assert sorted(os.listdir(tmp_path)) == sorted([*(f"{n}.ptx" for n in range(20)), baseline.DEFAULT])
+
+
+def test_an_update_during_the_analysis_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is that of the runs in the order in which they write."""
+
+    def during(*options: str, during: Callable[[], object] = lambda: None) -> int:
+        def slow(*args: Any) -> list[Checked]:
+            checked = list(reports(*args))
+            monkeypatch.setattr("tclint.driver.pool.reports", reports)
+            during()
+            return checked
+
+        monkeypatch.setattr("tclint.driver.pool.reports", slow)
+        with pytest.raises(SystemExit) as raised:
+            main(["baseline", "--isolated", *options])
+        assert isinstance(raised.value.code, int)
+        return raised.value.code
+
+    def recorded() -> list[str]:
+        return [entry.path for entry in baseline.read(baseline.DEFAULT).entries]
+
+    monkeypatch.chdir(folder)
+    for name in ("c", "d", "e"):
+        (folder / f"{name}.ptx").write_text(wrong(name))
+    assert during("c.ptx", during=lambda: during("d.ptx")) == 0
+    assert recorded() == ["a.ptx", "b.ptx", "c.ptx", "d.ptx"]
+    # What both found is recorded once, and what one removed does not come back.
+    (folder / "a.ptx").write_text(right("a"))
+    assert during("e.ptx", during=lambda: during(".")) == 0
+    assert recorded() == ["b.ptx", "c.ptx", "d.ptx", "e.ptx"]
+    # It may also have gone, or have become unreadable.
+    for path in folder.glob("*.ptx"):
+        path.write_text(right(path.stem))
+    assert during("--prune", ".", during=lambda: during(".")) == 2
+    assert recorded() == []
+    assert during(".", during=lambda: Path(baseline.DEFAULT).write_text("<<<<<<<")) == 2
+    assert Path(baseline.DEFAULT).read_text() == "<<<<<<<"
 
 
 def test_counts_agree_with_what_is_shown(folder: Path) -> None:

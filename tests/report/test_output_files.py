@@ -5,16 +5,19 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Timer
+from time import sleep
 
 import pytest
 
 from tclint.report.formats import _files
-from tclint.report.formats._files import OutputError, parse, refuse_inputs, write
+from tclint.report.formats._files import OutputError, locked, parse, refuse_inputs, write
 from tests.tools.project import ROOT
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
@@ -91,6 +94,32 @@ def test_files_are_replaced_and_keep_their_mode_and_links_stay() -> None:
     assert sorted(os.listdir()) == ["link", "new", "old"]
 
 
+def test_what_a_killed_run_has_left_is_not_in_the_way(folder: Path) -> None:
+    program = (
+        "import os, signal; from tclint.report.formats import _files\n"
+        "_files._encoded = lambda text: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "_files.write({'a': '1'})"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment) as process:
+        process.wait(60)
+    (left,) = os.listdir()
+    # The process ids of containers repeat.
+    Path(left).rename(left.replace(str(process.pid), str(os.getpid())))
+    write({"a": "2"})
+    assert Path("a").read_text() == "2"
+
+
+def test_a_text_is_on_the_disk_before_it_replaces_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append("fsync"), fsync(file)))
+    monkeypatch.setattr(os, "replace", lambda *paths: (done.append("replace"), replace(*paths)))
+    write({"a": "1"})
+    write({"a": "2"})
+    assert done == ["replace", "fsync", "replace"]
+
+
 def test_a_device_is_written_to_and_not_replaced() -> None:
     write({os.devnull: "text"})
     assert not stat.S_ISREG(os.stat(os.devnull).st_mode)
@@ -142,6 +171,61 @@ def test_an_interrupt_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(KeyboardInterrupt):
         write({"a": "1"})
     assert os.listdir() == []
+
+
+def test_a_lock_excludes_others_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("sub").mkdir()
+    Path("link").symlink_to("a")
+    with locked("a"):
+        with locked("sub/a"):
+            pass
+        monkeypatch.setattr(_files, "_PATIENCE", 0.05)
+        with (
+            pytest.raises(OutputError, match="link cannot be written: another process has locked "),
+            locked("link"),
+        ):
+            pass
+        write({"a": "1"})
+    with locked("a"):
+        assert Path("a").read_text() == "1"
+    assert sorted(os.listdir()) == ["a", "link", "sub"]
+    with (
+        pytest.raises(OutputError, match=r"no/a cannot be written: .* cannot be locked: No such"),
+        locked("no/a"),
+    ):
+        pass
+
+
+def test_a_lock_ends_with_its_process() -> None:
+    program = (
+        "import time; from tclint.report.formats._files import locked\n"
+        "with locked('a'): print('locked', flush=True); time.sleep(60)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == b"locked"
+        Timer(0.3, process.kill).start()
+        with locked("a"):
+            assert process.wait(10) != 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_that_is_forked_meanwhile_has_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_files, "_PATIENCE", 0.05)
+    with locked("a"):
+        started = os.fork()
+        if started == 0:
+            sleep(60)
+            os._exit(0)
+    try:
+        with locked("a"):
+            pass
+    finally:
+        os.kill(started, signal.SIGKILL)
+        os.waitpid(started, 0)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")

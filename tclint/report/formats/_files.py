@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from time import monotonic, sleep
 
 from tclint.report.formats import formats
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_PATIENCE = 60.0
+"""Seconds to wait for a lock, which is held while one file is read and written."""
+_PAUSE = 0.01
 
 
 class OutputError(Exception):
@@ -76,6 +87,78 @@ def write(texts: Mapping[str, str]) -> None:
                 raise _cannot(path, error) from None
 
 
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Exclude other runs on this machine from here, for a file that is read, changed and replaced.
+
+    The lock ends with the process that holds it. Raises OutputError where there can be no lock, and where another
+    process holds it for a minute.
+    """
+    target = os.path.realpath(path)
+    deadline = monotonic() + _PATIENCE
+    try:
+        while (descriptor := _lock(target)) is None:
+            if monotonic() > deadline:
+                raise OutputError(
+                    f"{path} cannot be written: another process has locked {_lock_path(target)}"
+                )
+            sleep(_PAUSE)
+    except OSError as error:
+        reason = f"{_lock_path(target)} cannot be locked: {error.strerror or error}"
+        raise OutputError(f"{path} cannot be written: {reason}") from None
+    try:
+        yield
+    finally:
+        _unlock(descriptor, target)
+
+
+if sys.platform == "win32":
+
+    def _lock_path(target: str) -> str:
+        """A file beside the target: folders cannot be locked, and what is locked cannot be read or replaced."""
+        return f"{target}.lock"
+
+    def _lock(target: str) -> int | None:
+        """A descriptor that holds the lock, or None while another one does. Raises OSError."""
+        descriptor = os.open(_lock_path(target), os.O_RDWR | os.O_CREAT)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def _unlock(descriptor: int, target: str) -> None:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+        os.close(descriptor)
+        with suppress(OSError):  # another process has opened it, and will remove it
+            os.unlink(_lock_path(target))
+
+else:
+
+    def _lock_path(target: str) -> str:
+        """The folder of the target: unlike the target it stays the same file, and unlike a lock file it is there."""
+        return os.path.dirname(target)
+
+    def _lock(target: str) -> int | None:
+        """A descriptor that holds the lock, or None while another one does. Raises OSError."""
+        descriptor = os.open(_lock_path(target), os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _unlock(descriptor: int, target: str) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough if a process was forked meanwhile
+        os.close(descriptor)
+
+
 def refuse_unwritable(path: str) -> None:
     """Raises OutputError where a report cannot be put."""
     try:
@@ -118,15 +201,20 @@ def _special(path: str) -> bool:
 def beside(path: str, target: str, text: str | bytes) -> str:
     """A new file in the folder of the target, with its permissions, that holds the text. Raises OutputError."""
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:100]}.{os.getpid()}.tmp")
+    # Not by the process id: in a container it is often that of a killed run which has left its file here.
+    temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(4).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
             try:
+                replaces = False
                 with suppress(FileNotFoundError):
                     os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+                    replaces = True
                 file.write(text if isinstance(text, bytes) else _encoded(text))
                 file.flush()
+                if replaces:  # or after a power failure neither text may be on the disk
+                    os.fsync(file.fileno())
             except BaseException:
                 with suppress(OSError):
                     os.unlink(temporary)
