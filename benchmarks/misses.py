@@ -168,12 +168,12 @@ def _replays_show(kernel: Kernel, fault: Fault) -> str:
     """The cause that replays show: they cannot go on, nobody comes by what is changed, or nothing goes wrong when it is."""
     site = _site(kernel, fault)
     before = KernelModel(kernel.function, kernel.module).made(Replay)
-    if before.run is None and before.reason and not before.short:
+    if before.run is None and before.reason and not before.truncated:
         return "launch"
     if site is None or before.run is not None:
         return ""
-    if not any(run.whole for run in before.runs):
-        return "long" if before.short else ""
+    if not any(run.finished for run in before.runs):
+        return "long" if before.truncated else ""
     cfg = CFG(kernel.function)
     block = cfg.block_of[site]
     if not any(block in run.entered for run in before.runs):
@@ -183,8 +183,8 @@ def _replays_show(kernel: Kernel, fault: Fault) -> str:
     after = function and KernelModel(function, module).made(Replay)
     if not after or after.run is not None:
         return ""
-    if not any(run.whole for run in after.runs):
-        return "long" if after.short else "launch" if after.reason else ""
+    if not any(run.finished for run in after.runs):
+        return "long" if after.truncated else "launch" if after.reason else ""
     followed = any(kernel.sites("issue", group) for group in ("mbarrier", "wgmma", "tcgen05"))
     if followed and (not kernel.sites("issue", "cp.async") or _tells_nothing(_asked(kernel, site), before)):
         return "in order"
@@ -205,7 +205,7 @@ def _tells_nothing(site: int, replay: Replay) -> bool:
     """
     rings = replay.model.made(Mbarriers).rings_at(site)
     commits = all(set(ring.uses) <= {*_LIFE, "commit", "mbarrier-wait"} for ring in rings)
-    return bool(rings) and commits and not any(site in run.informed for run in replay.runs)
+    return bool(rings) and commits and not any(site in run.acquiring_waits for run in replay.runs)
 
 
 def _does_more(kernel: Kernel, cfg: CFG, body: Collection[int]) -> bool:

@@ -17,33 +17,33 @@ from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate
 from tclint.linting.check import check_source
 from tclint.replay import Replay, Run, Stuck
-from tclint.replay.abstract_lanes import Results, apply, collapse, merge, pick, take
-from tclint.replay.groups import Group, Limits, ManyRounds, OutOfSteps, Registers
-from tclint.replay.launch import Launch, Numbers
-from tclint.replay.launch_search import Fitting
-from tclint.replay.launches import ODD, Launches, Try
+from tclint.replay.abstract_lanes import Results, apply, collapse, gather, merge, select
+from tclint.replay.launch import Launch, LaunchValues
+from tclint.replay.launch_search import LaunchSearch
+from tclint.replay.launches import ODD, LaunchHypothesis, LaunchResults
 from tclint.replay.machine import Access, Machine, shuffled
 from tclint.replay.program import Program
 from tclint.replay.races import races
-from tclint.replay.shared_stores import Stored
-from tclint.replay.sync import Barrier, Flight, Mbarrier, Passed
+from tclint.replay.scheduler import Limits, OutOfSteps, Registers, ThreadGroup, TooManyIterations
+from tclint.replay.shared_stores import SharedStores
+from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter, Transfer
 from tclint.replay.vector_clocks import (
-    NOTHING,
-    Actor,
+    BOTTOM,
+    Agent,
     Clock,
-    among,
-    both,
-    each,
+    difference,
     event,
-    heard_of,
-    joined,
-    known_by,
-    last,
-    met,
-    news,
-    of,
-    only,
-    together,
+    happens_before,
+    join,
+    join_all,
+    join_warps,
+    last_event,
+    leq,
+    map_warps,
+    mask_warps,
+    project,
+    reconverge_clocks,
+    select_warps,
 )
 from tclint.syntax.source import Source
 
@@ -530,8 +530,14 @@ def test_tiles_that_a_counter_in_memory_hands_out(old: str, new: str, seen: str)
 
 
 def test_the_numbers_of_a_counter() -> None:
-    launch = Launch(model("ret;"), Numbers(512, 8), (32,))
-    assert [launch.ticket(taken, 512, 4) for taken in (0, 7, 8, 9, 40)] == [0, 7, 512, 1024, (1 << 31) - 1]
+    launch = Launch(model("ret;"), LaunchValues(512, 8), (32,))
+    assert [launch.counter_value(taken, 512, 4) for taken in (0, 7, 8, 9, 40)] == [
+        0,
+        7,
+        512,
+        1024,
+        (1 << 31) - 1,
+    ]
 
 
 PASSED = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 size)").replace(
@@ -643,18 +649,18 @@ done:
 def test_stores_that_are_alike_are_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unrolled copy of libcu++ has tens of thousands, and the parity of a wait may come from any of them."""
     asked = 0
-    may_meet = Stored._may_meet
+    may_meet = SharedStores._may_meet
 
-    def counted(self: Stored, *places: Any) -> bool:
+    def counted(self: SharedStores, *places: Any) -> bool:
         nonlocal asked
         asked += 1
         return may_meet(self, *places)
 
-    monkeypatch.setattr(Stored, "_may_meet", counted)
+    monkeypatch.setattr(SharedStores, "_may_meet", counted)
     stores = "\n".join(f"st.shared.u32 [tile+{4 * (k % 2)}], %r{k % 7};" for k in range(200))
     loads = "\n".join("ld.shared.u32 %r8, [tile+4];" for _ in range(10))
     known = model(f".shared .align 8 .b8 tile[64];\n{stores}\n{loads}\nret;")
-    stored = Stored(known)
+    stored = SharedStores(known)
     sites = [i for i in known.shared.sites if i not in set(known.shared.writers)]
     assert [len(stored.writers(i)) for i in sites] == [100] * 10
     assert asked == 20
@@ -710,7 +716,7 @@ def test_the_clusters_that_a_kernel_is_made_for() -> None:
     asked = replay(PAIR.replace(".reqnctapercluster 2\n", ""))
     assert asked.run is None
     assert asked.cluster == (2,)
-    assert [run.whole for run in asked.runs] == [True]
+    assert [run.finished for run in asked.runs] == [True]
 
 
 def test_clusters_of_which_one_shape_cannot_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -832,13 +838,13 @@ def test_what_makes_no_difference_is_not_tried_again(monkeypatch: pytest.MonkeyP
     """So many rounds are left that a grid of sixteen times as many CTAs ends no sooner than there are steps."""
     seen = []
 
-    def ran(self: Fitting, machine: Machine) -> Run | None:
-        seen.append((machine.launch.grid, *set(machine.launch.numbers.others.values())))
+    def ran(self: LaunchSearch, machine: Machine) -> Run | None:
+        seen.append((machine.launch.grid, *set(machine.launch.values.others.values())))
         return original(self, machine)
 
-    original = Fitting._ran
-    monkeypatch.setattr(Fitting, "_ran", ran)
-    monkeypatch.setattr(Machine, "_foresee", lambda *_: None)
+    original = LaunchSearch._run_machine
+    monkeypatch.setattr(LaunchSearch, "_run_machine", ran)
+    monkeypatch.setattr(Machine, "_extrapolate_trip_count", lambda *_: None)
     tried = replay(drained(128, WALK))
     assert tried.run is None
     assert tried.reason == ""
@@ -853,25 +859,29 @@ TOLD = changed(
 
 
 @pytest.mark.parametrize("code", [WALK, LONG, TOLD])
-@pytest.mark.parametrize("hasty", [True, False])
-def test_a_loop_with_many_rounds_ahead_is_foreseen(code: str, hasty: bool) -> None:
+@pytest.mark.parametrize("extrapolates", [True, False])
+def test_a_loop_with_many_rounds_ahead_is_foreseen(code: str, extrapolates: bool) -> None:
     """How far a counter is from its bound tells it after a few rounds."""
     made = replay(code).model
-    machine = Machine(Program(made), Launch(made, Numbers(1 << 16, 8), (160,)), Limits(5_000, hasty=hasty))
-    with pytest.raises(ManyRounds) as error:
+    machine = Machine(
+        Program(made),
+        Launch(made, LaunchValues(1 << 16, 8), (160,)),
+        Limits(5_000, extrapolates=extrapolates),
+    )
+    with pytest.raises(TooManyIterations) as error:
         machine.run()
-    assert (error.value.excess > 1) is hasty
-    assert (machine.budget > 4_600) is hasty
+    assert (error.value.excess > 1) is extrapolates
+    assert (machine.budget > 4_600) is extrapolates
 
 
 def test_no_verdict_rests_on_rounds_that_were_only_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes are right for a launch of 16 rounds or more, and this kernel may have no other."""
 
-    def foresee(self: Machine, group: Group, header: int) -> None:
-        if self.limits.hasty and self._rounds[header] > 2:
-            raise ManyRounds(self.program.bounds[header], 2)
+    def foresee(self: Machine, group: ThreadGroup, header: int) -> None:
+        if self.limits.extrapolates and self._iterations[header] > 2:
+            raise TooManyIterations(self.program.bounds[header], 2)
 
-    monkeypatch.setattr(Machine, "_foresee", foresee)
+    monkeypatch.setattr(Machine, "_extrapolate_trip_count", foresee)
     code = changed("_, [%r29], 2048;", "_, [%r29], %r1;").replace(
         "ld.param.u32 %r20, [rounds];",
         "ld.param.u32 %r20, [rounds];\n    setp.lt.u32 %p1, %r20, 16;\n    selp.u32 %r1, 4096, 2048, %p1;",
@@ -1074,7 +1084,7 @@ def test_a_kernel_of_many_steps_gets_more_of_them(monkeypatch: pytest.MonkeyPatc
     run = Machine.run
 
     def counted(self: Machine) -> list[Stuck]:
-        launches.append(self.limits.patience)
+        launches.append(self.limits.extra_steps)
         return run(self)
 
     monkeypatch.setattr(Machine, "run", counted)
@@ -1245,14 +1255,14 @@ def test_numbers_like_those_that_showed_nothing_new_wait_until_something_is(
 ) -> None:
     found = replay(RING)
     assert found.run is None
-    launches, same = Launches(found.model, Program(found.model)), found.runs[0]
-    last = {Try(1280, 24, 23), Try(512, 8, 7), Try(1098, 5, 4)}
-    monkeypatch.setattr(Launches, "_open", lambda *_: {*ODD, *last})
-    assert launches.add(Try(512, 8), same) == {*ODD, *last}
+    launches, same = LaunchResults(found.model, Program(found.model)), found.runs[0]
+    last = {LaunchHypothesis(1280, 24, 23), LaunchHypothesis(512, 8, 7), LaunchHypothesis(1098, 5, 4)}
+    monkeypatch.setattr(LaunchResults, "_promising", lambda *_: {*ODD, *last})
+    assert launches.add(LaunchHypothesis(512, 8), same) == {*ODD, *last}
     assert launches.add(ODD[0], same) == last
-    assert launches.add(Try(512, 8, 7), same) == set()
+    assert launches.add(LaunchHypothesis(512, 8, 7), same) == set()
     more = same._replace(entered=same.entered | {99})
-    assert launches.add(Try(1280, 2), more) == {*ODD, *last}
+    assert launches.add(LaunchHypothesis(1280, 2), more) == {*ODD, *last}
 
 
 def test_launches_that_take_too_long_beside_others_that_go_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1261,14 +1271,14 @@ def test_launches_that_take_too_long_beside_others_that_go_wrong(monkeypatch: py
     known = replay(code)
     assert what(known.run) == {"stuck"}
     asked: list[int] = []
-    launched = Fitting._replay
+    launched = LaunchSearch._replay_once
 
-    def short(self: Fitting, tried: Try, shape: tuple[int, ...]) -> Run | None:
+    def short(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> Run | None:
         asked.append(tried.size)
-        self.short = tried.size == 1280
-        return None if self.short else launched(self, tried, shape)
+        self.truncated = tried.size == 1280
+        return None if self.truncated else launched(self, tried, shape)
 
-    monkeypatch.setattr(Fitting, "_replay", short)
+    monkeypatch.setattr(LaunchSearch, "_replay_once", short)
     assert what(replay(code).run) == {"stuck"}
     assert asked[0] == 512
     assert {1280, 832} < set(asked)
@@ -1371,13 +1381,13 @@ def test_threads_that_the_kernel_does_not_say() -> None:
 def test_what_goes_wrong_soon_is_not_replayed_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing says how many threads there are, so all numbers are tried: a glance is enough where it shows the same."""
     begun = list[int]()
-    whole = Fitting.launched
+    whole = LaunchSearch.replay
 
-    def launched(self: Fitting, tried: Try, shape: tuple[int, ...]) -> Run | None:
+    def launched(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> Run | None:
         begun.append(shape[0])
         return whole(self, tried, shape)
 
-    monkeypatch.setattr(Fitting, "launched", launched)
+    monkeypatch.setattr(LaunchSearch, "replay", launched)
     flips = "    xor.b32 %r23, %r23, %r31;\n    add.u32 %r21, %r21, 1;\n    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use"
     code = changed(".reqntid 160\n", "", changed(flips, flips.partition("\n")[2]))
     assert replay(code).run is not None
@@ -1578,9 +1588,9 @@ def test_the_copies_of_a_phase_are_complete_together() -> None:
     rows = "".join(copy.replace("[%r30]", f"[%r30+{at}]").replace("2048", "32") for at in range(0, 2048, 32))
     code = changed(copy, rows)
     made = replay(code).model
-    machine = Machine(Program(made), Launch(made, Numbers(8, 8), (160,)), Limits(50_000))
+    machine = Machine(Program(made), Launch(made, LaunchValues(8, 8), (160,)), Limits(50_000))
     assert machine.run() == []
-    assert len(machine.copies) == 3
+    assert len(machine.copy_counts) == 3
     assert replay(code).run is None
     assert "race" in what(replay(changed(WAIT, "", code)).run)
 
@@ -1672,7 +1682,7 @@ def test_a_tensor_copy_does_not_reach_what_lies_behind_it() -> None:
     begin = "    @%p3 bra done;\n"
     asked = replay(changed(begin, begin + copies, code))
     assert asked.run is None
-    assert [run.whole for run in asked.runs] == [True]
+    assert [run.finished for run in asked.runs] == [True]
 
 
 @pytest.mark.parametrize(("phase", "told_of"), [(0, [(1, 2)]), (1, [])])
@@ -1683,15 +1693,15 @@ def test_a_tensor_copy_brings_no_more_than_its_phase_expects(
     mbarrier = Mbarrier(0, 64, 1, 1)
     for bytes_ in (4096, 2048):
         mbarrier.expect(bytes_)
-        mbarrier.flights.append(Flight(NOTHING, None))
-        mbarrier.arrive(1, NOTHING)
-        assert [*mbarrier.land()]
-    group = Group(0, (0,), Registers(), NOTHING)
+        mbarrier.transfers.append(Transfer(BOTTOM, None))
+        mbarrier.arrive(1, BOTTOM)
+        assert [*mbarrier.complete_transfers()]
+    group = ThreadGroup(0, (0,), Registers(), BOTTOM)
     copies = [
-        Access(1, True, 0, at, None, Actor(at, "copy", 0), 1, NOTHING, group, {}, mbarrier, phase, 1)
+        Access(1, True, 0, at, None, Agent(at, "copy", 0), 1, BOTTOM, group, {}, mbarrier, phase, 1)
         for at in (0, 8192)
     ]
-    read = Access(2, False, 0, 2048, None, Actor(1, "", 0, (0,)), 1, NOTHING, group, {})
+    read = Access(2, False, 0, 2048, None, Agent(1, "", 0, (0,)), 1, BOTTOM, group, {})
     found = races([*copies, read], lambda *_: False, Program(replay(RING).model))
     assert [race.key for race in found] == told_of
 
@@ -2168,9 +2178,9 @@ def test_no_more_steps_are_taken_than_there_are(steps: int) -> None:
     made = model(
         "mov.u32 %r1, 64; mov.u32 %r2, 1; add.u32 %r3, %r2, 1; mbarrier.init.shared.b64 [%r1], %r3; bra over; over: ret;"
     )
-    launch = Launch(made, Numbers(512, 8), (1,))
+    launch = Launch(made, LaunchValues(512, 8), (1,))
     machine = Machine(Program(made), launch, Limits(steps))
-    patient = Machine(Program(made), launch, Limits(steps, patience=100))
+    patient = Machine(Program(made), launch, Limits(steps, extra_steps=100))
     whole = Machine(Program(made), launch, Limits(100))
     whole.run()
     patient.run()
@@ -2191,35 +2201,35 @@ def test_lanes() -> None:
     assert apply(lambda a, b: a + b, [1, (1, None, 3)]) == (2, None, 4)
     assert apply(lambda a, b: a + b, [None, 1]) is None
     assert apply(lambda a: a >> 1, [(2, 3)]) == 1
-    assert pick((1, 0, 1), 5, (1, 5, 5), 3) == 5
-    assert pick(None, 1, 2, 3) is None
-    assert take((1, 2, 3), [0, 2]) == (1, 3)
-    assert take(7, [0, 2]) == 7
+    assert select((1, 0, 1), 5, (1, 5, 5), 3) == 5
+    assert select(None, 1, 2, 3) is None
+    assert gather((1, 2, 3), [0, 2]) == (1, 3)
+    assert gather(7, [0, 2]) == 7
     assert merge([((0, 2), (5, 6)), ((1,), 7)], 3) == (5, 7, 6)
     assert merge([((0, 2), 5), ((1,), 5)], 3) == 5
 
 
-A, B, C = (Actor(index, "", 0) for index in range(3))
+A, B, C = (Agent(index, "", 0) for index in range(3))
 
 HEARD = st.dictionaries(st.integers(0, 9) | st.integers(30, 40), st.integers(0, 2**31 - 2))
 """The numbers of the last events of actors, by the index of the actor."""
 
 
 def clock(heard: dict[int, int]) -> Clock:
-    return sum(event(Actor(index, "", 0), number) for index, number in heard.items())
+    return sum(event(Agent(index, "", 0), number) for index, number in heard.items())
 
 
 @given(HEARD, HEARD)
 def test_clocks(a: dict[int, int], b: dict[int, int]) -> None:
     """A number does what a dict would do."""
     both = {index: max(a.get(index, -1), b.get(index, -1)) for index in {*a, *b}}
-    assert joined(clock(a), clock(b)) == clock(both)
-    assert known_by(clock(a), clock(b)) == all(b.get(index, -1) >= number for index, number in a.items())
-    assert dict(news(clock(a), clock(b))) == {i: n for i, n in b.items() if n > a.get(i, -1)}
+    assert join(clock(a), clock(b)) == clock(both)
+    assert leq(clock(a), clock(b)) == all(b.get(index, -1) >= number for index, number in a.items())
+    assert dict(difference(clock(a), clock(b))) == {i: n for i, n in b.items() if n > a.get(i, -1)}
     for index in (*range(10), *range(30, 41)):
-        actor = Actor(index, "", 0)
-        assert last(clock(a), actor) == a.get(index, -1)
-        assert of([actor], clock(a)) == clock({i: n for i, n in a.items() if i == index})
+        actor = Agent(index, "", 0)
+        assert last_event(clock(a), actor) == a.get(index, -1)
+        assert project([actor], clock(a)) == clock({i: n for i, n in a.items() if i == index})
 
 
 def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
@@ -2228,16 +2238,16 @@ def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
     assert not mbarrier.complete(0)
     mbarrier.expect(32)
     mbarrier.arrive(1, event(A, 1))
-    mbarrier.flights.append(Flight(event(C, 1), 16))
+    mbarrier.transfers.append(Transfer(event(C, 1), 16))
     mbarrier.arrive(1, event(B, 1))
-    assert [*mbarrier.land()]
+    assert [*mbarrier.complete_transfers()]
     assert mbarrier.phase == 0  # 16 bytes are missing
-    mbarrier.flights.append(Flight(event(C, 2), None))
-    assert [*mbarrier.land()]
+    mbarrier.transfers.append(Transfer(event(C, 2), None))
+    assert [*mbarrier.complete_transfers()]
     assert (mbarrier.phase, mbarrier.pending, mbarrier.bytes) == (1, 2, 0)
-    assert mbarrier.told == [NOTHING, clock({0: 1, 1: 1, 2: 2})]
+    assert mbarrier.release_clocks == [BOTTOM, clock({0: 1, 1: 1, 2: 2})]
     assert mbarrier.complete(0)
-    assert not [*mbarrier.land()]
+    assert not [*mbarrier.complete_transfers()]
 
 
 def test_a_wait_tells_what_it_may_be_sure_of() -> None:
@@ -2246,28 +2256,28 @@ def test_a_wait_tells_what_it_may_be_sure_of() -> None:
     for time in range(3):
         mbarrier.arrive(1, event(A, time))
     assert mbarrier.complete(0)
-    assert mbarrier.hears(0, NOTHING) == event(A, 0)
-    assert mbarrier.hears(0, event(A, 1)) == event(A, 2)
+    assert mbarrier.acquired_clock(0, BOTTOM) == event(A, 0)
+    assert mbarrier.acquired_clock(0, event(A, 1)) == event(A, 2)
     mbarrier.arrive(1, event(A, 3))
-    assert mbarrier.hears(1, NOTHING) == NOTHING  # the phase before the first
-    assert mbarrier.hears(1, event(A, 0)) == event(A, 1)
+    assert mbarrier.acquired_clock(1, BOTTOM) == BOTTOM  # the phase before the first
+    assert mbarrier.acquired_clock(1, event(A, 0)) == event(A, 1)
 
 
 def test_a_phase_that_expects_no_bytes_does_not_wait_for_a_copy() -> None:
     mbarrier = Mbarrier(0, 0, 1, 1)
-    mbarrier.flights.append(Flight(event(C, 1), 16))
+    mbarrier.transfers.append(Transfer(event(C, 1), 16))
     mbarrier.arrive(1, event(A, 1))
     assert mbarrier.phase == 1
-    assert mbarrier.told == [NOTHING, event(A, 1)]
+    assert mbarrier.release_clocks == [BOTTOM, event(A, 1)]
 
 
 def test_a_barrier_opens_for_all_that_it_counts() -> None:
     barrier = Barrier()
-    barrier.come(32, event(A, 1))
-    assert not barrier.settle(64)
-    barrier.come(64, event(B, 1))
-    assert barrier.settle(64)
-    assert (barrier.arrived, barrier.generation, barrier.told) == (32, 1, clock({0: 1, 1: 1}))
+    barrier.add_threads(32, event(A, 1))
+    assert not barrier.open_if_complete(64)
+    barrier.add_threads(64, event(B, 1))
+    assert barrier.open_if_complete(64)
+    assert (barrier.arrived, barrier.generation, barrier.release_clock) == (32, 1, clock({0: 1, 1: 1}))
 
 
 APART = """
@@ -2706,22 +2716,22 @@ def test_a_kernel_that_is_made_for_one_warp_of_consumers(right: bool) -> None:
 
 def test_what_warps_have_heard_of() -> None:
     """Warps that meet know what each knew, until a barrier tells all the same."""
-    one, other = Actor(0, "", 0, (0,)), Actor(1, "", 0, (32,))
-    group = Actor(2, "", 0, (0, 32), (one, other))
-    heard = met([((0,), event(one, 3)), ((1,), event(other, 5))], (0, 1))
+    one, other = Agent(0, "", 0, (0,)), Agent(1, "", 0, (32,))
+    group = Agent(2, "", 0, (0, 32), (one, other))
+    heard = reconverge_clocks([((0,), event(one, 3)), ((1,), event(other, 5))], (0, 1))
     assert heard == (event(one, 3), event(other, 5))
-    assert among(heard, (0, 1), (1,)) == event(other, 5)
-    assert only(heard, (0, 1), {1}) == (NOTHING, event(other, 5))
-    assert both(heard, together(heard)) == together(heard)
-    assert heard_of(together(heard), group, 3)
-    assert not heard_of(together(heard), group, 4)
-    assert each(lambda clock: of([one], clock), heard) == (event(one, 3), NOTHING)
+    assert select_warps(heard, (0, 1), (1,)) == event(other, 5)
+    assert mask_warps(heard, (0, 1), {1}) == (BOTTOM, event(other, 5))
+    assert join_warps(heard, join_all(heard)) == join_all(heard)
+    assert happens_before(join_all(heard), group, 3)
+    assert not happens_before(join_all(heard), group, 4)
+    assert map_warps(lambda clock: project([one], clock), heard) == (event(one, 3), BOTTOM)
 
 
 @pytest.mark.parametrize(("heard", "overtaken"), [((), True), ((0,), False), ((0, 1), False)])
 def test_warps_that_go_the_same_way_are_not_far_behind_each_other(
     heard: tuple[int, ...], overtaken: bool
 ) -> None:
-    warps = Actor(0, "", 0, (0,)), Actor(1, "", 0, (32,))
-    passed = Passed(0, Actor(2, "", 0, (0, 32), warps), (0, 32), 0, 0)
-    assert passed.overtaken(lambda actor, number: actor.index in heard) is overtaken
+    warps = Agent(0, "", 0, (0,)), Agent(1, "", 0, (32,))
+    passed = ReleasedWaiter(0, Agent(2, "", 0, (0, 32), warps), (0, 32), 0, 0)
+    assert passed.may_be_late(lambda actor, number: actor.index in heard) is overtaken

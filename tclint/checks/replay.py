@@ -12,7 +12,7 @@ from tclint.checks._wording import copy_name
 from tclint.findings.scales import Severity
 from tclint.replay import Access, Race, Replay, Run, Stuck
 from tclint.replay.program import relaxes
-from tclint.replay.sync import Barrier, Mbarrier, Passed
+from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
 
 _IDLE = (
     "no launch that was tried has a round to go of some loop that waits: their sizes may go together in none"
@@ -39,7 +39,12 @@ def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         hit = replace(
             hit, message=f"{hit.message} (in clusters of {shape}, if launched so; no other shape goes right)"
         )
-    yield "MB016", hit.doubted(_IDLE if replay.idle(run) else _UNRELATED if replay.unrelated(run) else "")
+    yield (
+        "MB016",
+        hit.doubted(
+            _IDLE if replay.misses_loop(run) else _UNRELATED if replay.mixes_trip_counts(run) else ""
+        ),
+    )
 
 
 def _seen(model: KernelModel, run: Run) -> Hit | None:
@@ -247,7 +252,7 @@ def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
     )
 
 
-def _late(model: KernelModel, mbarrier: Mbarrier, wait: Passed) -> Hit:
+def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
     who = _who(model, wait.threads)
     return Hit(
         site=wait.site,

@@ -23,16 +23,16 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
 from tclint.ir.nodes import MOST_THREADS
-from tclint.replay.groups import Stuck, Unmade
-from tclint.replay.launch import Word
-from tclint.replay.launch_search import BUDGET, TOO_LONG, Fitting, Shape
-from tclint.replay.launches import ODD, SIZES, Launches, Run, Try, first
+from tclint.replay.launch import LaunchWord
+from tclint.replay.launch_search import BUDGET, TOO_LONG, LaunchSearch, Shape
+from tclint.replay.launches import ODD, SIZES, LaunchHypothesis, LaunchResults, Run, next_hypothesis
 from tclint.replay.machine import Access
 from tclint.replay.program import Program
 from tclint.replay.races import Race
+from tclint.replay.scheduler import Stuck, UninitialisedMbarrier
 from tclint.replay.sync import Mbarrier
 
-__all__ = ["Access", "Race", "Replay", "Run", "Stuck", "Unmade"]
+__all__ = ["Access", "Race", "Replay", "Run", "Stuck", "UninitialisedMbarrier"]
 
 _USUAL: tuple[Shape, ...] = ((128,), (256,), (384,), (512,))
 """Threads of a CTA that are tried first where the kernel does not say."""
@@ -60,11 +60,11 @@ class Replay:
         """Why there is none, or one that did not come to its end, so that nothing is proved."""
         self.site = -1
         """The instruction at which it could not go on, or its longest loop begins; -1: about the whole kernel."""
-        self.short = False
+        self.truncated = False
         """It was cut short: nothing was in its way."""
-        self.unmade: Unmade | None = None
+        self.uninitialised: UninitialisedMbarrier | None = None
         """Where threads named an mbarrier that nobody had made so far, in the first launch in which they did."""
-        self._bounds: Mapping[int, frozenset[Word]] = {}
+        self._bounds: Mapping[int, frozenset[LaunchWord]] = {}
         """The words of the launch that decide how often each loop goes round, by its header."""
         self.runs: list[Run] = []
         """How those went that were replayed to their end, or until something went wrong."""
@@ -79,163 +79,165 @@ class Replay:
             return None
         program = Program(self.model)
         self._bounds = program.bounds
-        if not program.counted:
+        if not program.counts_known:
             self.reason = "the launch says how many arrivals there are"
             return None
-        if not program.phased:
+        if not program.phases_known:
             self.reason = "the launch says which phases are waited for"
             return None
         if program.clustered and self.cluster is None:
-            fitting = self._whichever(program)
+            search = self._search_clusters(program)
         else:
-            fitting = Fitting(program, self.cluster or (1,))
-        return None if fitting is None else self._verdict(fitting)
+            search = LaunchSearch(program, self.cluster or (1,))
+        return None if search is None else self._verdict(search)
 
-    def _verdict(self, fitting: Fitting) -> Run | None:
+    def _verdict(self, search: LaunchSearch) -> Run | None:
         """What goes wrong in clusters of one shape."""
         try:
-            return self._convicted(fitting)
-        except Unmade as error:
+            return self._find_fault(search)
+        except UninitialisedMbarrier as error:
             self.reason, self.site = error.why, error.site
             return None
 
-    def _convicted(self, fitting: Fitting) -> Run | None:
+    def _find_fault(self, search: LaunchSearch) -> Run | None:
         """One of the runs that prove a fault. Raises Unmade when the first launch is none of the kernel."""
-        program = fitting.program
-        found: dict[Try, Run] = {}
+        program = search.program
+        found: dict[LaunchHypothesis, Run] = {}
         bounded = self.model.function.most_threads is not None
-        for shape, usual in self._shapes():
+        for shape, usual in self._cta_shapes():
             if found and bounded and prod(shape) <= 32 and all(run.between_warps for run in found.values()):
                 continue  # a warp alone waits for no other, and is not what the bound is for
-            launches, asked, cut = Launches(self.model, program), set[Try](), False
+            launches, asked, cut = LaunchResults(self.model, program), set[LaunchHypothesis](), False
             wanted = set(SIZES) if usual else {next(iter(found), SIZES[0])}
             while left := wanted - asked:
-                tried = first(left)
-                asked.add(tried)
+                hypothesis = next_hypothesis(left)
+                asked.add(hypothesis)
                 try:
-                    run = None if usual else fitting.glance(tried, shape)
-                    run = run or fitting.launched(tried, shape)
-                except Unmade as error:
+                    run = None if usual else search.preview(hypothesis, shape)
+                    run = run or search.replay(hypothesis, shape)
+                except UninitialisedMbarrier as error:
                     self._note(error)
-                    if found or launches.some:
+                    if found or launches.conclusive:
                         break  # so many threads are none of the launches that the kernel is made for
                     raise
                 if run is None:
-                    self._ended(fitting)
+                    self._note_ended(search)
                     if found and not usual:
                         # Threads that get farther may be those that the kernel is made for.
                         if any(
-                            not launches.within(
-                                (run.entered, run.repeated), fitting.entered, fitting.repeated
-                            )
+                            not launches.covered((run.entered, run.repeated), search.entered, search.repeated)
                             for run in found.values()
                         ):
                             return None
                         break
-                    if not (fitting.short and usual and launches.wrong):
+                    if not (search.truncated and usual and launches.wrong):
                         return None
                     wanted, cut = wanted.union(ODD), True
                     continue
                 self.runs.append(run)
-                more = launches.add(tried, run)
-                if launches.standing or (found and not run.wrong):
+                more = launches.add(hypothesis, run)
+                if launches.unexcused or (found and not run.wrong):
                     continue
-                if run.wrong or not (usual and launches.used) or more <= asked:
+                if run.wrong or not (usual and launches.completed_mbarriers) or more <= asked:
                     return None
                 wanted = more
             if usual and not cut:
-                self._look_further(fitting, launches, shape, asked)
-            standing = launches.standing
-            if cut and len(standing) < len(SIZES):
+                self._explore_further(search, launches, shape, asked)
+            unexcused = launches.unexcused
+            if cut and len(unexcused) < len(SIZES):
                 return None
-            if launches.entered and len(standing) < 2:
+            if launches.entered and len(unexcused) < 2:
                 # So many threads say nothing of what only more of them come to.
                 found = {
-                    tried: run
-                    for tried, run in found.items()
-                    if not (launches.excuses(run) or launches.fits(run))
+                    hypothesis: run
+                    for hypothesis, run in found.items()
+                    if not (launches.excuses(run) or launches.covers(run))
                 }
                 if not found:
                     return None
                 continue
-            for tried, run in standing.items():
+            for hypothesis, run in unexcused.items():
                 if run.uneven:
                     continue
                 # The threads that the kernel is made for get farthest.
-                found[tried] = max(
-                    found.get(tried, run), run, key=lambda run: len(run.entered & program.telling)
+                found[hypothesis] = max(
+                    found.get(hypothesis, run), run, key=lambda run: len(run.entered & program.synchronising)
                 )
         return next((run for run in found.values() if run.races), next(iter(found.values()), None))
 
-    def _look_further(
-        self, fitting: Fitting, launches: Launches, shape: Shape, asked: Collection[Try]
+    def _explore_further(
+        self, search: LaunchSearch, launches: LaunchResults, shape: Shape, asked: Collection[LaunchHypothesis]
     ) -> None:
         """Tries launches that come to what all of those that went wrong leave out, where that may be what they lack.
 
         One counts if it goes right, or wrong at the same place.
         """
         wrong = next(iter(launches.wrong.values()), None)
-        if wrong is None or launches.entered or not self.idle(wrong):
+        if wrong is None or launches.entered or not self.misses_loop(wrong):
             return
-        left = launches.beyond().difference(asked)
+        left = launches.unexplored().difference(asked)
         while left:
-            tried = first(left)
-            left.remove(tried)
-            with suppress(Unmade):
-                run = fitting.launched(tried, shape)
+            hypothesis = next_hypothesis(left)
+            left.remove(hypothesis)
+            with suppress(UninitialisedMbarrier):
+                run = search.replay(hypothesis, shape)
                 if run is not None and (not run.wrong or wrong.again(run)):
                     self.runs.append(run)
-                    launches.add(tried, run)
+                    launches.add(hypothesis, run)
 
-    def _whichever(self, program: Program) -> Fitting | None:
+    def _search_clusters(self, program: Program) -> LaunchSearch | None:
         """The clusters that the kernel is made for: its ranks, masks and counts of arrivals fit no others.
 
         If it goes wrong with all of them, those with which it gets farthest; None when that cannot be told.
         """
-        shape, usual = next(self._shapes(), ((), False))
+        shape, usual = next(self._cta_shapes(), ((), False))
         if not usual or not self.model.function.most_threads:
             self.reason = _NO_CLUSTER
             return None
-        wrong: list[tuple[Run, Fitting]] = []
-        fitting, steps = Fitting(program), 0
+        wrong: list[tuple[Run, LaunchSearch]] = []
+        search, steps = LaunchSearch(program), 0
         for cluster in _CLUSTERS:
             budget = BUDGET * max(1, prod(cluster) // 2)
-            fitting = Fitting(program, cluster, budget, fitting.lowered)
+            search = LaunchSearch(program, cluster, budget, search.reductions)
             try:
-                run = fitting.launched(SIZES[0], shape)
-            except Unmade as error:
+                run = search.replay(SIZES[0], shape)
+            except UninitialisedMbarrier as error:
                 self._note(error)
                 continue  # it may name an mbarrier of a CTA that there is not
-            steps += fitting.steps
+            steps += search.steps
             if run is None:
-                self._ended(fitting)
+                self._note_ended(search)
                 return None
             if not run.wrong:
-                self.cluster, self.unmade = cluster, None
-                return fitting
-            wrong.append((run, fitting))
+                self.cluster, self.uninitialised = cluster, None
+                return search
+            wrong.append((run, search))
             if steps > _SEARCH:
-                self.reason, self.short = TOO_LONG, True
+                self.reason, self.truncated = TOO_LONG, True
                 return None
         if not wrong:
             self.reason = _NO_CLUSTER
             return None
         # Where mbarriers of the others count arrivals that never come, nobody gets far.
         farthest = max(
-            wrong, key=lambda w: (not (w[0].stuck or w[0].overrun), len(w[0].used) / prod(w[1].cluster))
+            wrong,
+            key=lambda w: (
+                not (w[0].stuck or w[0].overrun),
+                len(w[0].completed_mbarriers) / prod(w[1].cluster),
+            ),
         )
         self.cluster, self.assumed = farthest[1].cluster, True
         return farthest[1]
 
-    def _ended(self, fitting: Fitting) -> None:
+    def _note_ended(self, search: LaunchSearch) -> None:
         """A launch was not replayed to its end."""
-        self.reason, self.site, self.short = fitting.reason, fitting.site, fitting.short
+        self.reason, self.site, self.truncated = search.reason, search.site, search.truncated
 
-    def _note(self, error: Unmade) -> None:
-        if self.unmade is None and error.address >= 0:
-            self.unmade = error
+    def _note(self, error: UninitialisedMbarrier) -> None:
+        if self.uninitialised is None and error.address >= 0:
+            self.uninitialised = error
 
-    def idle(self, run: Run) -> bool:
+    def misses_loop(self, run: Run) -> bool:
         """Whether no launch that was replayed comes to a loop of the kernel that may be what *run* lacks.
 
         Then the numbers may be to blame: sizes that go with each other in no real launch leave nothing to do. It is a loop in
@@ -254,11 +256,15 @@ class Replay:
                 continue
             if done := [i for block in loop for i in deeds.get(block, ())]:
                 start = model.cfg.blocks[head].start
-                if self._lacks(run.stuck, start, done) if not run.races else self._before(run.races, start):
+                if (
+                    self._may_be_missing(run.stuck, start, done)
+                    if not run.races
+                    else self._precedes_race(run.races, start)
+                ):
                     return True
         return False
 
-    def unrelated(self, run: Run) -> bool:
+    def mixes_trip_counts(self, run: Run) -> bool:
         """Whether other numbers of the launch say how often those go round that are stuck than how often others do by whom they wait.
 
         A number of tiles that is passed beside the size that it follows from has nothing to do with it in a replay.
@@ -266,22 +272,24 @@ class Replay:
         events = [event.site for event in self.model.events if event.kind != "mbarrier-wait"]
         for s in run.stuck:
             if isinstance(s.what, Mbarrier):
-                words = self._deciding(s.site)
-                others = {self._deciding(i) for i in events if self._helps(s, i)} - {frozenset()}
+                words = self._trip_count_words(s.site)
+                others = {self._trip_count_words(i) for i in events if self._may_unblock(s, i)} - {
+                    frozenset()
+                }
                 if words and others and not any(words <= o or o <= words for o in others):
                     return True
         return False
 
-    def _deciding(self, site: int) -> frozenset[Word]:
+    def _trip_count_words(self, site: int) -> frozenset[LaunchWord]:
         """The words that decide how often threads come to *site*."""
         cfg = self.model.cfg
         return frozenset().union(*map(self._bounds.__getitem__, cfg.around(cfg.block_of[site])))
 
-    def _before(self, races: list[Race], start: int) -> bool:
+    def _precedes_race(self, races: list[Race], start: int) -> bool:
         """Whether a loop that begins at *start* lies before where threads race."""
         return any(self.model.reaches(start, race.second.site) for race in races)
 
-    def _lacks(self, stuck: list[Stuck], start: int, done: list[int]) -> bool:
+    def _may_be_missing(self, stuck: list[Stuck], start: int, done: list[int]) -> bool:
         """Whether what is *done* in a loop that begins at *start* may be what those that are *stuck* wait for.
 
         And others, or they before, go by it: who waits for ever does not come to what is behind for that reason.
@@ -294,10 +302,10 @@ class Replay:
         return (
             threads != 0
             and model.reaches(-1, start, [s.site for s in stuck])
-            and any(self._helps(s, i) for s in stuck for i in done)
+            and any(self._may_unblock(s, i) for s in stuck for i in done)
         )
 
-    def _helps(self, stuck: Stuck, site: int) -> bool:
+    def _may_unblock(self, stuck: Stuck, site: int) -> bool:
         """Whether those that are *stuck* may wait for what is done at *site*."""
         instruction, mbarriers = self.model.instruction(site), self.model.made(Mbarriers)
         if not isinstance(stuck.what, Mbarrier):
@@ -307,7 +315,7 @@ class Replay:
             rings and others and rings.isdisjoint(others)
         )
 
-    def _shapes(self) -> Iterator[tuple[tuple[int, ...], bool]]:
+    def _cta_shapes(self) -> Iterator[tuple[tuple[int, ...], bool]]:
         """The shapes of a CTA that are tried, and whether with all numbers: whoever may launch it otherwise is asked once."""
         function = self.model.function
         required, bound = function.directives.get(".reqntid"), function.directives.get(".maxntid")
@@ -319,10 +327,10 @@ class Replay:
         if not self.model.values.one_dimensional:
             self.reason = self.reason or "the kernel does not say how its threads are arranged"
             return
-        first = (bound,) if bound else _USUAL
-        yield from ((shape, True) for shape in first if not bound)
+        next_hypothesis = (bound,) if bound else _USUAL
+        yield from ((shape, True) for shape in next_hypothesis if not bound)
         if self.model.values.may_be_alone:
             yield (1,), False
         for threads in range(32, (prod(bound) if bound else MOST_THREADS) + 1, 32):
-            if (threads,) not in first:
+            if (threads,) not in next_hypothesis:
                 yield (threads,), False

@@ -9,38 +9,38 @@ from typing import Any
 from tclint.ir.nodes import Immediate
 
 __all__ = [
-    "EVERY",
+    "ALL_BITS",
     "Lanes",
     "Results",
     "apply",
+    "broadcast",
     "collapse",
+    "gather",
     "immediate",
     "merge",
-    "pick",
-    "spread",
-    "take",
+    "select",
 ]
 
-EVERY = (1 << 64) - 1
+ALL_BITS = (1 << 64) - 1
 """All bits of the widest register."""
 
 Lanes = int | tuple[int | None, ...] | None
 """A bit pattern that all threads share, one for each thread, or None: not known."""
 
 
-def collapse(numbers: Sequence[int | None]) -> Lanes:
+def collapse(values: Sequence[int | None]) -> Lanes:
     """One number where all are the same."""
-    return numbers[0] if numbers.count(numbers[0]) == len(numbers) else tuple(numbers)
+    return values[0] if values.count(values[0]) == len(values) else tuple(values)
 
 
-def spread(value: Lanes, size: int) -> tuple[int | None, ...]:
+def broadcast(value: Lanes, size: int) -> tuple[int | None, ...]:
     """One number for each of *size* threads."""
     return value if isinstance(value, tuple) else (value,) * size
 
 
-def take(value: Lanes, places: Sequence[int]) -> Lanes:
+def gather(value: Lanes, positions: Sequence[int]) -> Lanes:
     """What the threads at *places* hold."""
-    return collapse([value[i] for i in places]) if isinstance(value, tuple) else value
+    return collapse([value[i] for i in positions]) if isinstance(value, tuple) else value
 
 
 def apply(function: Callable[..., int], values: Sequence[Lanes]) -> Lanes:
@@ -58,7 +58,7 @@ def apply(function: Callable[..., int], values: Sequence[Lanes]) -> Lanes:
 
 def immediate(operand: Immediate) -> Lanes:
     """The bits of a constant; None for one that is not an integer."""
-    return operand.value & EVERY if isinstance(operand.value, int) else None
+    return operand.value & ALL_BITS if isinstance(operand.value, int) else None
 
 
 class Results(dict[Any, Lanes]):
@@ -67,7 +67,7 @@ class Results(dict[Any, Lanes]):
     It is computed when it is asked for first.
     """
 
-    __slots__ = ("_decisive", "_function", "_places", "_sources")
+    __slots__ = ("_decisive", "_function", "_positions", "_sources")
 
     def __init__(
         self,
@@ -77,14 +77,16 @@ class Results(dict[Any, Lanes]):
     ) -> None:
         self._function = function
         self._sources: list[Lanes] = [immediate(o) if isinstance(o, Immediate) else None for o in sources]
-        self._places = [i for i, o in enumerate(sources) if not isinstance(o, Immediate)]
+        self._positions = [i for i, o in enumerate(sources) if not isinstance(o, Immediate)]
         self._decisive = decisive
         """The value of one of two predicates that decides alone."""
 
     def __missing__(self, held: Any) -> Lanes:
         values = self._sources.copy()
-        for place, value in zip(self._places, (held,) if len(self._places) == 1 else held, strict=True):
-            values[place] = value
+        for position, value in zip(
+            self._positions, (held,) if len(self._positions) == 1 else held, strict=True
+        ):
+            values[position] = value
         self[held] = found = self._computed(values)
         return found
 
@@ -97,7 +99,7 @@ class Results(dict[Any, Lanes]):
             return None
 
 
-def pick(chosen: Lanes, yes: Lanes, no: Lanes, size: int) -> Lanes:
+def select(chosen: Lanes, yes: Lanes, no: Lanes, size: int) -> Lanes:
     """*yes* where *chosen* holds, *no* elsewhere."""
     if yes == no:
         return yes
@@ -105,7 +107,7 @@ def pick(chosen: Lanes, yes: Lanes, no: Lanes, size: int) -> Lanes:
         return yes if chosen else no
     if chosen is None:
         return None
-    both = zip(chosen, spread(yes, size), spread(no, size), strict=True)
+    both = zip(chosen, broadcast(yes, size), broadcast(no, size), strict=True)
     return collapse([None if c is None else y if c else n for c, y, n in both])
 
 
@@ -115,7 +117,7 @@ def merge(parts: Sequence[tuple[Sequence[int], Lanes]], size: int) -> Lanes:
     if not isinstance(first, tuple) and all(value == first for _, value in parts):
         return first
     whole: list[int | None] = [None] * size
-    for places, value in parts:
-        for place, number in zip(places, spread(value, len(places)), strict=True):
-            whole[place] = number
+    for positions, value in parts:
+        for position, number in zip(positions, broadcast(value, len(positions)), strict=True):
+            whole[position] = number
     return collapse(whole)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tclint.ir.nodes import Function, Memory, Operand, Symbol, Vector
 from tclint.isa.widths import width_of
 
-__all__ = ["Parameters"]
+__all__ = ["CallParameters"]
 
 _SIZES = (4, 8)
 """Bytes of what is followed."""
@@ -25,11 +25,11 @@ class _Access(NamedTuple):
     item: Operand
     """The register, or what is stored."""
 
-    def meets(self, start: int, size: int) -> bool:
+    def overlaps(self, start: int, size: int) -> bool:
         """Whether it is about some of so many bytes."""
         return start < self.start + self.size and self.start < start + size
 
-    def whole(self, function: Function) -> bool:
+    def is_exact(self, function: Function) -> bool:
         """Whether nothing is extended or cut off."""
         known = (
             not isinstance(self.item, int) or width_of(function.registers[self.item].type) == self.size * 8
@@ -37,7 +37,7 @@ class _Access(NamedTuple):
         return known and self.size in _SIZES
 
 
-class Parameters:
+class CallParameters:
     """The moves that loads and stores of parameters are, with a number behind those of registers for each part of one."""
 
     def __init__(self, function: Function) -> None:
@@ -48,21 +48,21 @@ class Parameters:
         left = _called(function) | {p.name for p in function.parameters}
         accesses = [access for access in _accesses(function) if access.name not in left]
         parts: dict[str, dict[tuple[int, int], int]] = {}
-        places = dict.fromkeys((a.name, a.start, a.size) for a in accesses)
-        for number, (name, start, size) in enumerate(places, len(function.registers)):
+        slots = dict.fromkeys((a.name, a.start, a.size) for a in accesses)
+        for number, (name, start, size) in enumerate(slots, len(function.registers)):
             parts.setdefault(name, {})[start, size] = number
         for access in accesses:
             moves = self.moves.setdefault(access.site, [])
-            here = parts[access.name][access.start, access.size]
+            own = parts[access.name][access.start, access.size]
             if access.stores:
                 # Parameters of several calls may have one name, and other parts.
                 others = parts[access.name].items()
-                moves[:0] = [(part, None) for place, part in others if part != here and access.meets(*place)]
-                moves.append((here, access.item if access.whole(function) else None))
+                moves[:0] = [(part, None) for slot, part in others if part != own and access.overlaps(*slot)]
+                moves.append((own, access.item if access.is_exact(function) else None))
                 for part, _ in moves:
                     self.defs.setdefault(part, []).append(access.site)
             elif isinstance(access.item, int):
-                moves.append((access.item, here if access.whole(function) else None))
+                moves.append((access.item, own if access.is_exact(function) else None))
 
 
 def _accesses(function: Function) -> Iterator[_Access]:
@@ -76,11 +76,11 @@ def _accesses(function: Function) -> Iterator[_Access]:
         for site in use.sites:
             first, second = function.instructions[site].operands[:2]
             stores = isinstance(first, Memory)
-            place, value = (first, second) if stores else (second, first)
-            if isinstance(place, Memory) and isinstance(place.base, Symbol):
+            slot, value = (first, second) if stores else (second, first)
+            if isinstance(slot, Memory) and isinstance(slot.base, Symbol):
                 for i, item in enumerate(value.items if isinstance(value, Vector) else (value,)):
                     yield _Access(
-                        site, place.base.name, place.base.offset + place.offset + i * size, size, stores, item
+                        site, slot.base.name, slot.base.offset + slot.offset + i * size, size, stores, item
                     )
 
 

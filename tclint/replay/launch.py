@@ -10,7 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Symbol
 from tclint.replay.abstract_lanes import Lanes, collapse
 
-__all__ = ["CANCELLED", "GRID", "MEMORY", "Launch", "Numbers", "Word"]
+__all__ = ["CANCELLED", "GRID", "MEMORY", "Launch", "LaunchValues", "LaunchWord"]
 
 _SHARED = 1024
 """Where shared memory begins: variables of it are aligned to no more."""
@@ -25,7 +25,7 @@ _WIDER, _LESS = 16, 4
 """How many times as wide it is made each time, and how many times as small the other words are."""
 
 
-class Word(NamedTuple):
+class LaunchWord(NamedTuple):
     """32 bits that come with the launch."""
 
     base: Hashable
@@ -36,30 +36,30 @@ class Word(NamedTuple):
     """It is the upper half of a longer number."""
 
 
-MEMORY = Word("memory")
+MEMORY = LaunchWord("memory")
 """All words of global and constant memory."""
-GRID = Word("grid")
+GRID = LaunchWord("grid")
 """How many CTAs or clusters there are."""
-CANCELLED = Word("cancelled")
+CANCELLED = LaunchWord("cancelled")
 """How many clusters are cancelled for one that asks to do their work (9.7.13.17)."""
 
 
-class Numbers(NamedTuple):
+class LaunchValues(NamedTuple):
     """What the words of a launch are: *size*, but for the *others*; and how many clusters are *cancelled*."""
 
     size: int
     grid: int
     cta: int = 0
     """Which CTA or cluster of the grid is replayed."""
-    rising: bool = False
+    increasing: bool = False
     """Each word of global memory is more than the one before it, as where lengths are differences of offsets."""
     cancelled: int = 2
-    others: Mapping[Word, int] = {}
+    others: Mapping[LaunchWord, int] = {}
 
-    def word(self, word: Word) -> int:
+    def word(self, word: LaunchWord) -> int:
         return self.others.get(word, self.size)
 
-    def fewer(self, words: Iterable[Word]) -> Numbers:
+    def reduced(self, words: Iterable[LaunchWord]) -> LaunchValues:
         """Other numbers, for which loops that *words* bound go round less often; the same where there are none."""
         words = set(words)
         if GRID in words and self.grid < _WIDEST:
@@ -70,7 +70,7 @@ class Numbers(NamedTuple):
         lower = {w: max(1, self.word(w) // _LESS) for w in words if w != GRID and not w.high}
         return self._replace(others={**self.others, **lower, **high})
 
-    def weight(self, words: Collection[Word]) -> int:
+    def reduction_factor(self, words: Collection[LaunchWord]) -> int:
         """How many times as few rounds that may be: where there are several words, each may be a side of what is gone over."""
         if GRID in words and self.grid < _WIDEST:
             return _WIDER
@@ -83,13 +83,13 @@ class Launch:
     def __init__(
         self,
         model: KernelModel,
-        numbers: Numbers,
+        values: LaunchValues,
         shape: tuple[int, ...],
         cluster: tuple[int, ...] = (1,),
     ) -> None:
         function = model.function
-        self.numbers = numbers
-        self.grid = numbers.grid
+        self.values = values
+        self.grid = values.grid
         self.shape = (*shape, 1, 1)[:3]
         self.threads = prod(self.shape)
         self.cluster = (*cluster, 1, 1)[:3]
@@ -120,30 +120,30 @@ class Launch:
             return _PARAMETER + (self._parameters.index(name) << 20)
         return self._others.get(name, 1 << 48)
 
-    def gives(self, space: str, address: Memory) -> bool:
+    def provides(self, space: str, address: Memory) -> bool:
         """Whether what is loaded there comes with the launch, and not from the kernel itself."""
         if space.startswith(".param"):
             base = address.base
             return isinstance(base, int) or (isinstance(base, Symbol) and base.name in self._parameters)
         return space.startswith((".global", ".const"))
 
-    def data(self, base: Hashable, address: int, size: int) -> int:
+    def load(self, base: Hashable, address: int, size: int) -> int:
         """What is in parameters and in global memory, *address* bytes behind *base*: each aligned word of 32 bits is a number.
 
         So a number that is loaded as a part of a longer one, or with its neighbour, is what it is when loaded alone. Where
         memory is *rising*, each element is more than the one before it instead.
         """
-        if self.numbers.rising and base is MEMORY:
+        if self.values.increasing and base is MEMORY:
             steps = min(max(address // size, -1), _RISES) + 1
-            return self.numbers.word(MEMORY) * steps & (1 << size * 8) - 1
+            return self.values.word(MEMORY) * steps & (1 << size * 8) - 1
         found = 0
         for k in range(size):
             byte = address + k
-            word = self.numbers.word(MEMORY if base is MEMORY else Word(base, byte >> 2))
+            word = self.values.word(MEMORY if base is MEMORY else LaunchWord(base, byte >> 2))
             found |= (word >> (byte & 3) * 8 & 255) << k * 8
         return found
 
-    def ticket(self, taken: int, number: int, size: int) -> int:
+    def counter_value(self, taken: int, number: int, size: int) -> int:
         """The next number of a counter in memory of which one thread has *taken* some: after a few, others have taken the most.
 
         Then the counter is at the *number* that is in memory, and soon past whatever there is to do.
@@ -171,7 +171,7 @@ class Launch:
         if word == "nctaid":
             return self.cluster[k] * self.grid if k == 0 else self.cluster[k]
         if word == "ctaid":
-            return place[k] + (self.numbers.cta * cx if k == 0 else 0)
+            return place[k] + (self.values.cta * cx if k == 0 else 0)
         if word == "cluster_ctaid":
             return place[k]
         if word == "cluster_nctaid":
@@ -179,7 +179,7 @@ class Launch:
         if word == "nclusterid":
             return self.grid if k == 0 else 1
         if word == "clusterid":
-            return self.numbers.cta if k == 0 else 0
+            return self.values.cta if k == 0 else 0
         return {
             "cluster_ctarank": cta,
             "cluster_nctarank": self.ctas,

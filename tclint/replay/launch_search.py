@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 
-from tclint.replay.groups import Limits, ManyRounds, OutOfSteps, Stuck, Unmade, Unresolved
-from tclint.replay.launch import GRID, Launch, Numbers, Word
-from tclint.replay.launches import Run, Try
+from tclint.replay.launch import GRID, Launch, LaunchValues, LaunchWord
+from tclint.replay.launches import LaunchHypothesis, Run
 from tclint.replay.machine import Machine, Overrun
 from tclint.replay.program import Program
 from tclint.replay.races import races
+from tclint.replay.scheduler import (
+    Limits,
+    OutOfSteps,
+    Stuck,
+    TooManyIterations,
+    UninitialisedMbarrier,
+    Unresolved,
+)
 from tclint.replay.sync import Mbarrier
 
-__all__ = ["BUDGET", "TOO_LONG", "Fitting", "Shape"]
+__all__ = ["BUDGET", "TOO_LONG", "LaunchSearch", "Shape"]
 
 Shape = tuple[int, ...]
 """How many threads a CTA has, or CTAs a cluster, in up to three dimensions."""
@@ -35,7 +42,7 @@ TOO_LONG = "the replay takes too long"
 _TOO_OFTEN = "a loop goes round too often to be followed to its end"
 
 
-class Fitting:
+class LaunchSearch:
     """Replays of a kernel in clusters of one shape. What was made fewer for one launch is so for those behind it."""
 
     def __init__(
@@ -43,7 +50,7 @@ class Fitting:
         program: Program,
         cluster: Shape = (1,),
         budget: int = BUDGET,
-        lowered: list[frozenset[Word]] | None = None,
+        reductions: list[frozenset[LaunchWord]] | None = None,
     ) -> None:
         self.program = program
         self.cluster = cluster
@@ -51,7 +58,7 @@ class Fitting:
         """Why the last launch was not replayed to its end."""
         self.site = -1
         """The instruction at which it could not go on, or its longest loop begins; -1: about the whole kernel."""
-        self.short = False
+        self.truncated = False
         """It was cut short: nothing was in its way."""
         self.entered = frozenset[int]()
         """The blocks that it came to."""
@@ -60,49 +67,49 @@ class Fitting:
         self.steps = 0
         """How many steps all replays have taken."""
         self._budget = budget
-        self._spent = False
+        self._out_of_steps = False
         """There were no steps left, and nothing to make fewer."""
-        self._patient = _PATIENT
-        self._rising = False
-        self.lowered = [] if lowered is None else lowered
+        self._extensions_left = _PATIENT
+        self._increasing = False
+        self.reductions = [] if reductions is None else reductions
         """What was made fewer for the launches before, so that their loops end."""
-        self._hasty = True
+        self._extrapolates = True
         """Loops are foreseen to go round too often; nothing has gone wrong so far with numbers that were guessed so."""
-        self._guessed = False
+        self._extrapolated = False
         """The last launch has numbers that nothing but foresight asked for."""
-        self._done: dict[tuple[Try, Shape], Run] = {}
+        self._runs: dict[tuple[LaunchHypothesis, Shape], Run] = {}
 
-    def launched(self, tried: Try, shape: Shape) -> Run | None:
+    def replay(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
         """How a launch goes with CTAs of that *shape*, with memory in which something is to be done if there is such a one.
 
         None when it is cut short before anything goes wrong. Raises Unmade when threads name an mbarrier that none of them
         made.
         """
-        if (tried, shape) in self._done:
-            return self._done[tried, shape]
-        run = self._replay(tried, shape)
-        idle = run is not None and not run.wrong and not run.used
-        if idle and not self._rising and self.program.reads_memory:
-            self._rising = True
-            run = self._replay(tried, shape)
+        if (hypothesis, shape) in self._runs:
+            return self._runs[hypothesis, shape]
+        run = self._replay_once(hypothesis, shape)
+        idle = run is not None and not run.wrong and not run.completed_mbarriers
+        if idle and not self._increasing and self.program.reads_memory:
+            self._increasing = True
+            run = self._replay_once(hypothesis, shape)
         if run is not None:
-            self._done[tried, shape] = run
+            self._runs[hypothesis, shape] = run
         return run
 
-    def glance(self, tried: Try, shape: Shape) -> Run | None:
+    def preview(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
         """What goes wrong soon in a replay, as it did with fewer threads or more; None: nothing did."""
-        machine = self._machine(self._numbers(tried), shape, Limits(_GLANCE))
-        with suppress(ManyRounds, OutOfSteps, Overrun, Unresolved):
+        machine = self._machine(self._values(hypothesis), shape, Limits(_GLANCE))
+        with suppress(TooManyIterations, OutOfSteps, Overrun, Unresolved):
             machine.run()
-        run = _seen(machine)
+        run = _observed_run(machine)
         return run if run and run.races else None
 
-    def _numbers(self, tried: Try) -> Numbers:
+    def _values(self, hypothesis: LaunchHypothesis) -> LaunchValues:
         """What a launch brings, with a grid of the size that the kernel itself says."""
-        numbers = tried.numbers(self._rising)
+        values = hypothesis.values(self._increasing)
         if self._grid is None:
-            return numbers
-        return numbers._replace(grid=self._grid, cta=self._grid - 1 if tried.cta else 0)
+            return values
+        return values._replace(grid=self._grid, cta=self._grid - 1 if hypothesis.cta else 0)
 
     @cached_property
     def _grid(self) -> int | None:
@@ -111,140 +118,144 @@ class Fitting:
         clusters, ctas = strides.get("%clusterid.x"), strides.get("%ctaid.x")
         return clusters or (max(ctas // self.cluster[0], 1) if ctas else None)
 
-    def _machine(self, numbers: Numbers, shape: Shape, limits: Limits) -> Machine:
-        return Machine(self.program, Launch(self.program.model, numbers, shape, self.cluster), limits)
+    def _machine(self, values: LaunchValues, shape: Shape, limits: Limits) -> Machine:
+        return Machine(self.program, Launch(self.program.model, values, shape, self.cluster), limits)
 
-    def _replay(self, tried: Try, shape: Shape) -> Run | None:
+    def _replay_once(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
         """One replay; numbers that only foresight has made fewer convict nobody."""
-        numbers = soon = self._numbers(tried)
-        for words in self.lowered if self._hasty else ():
-            soon = soon.fewer(words)
-        self._guessed = soon != numbers
+        values = soon = self._values(hypothesis)
+        for words in self.reductions if self._extrapolates else ():
+            soon = soon.reduced(words)
+        self._extrapolated = soon != values
         try:
-            run = self._fitted(soon, shape)
-        except Unmade:
-            if not self._guessed:
+            run = self._replay_to_end(soon, shape)
+        except UninitialisedMbarrier:
+            if not self._extrapolated:
                 raise
-            run, self.short = None, True
-        if self._guessed and (self.short and not self._spent if run is None else run.wrong):
+            run, self.truncated = None, True
+        if self._extrapolated and (self.truncated and not self._out_of_steps if run is None else run.wrong):
             # So few rounds may be none of the launches that the kernel is made for: no verdict rests on them.
-            self._hasty = False
-            run = self._fitted(numbers, shape)
+            self._extrapolates = False
+            run = self._replay_to_end(values, shape)
         return run
 
-    def _fitted(self, numbers: Numbers, shape: Shape) -> Run | None:
+    def _replay_to_end(self, values: LaunchValues, shape: Shape) -> Run | None:
         """A replay with *numbers*, or with others with which its loops end."""
-        self.reason, self.site, self.short, self._spent = "", -1, False, False
-        settled = {GRID} if self._grid else set[Word]()
+        self.reason, self.site, self.truncated, self._out_of_steps = "", -1, False, False
+        irreducible = {GRID} if self._grid else set[LaunchWord]()
         reached: dict[tuple[int, int], int] = {}
-        whole, often, made = numbers, 0, 0
-        way: tuple[object, ...] = ()
+        finished, often, made = values, 0, 0
+        iteration_counts: tuple[object, ...] = ()
         for _ in range(_TRIES):
-            patience = _PATIENCE if self._patient else 0
-            machine = self._machine(numbers, shape, Limits(self._budget, settled, self._hasty, patience))
+            extra_steps = _PATIENCE if self._extensions_left else 0
+            machine = self._machine(
+                values, shape, Limits(self._budget, irreducible, self._extrapolates, extra_steps)
+            )
             try:
-                run = self._ran(machine)
-                if run is None or not any(_soon(s, reached) for s in run.stuck):
+                run = self._run_machine(machine)
+                if run is None or not any(_blocked_early(s, reached) for s in run.stuck):
                     return run
-                if self._related:
-                    return self._at_length(whole, shape)
-                self._cut(machine)  # the numbers may be to blame
+                if self._trip_counts_related:
+                    return self._replay_unreduced(finished, shape)
+                self._note_truncation(machine)  # the numbers may be to blame
                 return None
-            except ManyRounds as error:
-                if run := _seen(machine):
+            except TooManyIterations as error:
+                if run := _observed_run(machine):
                     return run
                 reached.update(
-                    (at, phase) for at, phase in machine.passed.items() if phase > reached.get(at, 0)
+                    (at, phase)
+                    for at, phase in machine.completed_phases.items()
+                    if phase > reached.get(at, 0)
                 )
                 times, excess = int(not error.excess), error.excess
-                if machine.way == way:
+                if machine.iteration_counts == iteration_counts:
                     # What was made fewer made no difference.
-                    settled.add(GRID)
-                    times = 2 * made if self._hasty else 1
-                elif self._hasty and not excess:
+                    irreducible.add(GRID)
+                    times = 2 * made if self._extrapolates else 1
+                elif self._extrapolates and not excess:
                     # So many steps more than once: the end is far, and each try costs all there are.
                     times = often = often + 1
-                way, made, words = machine.way, 0, error.words - settled
+                iteration_counts, made, words = machine.iteration_counts, 0, error.launch_words - irreducible
                 while made < times or excess > 1:
-                    fewer = numbers.fewer(words)
-                    if fewer == numbers:
-                        settled |= words
+                    reduced = values.reduced(words)
+                    if reduced == values:
+                        irreducible |= words
                         break
-                    excess //= numbers.weight(words)
-                    self.lowered.append(words)
-                    numbers, made = fewer, made + 1
-                self._guessed |= error.excess > 0 or made > 1
+                    excess //= values.reduction_factor(words)
+                    self.reductions.append(words)
+                    values, made = reduced, made + 1
+                self._extrapolated |= error.excess > 0 or made > 1
             finally:
                 self.entered, self.repeated = frozenset(machine.entered), machine.repeated
                 self.steps += machine.limits.steps - max(machine.budget, 0)
                 if machine.limits.steps > self._budget:
-                    self._patient = 0 if self._spent else self._patient - 1
-        self._cut(machine)
+                    self._extensions_left = 0 if self._out_of_steps else self._extensions_left - 1
+        self._note_truncation(machine)
         return None
 
     @cached_property
-    def _related(self) -> bool:
+    def _trip_counts_related(self) -> bool:
         """Whether the same words of the launch say how often all loops go round in which threads wait."""
-        bounds = {self.program.bounds[header] for header in self.program.waiting}
+        bounds = {self.program.bounds[header] for header in self.program.waiting_loops}
         return len(bounds - {frozenset()}) == 1
 
-    def _at_length(self, numbers: Numbers, shape: Shape) -> Run | None:
+    def _replay_unreduced(self, values: LaunchValues, shape: Shape) -> Run | None:
         """A replay with as many rounds as the *numbers* say, where fewer let a wait stand."""
-        words = frozenset[Word]().union(*self.program.bounds.values())
-        machine = self._machine(numbers, shape, Limits(numbers.size * _ROUND, words))
+        words = frozenset[LaunchWord]().union(*self.program.bounds.values())
+        machine = self._machine(values, shape, Limits(values.size * _ROUND, words))
         try:
-            return self._ran(machine)
-        except ManyRounds:
-            self._cut(machine)
+            return self._run_machine(machine)
+        except TooManyIterations:
+            self._note_truncation(machine)
             return None
         finally:
             self.steps += machine.limits.steps - max(machine.budget, 0)
 
-    def _cut(self, machine: Machine) -> None:
+    def _note_truncation(self, machine: Machine) -> None:
         """A replay took too long."""
-        self.site, self.short = machine.longest, True
+        self.site, self.truncated = machine.longest_loop, True
         self.reason = TOO_LONG if self.site < 0 else _TOO_OFTEN
 
-    def _ran(self, machine: Machine) -> Run | None:
+    def _run_machine(self, machine: Machine) -> Run | None:
         """How the replay of one launch goes."""
         stuck: list[Stuck] = []
         overrun = None
-        whole = False
+        finished = False
         try:
             stuck = machine.run()
-            whole = True
-        except (ManyRounds, Unmade):
+            finished = True
+        except (TooManyIterations, UninitialisedMbarrier):
             raise
         except Unresolved as error:
             self.reason, self.site = error.why, error.site
         except Overrun as error:
             overrun = error.at
         except OutOfSteps:
-            self._cut(machine)
-            self._spent = True
-        return _seen(machine, stuck, overrun, whole)
+            self._note_truncation(machine)
+            self._out_of_steps = True
+        return _observed_run(machine, stuck, overrun, finished)
 
 
-def _soon(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool:
+def _blocked_early(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool:
     """Whether a wait stands before a phase that it *reached* with more rounds."""
     what = stuck.what
     return isinstance(what, Mbarrier) and what.phase < reached.get((stuck.site, what.address), 0)
 
 
-def _seen(
-    machine: Machine, stuck: list[Stuck] | None = None, overrun: Stuck | None = None, whole: bool = False
+def _observed_run(
+    machine: Machine, stuck: list[Stuck] | None = None, overrun: Stuck | None = None, finished: bool = False
 ) -> Run | None:
     """What a replay has shown; None when it was cut short before anything went wrong."""
     run = Run(
         stuck or [],
-        list(races(machine.accesses, machine.behind, machine.program)),
+        list(races(machine.accesses, machine.ordered_in_time, machine.program)),
         overrun,
-        whole,
+        finished,
         machine.late,
         frozenset(machine.entered),
         machine.repeated,
-        machine.used,
-        frozenset(machine.informed),
+        machine.completed_mbarriers,
+        frozenset(machine.acquiring_waits),
         machine.uneven,
     )
-    return run if run.wrong or whole else None
+    return run if run.wrong or finished else None

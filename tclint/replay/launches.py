@@ -9,16 +9,16 @@ from itertools import chain
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
-from tclint.replay.groups import Stuck
-from tclint.replay.launch import GRID, Numbers, Word
+from tclint.replay.launch import GRID, LaunchValues, LaunchWord
 from tclint.replay.program import Program
 from tclint.replay.races import Race
-from tclint.replay.sync import Mbarrier, Passed
+from tclint.replay.scheduler import Stuck
+from tclint.replay.sync import Mbarrier, ReleasedWaiter
 
-__all__ = ["ODD", "SIZES", "Launches", "Run", "Try", "first"]
+__all__ = ["ODD", "SIZES", "LaunchHypothesis", "LaunchResults", "Run", "next_hypothesis"]
 
 
-class Try(NamedTuple):
+class LaunchHypothesis(NamedTuple):
     """Numbers that a launch may bring."""
 
     size: int
@@ -27,25 +27,27 @@ class Try(NamedTuple):
     """How many CTAs or clusters there are."""
     cta: int = 0
     """Which one is replayed."""
-    large: frozenset[Word] = frozenset()
+    large: frozenset[LaunchWord] = frozenset()
     """Words that are ``_LARGE`` instead: how many tiles there are for a grid of which the text says the size."""
 
-    def numbers(self, rising: bool) -> Numbers:
-        return Numbers(self.size, self.grid, self.cta, rising, others=dict.fromkeys(self.large, _LARGE))
+    def values(self, increasing: bool) -> LaunchValues:
+        return LaunchValues(
+            self.size, self.grid, self.cta, increasing, others=dict.fromkeys(self.large, _LARGE)
+        )
 
 
 _LARGE = 4096
-SIZES = (Try(512, 8), Try(1280, 24), Try(1098, 5))
-ODD = (Try(832, 13), Try(1088, 3), Try(640, 7))
+SIZES = (LaunchHypothesis(512, 8), LaunchHypothesis(1280, 24), LaunchHypothesis(1098, 5))
+ODD = (LaunchHypothesis(832, 13), LaunchHypothesis(1088, 3), LaunchHypothesis(640, 7))
 """Numbers of which halves and quarters are left over, for what the others do not come to."""
 _LAST = tuple(t._replace(cta=t.grid - 1) for t in SIZES)
 """The last CTA, for what the first does not come to."""
-_TILES = (Try(1098, 3), Try(1280, 2))
+_TILES = (LaunchHypothesis(1098, 3), LaunchHypothesis(1280, 2))
 """Few CTAs for much to do, so that each goes round once more."""
 _ORDER = (SIZES[0], *ODD, *_LAST, *_TILES, *SIZES[1:])
 _NUMBERS = (("special", "%ctaid.x"), ("special", "%clusterid.x"))
 """Which CTA or cluster it is."""
-_DECIDE: dict[tuple[str, ...], tuple[Try, ...]] = {
+_DECIDE: dict[tuple[str, ...], tuple[LaunchHypothesis, ...]] = {
     ("op", "mask"): ODD,
     ("op", "rem"): ODD,
     **dict.fromkeys(_NUMBERS, _LAST),
@@ -53,14 +55,14 @@ _DECIDE: dict[tuple[str, ...], tuple[Try, ...]] = {
 """What decides that something is come to with other numbers."""
 
 
-def first(tries: Iterable[Try]) -> Try:
+def next_hypothesis(hypotheses: Iterable[LaunchHypothesis]) -> LaunchHypothesis:
     """Which of them is the next one."""
-    return min(tries, key=lambda t: (_ORDER.index(t) if t in _ORDER else len(_ORDER), t[:2]))
+    return min(hypotheses, key=lambda t: (_ORDER.index(t) if t in _ORDER else len(_ORDER), t[:2]))
 
 
-def _alike(tried: Try) -> tuple[Try, ...]:
+def _same_purpose(hypothesis: LaunchHypothesis) -> tuple[LaunchHypothesis, ...]:
     """Those that are tried for the same reason."""
-    return next((kind for kind in (SIZES, ODD, _LAST, _TILES) if tried in kind), (tried,))
+    return next((kind for kind in (SIZES, ODD, _LAST, _TILES) if hypothesis in kind), (hypothesis,))
 
 
 class Run(NamedTuple):
@@ -69,17 +71,17 @@ class Run(NamedTuple):
     stuck: list[Stuck]
     races: list[Race]
     overrun: Stuck | None
-    whole: bool
+    finished: bool
     """Whether it came to an end."""
-    late: list[tuple[Mbarrier, Passed]]
+    late: list[tuple[Mbarrier, ReleasedWaiter]]
     """Waits that would be for a phase later, had they been asked a little later."""
     entered: frozenset[int]
     """The blocks that were executed."""
     repeated: frozenset[int]
     """The loops, by their headers, that somebody went round again."""
-    used: frozenset[int]
+    completed_mbarriers: frozenset[int]
     """The addresses of mbarriers of which a phase has completed."""
-    informed: frozenset[int]
+    acquiring_waits: frozenset[int]
     """The waits for mbarriers at which threads heard of something that they had not heard of before."""
     uneven: bool = False
     """Some warps have more rounds of a loop than others that share these with them: the kernel may be made for no such number."""
@@ -117,60 +119,61 @@ class Run(NamedTuple):
 
 
 @dataclass
-class Launches:
+class LaunchResults:
     """How a kernel goes with CTAs of one shape and several numbers."""
 
     model: KernelModel
     program: Program
-    wrong: dict[Try, Run] = field(default_factory=dict)
+    wrong: dict[LaunchHypothesis, Run] = field(default_factory=dict)
     entered: set[int] = field(default_factory=set)
     """The blocks in which it went right."""
     repeated: set[int] = field(default_factory=set)
     """The loops that went right more than once."""
-    used: set[int] = field(default_factory=set)
+    completed_mbarriers: set[int] = field(default_factory=set)
     """The mbarriers that went right."""
-    vain: set[Try] = field(default_factory=set)
+    exhausted: set[LaunchHypothesis] = field(default_factory=set)
     """Numbers like others that have shown nothing new since anything did."""
 
     @property
-    def some(self) -> bool:
+    def conclusive(self) -> bool:
         return bool(self.wrong or self.entered)
 
     @property
-    def _round_by_round(self) -> bool:
+    def _distinguishes_iterations(self) -> bool:
         """Whether later rounds of a loop are told from the first.
 
         Not where memory says what there is to do: its numbers may be those of no launch, and what goes right once excuses all.
         """
         return not self.program.reads_memory
 
-    def add(self, tried: Try, run: Run) -> set[Try]:
+    def add(self, hypothesis: LaunchHypothesis, run: Run) -> set[LaunchHypothesis]:
         """Takes in one launch; the numbers with which others may show more, if it went right."""
         if run.wrong:
-            self.wrong[tried] = run
+            self.wrong[hypothesis] = run
             return set()
-        news = not (self.entered.issuperset(run.entered) and self.repeated.issuperset(run.repeated))
+        novel = not (self.entered.issuperset(run.entered) and self.repeated.issuperset(run.repeated))
         self.entered |= run.entered
         self.repeated |= run.repeated
-        self.used |= run.used
-        self.vain = set() if news else self.vain.union(_alike(tried))
-        return self._open(self.entered, self.repeated) - self.vain
+        self.completed_mbarriers |= run.completed_mbarriers
+        self.exhausted = set() if novel else self.exhausted.union(_same_purpose(hypothesis))
+        return self._promising(self.entered, self.repeated) - self.exhausted
 
-    def beyond(self) -> set[Try]:
+    def unexplored(self) -> set[LaunchHypothesis]:
         """Numbers with which launches may come to what those that go wrong leave out, one as another."""
         runs = self.wrong.values()
-        return self._open(
+        return self._promising(
             self.entered.union(*(run.entered for run in runs)),
             self.repeated.union(*(run.repeated for run in runs)),
         )
 
     @property
-    def standing(self) -> dict[Try, Run]:
+    def unexcused(self) -> dict[LaunchHypothesis, Run]:
         """The launches that go wrong where none goes right, though by mbarriers that others use and go right."""
         return {
-            tried: run
-            for tried, run in self.wrong.items()
-            if not self.excuses(run) and (not self.entered or self.used.issuperset(run.mbarriers))
+            hypothesis: run
+            for hypothesis, run in self.wrong.items()
+            if not self.excuses(run)
+            and (not self.entered or self.completed_mbarriers.issuperset(run.mbarriers))
         }
 
     def excuses(self, run: Run) -> bool:
@@ -179,28 +182,28 @@ class Launches:
         blocks = {cfg.block_of[i] for i in run.sites}
         rounds = {head for head in run.repeated if not blocks.isdisjoint(cfg.loops[head])}
         return self.entered.issuperset(blocks) and (
-            not self._round_by_round or self.repeated.issuperset(rounds)
+            not self._distinguishes_iterations or self.repeated.issuperset(rounds)
         )
 
-    def fits(self, run: Run) -> bool:
+    def covers(self, run: Run) -> bool:
         """Whether launches go right wherever *run* comes to at which threads synchronise: they may be those that the kernel is made for.
 
         What only reads, as what is left over of a loop does for other numbers of threads, they need not come to.
         """
-        return self.within((self.entered, self.repeated), run.entered, run.repeated)
+        return self.covered((self.entered, self.repeated), run.entered, run.repeated)
 
-    def within(
+    def covered(
         self,
-        came: tuple[AbstractSet[int], AbstractSet[int]],
+        by: tuple[AbstractSet[int], AbstractSet[int]],
         entered: AbstractSet[int],
         repeated: AbstractSet[int],
     ) -> bool:
         """Whether others *came*, to blocks and round loops again, wherever threads synchronise in those that are *entered* and *repeated*."""
-        telling, loops = self.program.telling, self.model.cfg.loops
-        rounds = {head for head in repeated if not telling.isdisjoint(loops[head])}
-        return came[0] >= entered & telling and came[1] >= rounds
+        synchronising, loops = self.program.synchronising, self.model.cfg.loops
+        rounds = {head for head in repeated if not synchronising.isdisjoint(loops[head])}
+        return by[0] >= entered & synchronising and by[1] >= rounds
 
-    def _open(self, entered: AbstractSet[int], repeated: AbstractSet[int]) -> set[Try]:
+    def _promising(self, entered: AbstractSet[int], repeated: AbstractSet[int]) -> set[LaunchHypothesis]:
         """Numbers with which blocks may be come to that were not *entered*, or loops gone round that were not *repeated*.
 
         It is the rest of a division of what comes with the launch, or which CTA it is, that decides over the blocks.
@@ -208,18 +211,18 @@ class Launches:
         program, cfg, values = self.program, self.model.cfg, self.model.values
         deciding = {
             self.model.reachability.edge_value(edge)
-            for block in program.telling - entered
+            for block in program.synchronising - entered
             for edge in cfg.controllers(block)
             if edge.source in entered
         }
-        found = set[Try]()
+        found = set[LaunchHypothesis]()
         for predicate in deciding:
             if predicate is not None:
                 of = [values.node(v)[:2] for v in values.made_of(predicate)]
                 if any(node[0] == "parameter" or node in _NUMBERS for node in of):
                     found.update(chain.from_iterable(_DECIDE.get(node, ()) for node in of))
-        once = [h for h in program.waiting if h in entered and h not in repeated]
-        words = frozenset[Word]().union(*(program.bounds[h] for h in once))
-        if words and self._round_by_round:
+        once = [h for h in program.waiting_loops if h in entered and h not in repeated]
+        words = frozenset[LaunchWord]().union(*(program.bounds[h] for h in once))
+        if words and self._distinguishes_iterations:
             found.update(_TILES if GRID in words else (t._replace(large=words) for t in ODD[:2]))
         return found

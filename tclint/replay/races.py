@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from tclint.replay.machine import Access, Touch
+from tclint.replay.machine import Access, LaneAddresses
 from tclint.replay.program import Program
-from tclint.replay.vector_clocks import Actor, Clock, heard_of
-from tclint.replay.warp_overlaps import Touching
+from tclint.replay.vector_clocks import Agent, Clock, happens_before
+from tclint.replay.warp_overlaps import WarpOverlaps
 
 __all__ = ["Race", "races"]
 
-Behind = Callable[[Clock, Actor, int], bool]
+OrderedInTime = Callable[[Clock, Agent, int], bool]
 """Whether who has heard of so much comes later than an event of an actor."""
 _LEAST = 16
 """Bytes that a copy brings at least."""
@@ -40,11 +40,11 @@ class Race(NamedTuple):
     @property
     def together(self) -> bool:
         """Whether it is one of several warps that go the same way together."""
-        return not _apart(*self)
+        return not _in_different_warps(*self)
 
 
 @dataclass(slots=True)
-class _Place:
+class _CopyRegion:
     """Where copies go: the last one, and who has read it since."""
 
     end: int
@@ -52,35 +52,39 @@ class _Place:
     reads: dict[object, Access] = field(default_factory=dict)
 
 
-_NOWHERE: tuple[list[int], list[_Place]] = [], []
+_NO_REGIONS: tuple[list[int], list[_CopyRegion]] = [], []
 
-_Found = tuple[Race, Access, Clock, Sequence[Actor]]
+_Found = tuple[Race, Access, Clock, Sequence[Agent]]
 """A race, the access of it that comes later in the replay, what that has heard of, and of whom it has not."""
 
 
-def races(accesses: list[Access], behind: Behind, program: Program) -> Iterator[Race]:
+def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Program) -> Iterator[Race]:
     """The first race of each two instructions: of asynchronous writes with reads, then of plain stores with all else.
 
     Where what races with a store is not steady, since launch or memory has a part in where it begins or ends, it proves
     nothing.
     """
-    yield from _once(_copied(accesses), behind)
-    for race in _once(chain(_stored(accesses), _together(accesses, program)), behind):
-        if program.steady(race.first.site) and program.steady(race.second.site):
+    yield from _first_of_each(_async_races(accesses), ordered_in_time)
+    for race in _first_of_each(
+        chain(_store_races(accesses), _lockstep_races(accesses, program)), ordered_in_time
+    ):
+        if program.launch_independent(race.first.site) and program.launch_independent(race.second.site):
             yield race
 
 
-def _once(found: Iterable[_Found], behind: Behind) -> Iterator[Race]:
+def _first_of_each(found: Iterable[_Found], ordered_in_time: OrderedInTime) -> Iterator[Race]:
     """The first race of each two instructions of which the access that comes later in the replay need not always do so."""
-    told = set()
-    for race, later, heard, unheard in found:
+    reported = set()
+    for race, later, observed, unordered in found:
         before = race.first if race.second is later else race.second
-        if race.key not in told and not all(behind(heard, a, before.number) for a in unheard):
-            told.add(race.key)
+        if race.key not in reported and not all(
+            ordered_in_time(observed, a, before.number) for a in unordered
+        ):
+            reported.add(race.key)
             yield race
 
 
-def _copied(accesses: list[Access]) -> Iterator[_Found]:
+def _async_races(accesses: list[Access]) -> Iterator[_Found]:
     """The races of asynchronous writes with reads, each with the access that comes later."""
     sizes = _sizes(accesses)
     accesses = [a for a in accesses if not a.stores]
@@ -89,20 +93,20 @@ def _copied(accesses: list[Access]) -> Iterator[_Found]:
         if access.writes:
             own = regions.setdefault(access.memory, {})
             own[access.offset] = max(sizes[access.site], own.get(access.offset, 0))
-    places = {
-        memory: (sorted(own), [_Place(start + own[start]) for start in sorted(own)])
+    sorted_regions = {
+        memory: (sorted(own), [_CopyRegion(start + own[start]) for start in sorted(own)])
         for memory, own in regions.items()
     }
     for access in accesses:
-        starts, there = places.get(access.memory, _NOWHERE)
+        starts, found = sorted_regions.get(access.memory, _NO_REGIONS)
         at = bisect_right(starts, access.offset) - 1
-        if at >= 0 and access.offset < there[at].end:
-            for race, unheard in _unordered(access, there[at], sizes):
-                yield race, access, access.clock, unheard
+        if at >= 0 and access.offset < found[at].end:
+            for race, unordered in _copy_races(access, found[at], sizes):
+                yield race, access, access.clock, unordered
 
 
 @dataclass(slots=True)
-class _Spot:
+class _StoreLocation:
     """A place that threads store to: who has done so, who has read it since, and what was copied there last."""
 
     stores: dict[object, Access] = field(default_factory=dict)
@@ -110,7 +114,7 @@ class _Spot:
     copy: Access | None = None
 
 
-def _stored(accesses: list[Access]) -> Iterator[_Found]:
+def _store_races(accesses: list[Access]) -> Iterator[_Found]:
     """The races of plain stores with reads and copies, each with the access that comes later."""
     by_memory: dict[tuple[int, int], set[int]] = {}
     for access in accesses:
@@ -119,101 +123,119 @@ def _stored(accesses: list[Access]) -> Iterator[_Found]:
     if not by_memory:
         return
     starts = {memory: sorted(own) for memory, own in by_memory.items()}
-    spots = {(memory, start): _Spot() for memory, own in starts.items() for start in own}
+    locations = {(memory, start): _StoreLocation() for memory, own in starts.items() for start in own}
     for access in accesses:
         own = starts.get(access.memory, ())
         # Where a copy of unknown size ends is a guess, good enough where nothing but copies is.
         size = 1 if access.plain else access.size or _LEAST
         for at in range(bisect_left(own, access.offset), bisect_left(own, access.offset + size)):
-            for race, unheard in _crossing(access, spots[access.memory, own[at]]):
-                yield race, access, access.clock, unheard
+            for race, unordered in _races_at(access, locations[access.memory, own[at]]):
+                yield race, access, access.clock, unordered
 
 
-def _crossing(access: Access, spot: _Spot) -> Iterator[tuple[Race, Sequence[Actor]]]:
+def _races_at(access: Access, location: _StoreLocation) -> Iterator[tuple[Race, Sequence[Agent]]]:
     """The races of an access with plain stores before it, or of a store with what is before it; *spot* takes it in."""
     before = [
-        (s, unheard) for s in spot.stores.values() if (unheard := _unheard(s, access)) and _apart(s, access)
+        (s, unordered)
+        for s in location.stores.values()
+        if (unordered := _unordered_agents(s, access)) and _in_different_warps(s, access)
     ]
     if access.stores:
-        for read in spot.reads.values():
-            if (unheard := _unheard(read, access)) and _apart(read, access):
+        for read in location.reads.values():
+            if (unordered := _unordered_agents(read, access)) and _in_different_warps(read, access):
                 # What nobody wrote before is read too early.
-                yield Race(read, access) if spot.stores or spot.copy else Race(access, read), unheard
-        copy = spot.copy
-        if copy is not None and (unheard := _unheard(copy, access)) and _apart(copy, access):
-            yield Race(copy, access), unheard
-        spot.reads, spot.copy = {}, None
-        spot.stores = {**{s.actor: s for s, _ in before}, access.actor: access}
+                yield (
+                    Race(read, access) if location.stores or location.copy else Race(access, read),
+                    unordered,
+                )
+        copy = location.copy
+        if (
+            copy is not None
+            and (unordered := _unordered_agents(copy, access))
+            and _in_different_warps(copy, access)
+        ):
+            yield Race(copy, access), unordered
+        location.reads, location.copy = {}, None
+        location.stores = {**{s.agent: s for s, _ in before}, access.agent: access}
     elif access.writes:
-        for store, unheard in before:
-            yield Race(store, access), unheard
-        spot.stores, spot.reads, spot.copy = {}, {}, access
+        for store, unordered in before:
+            yield Race(store, access), unordered
+        location.stores, location.reads, location.copy = {}, {}, access
     else:
-        for store, unheard in before:
-            yield Race(store, access), unheard
-        spot.reads[access.actor] = access
+        for store, unordered in before:
+            yield Race(store, access), unordered
+        location.reads[access.agent] = access
 
 
-def _together(accesses: list[Access], program: Program) -> Iterator[_Found]:
+def _lockstep_races(accesses: list[Access], program: Program) -> Iterator[_Found]:
     """The races of loads with stores of threads that go the same way together, in different warps."""
     if not any(access.stores for access in accesses):
         return
-    touching = program.model.made(Touching)
+    overlaps = program.model.made(WarpOverlaps)
     last: dict[int, Access] = {}
-    touch: Touch | None = None
+    lane_addresses: LaneAddresses | None = None
     for access in accesses:
-        if access.touch is None or access.touch is touch or not program.steady(access.site):
+        if (
+            access.lane_addresses is None
+            or access.lane_addresses is lane_addresses
+            or not program.launch_independent(access.site)
+        ):
             continue
-        touch = access.touch
-        number = touching.number(access.site, touch)
+        lane_addresses = access.lane_addresses
+        number = overlaps.number(access.site, lane_addresses)
         if number < 0:
             continue
-        for other, warps in touching.meeting[number].items():
+        for other, warps in overlaps.overlapping[number].items():
             before = last.get(other)
-            if before is not None and not _apart(before, access):
-                unheard = [
+            if before is not None and not _in_different_warps(before, access):
+                unordered = [
                     p
-                    for p in before.actor.each
-                    if p.threads[0] >> 5 in warps and not heard_of(touch.heard, p, before.number)
+                    for p in before.agent.components
+                    if p.threads[0] >> 5 in warps
+                    and not happens_before(lane_addresses.observed, p, before.number)
                 ]
-                if unheard:
-                    yield Race(before, access), access, touch.heard, unheard
+                if unordered:
+                    yield Race(before, access), access, lane_addresses.observed, unordered
         last[number] = access
 
 
-def _apart(a: Access, b: Access) -> bool:
+def _in_different_warps(a: Access, b: Access) -> bool:
     """Whether two accesses of threads are in different warps: how lanes of one order what they do is not followed."""
     return not (a.own and b.own) or set(a.group.warps).isdisjoint(b.group.warps)
 
 
-def _unordered(
-    access: Access, place: _Place, sizes: Mapping[int, int]
-) -> Iterator[tuple[Race, Sequence[Actor]]]:
+def _copy_races(
+    access: Access, region: _CopyRegion, sizes: Mapping[int, int]
+) -> Iterator[tuple[Race, Sequence[Agent]]]:
     """The races of an access with those before it; *place* takes it in."""
     if not access.writes:
-        copy = place.copy
+        copy = region.copy
         if (
             copy is not None
             and access.offset < copy.offset + sizes[copy.site]
-            and (unheard := _unheard(copy, access))
-            and _apart(copy, access)
+            and (unordered := _unordered_agents(copy, access))
+            and _in_different_warps(copy, access)
         ):
-            yield Race(copy, access), unheard
-        place.reads[access.actor] = access
+            yield Race(copy, access), unordered
+        region.reads[access.agent] = access
         return
-    for read in place.reads.values():
+    for read in region.reads.values():
         end = access.offset + sizes[access.site]
-        if read.offset < end and (unheard := _unheard(read, access, end)) and _apart(read, access):
+        if (
+            read.offset < end
+            and (unordered := _unordered_agents(read, access, end))
+            and _in_different_warps(read, access)
+        ):
             # What nothing was copied to before is read too early, and not filled again.
-            yield Race(read, access) if place.copy is not None else Race(access, read), unheard
-    place.copy, place.reads = access, {}
+            yield Race(read, access) if region.copy is not None else Race(access, read), unordered
+    region.copy, region.reads = access, {}
 
 
-def _unheard(before: Access, access: Access, high: int = 0) -> Sequence[Actor]:
+def _unordered_agents(before: Access, access: Access, high: int = 0) -> Sequence[Agent]:
     """Of whose part of what was done *before* who does something has not heard: where it begins, or up to *high*."""
-    if before.actor is access.actor:
+    if before.agent is access.agent:
         return ()
-    return before.unheard(
+    return before.unordered_agents(
         access.clock, *((access.offset, high) if high else (before.offset, before.offset + 1))
     )
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from tclint.replay.vector_clocks import NOTHING, Actor, Clock, heard_of, joined, known_by
+from tclint.replay.vector_clocks import BOTTOM, Agent, Clock, happens_before, join, leq
 
-__all__ = ["Arrival", "Barrier", "Flight", "Mbarrier", "Passed"]
+__all__ = ["Arrival", "Barrier", "Mbarrier", "ReleasedWaiter", "Transfer"]
 
 
 @dataclass(slots=True)
-class Flight:
+class Transfer:
     """What is under way to an mbarrier: the bytes of a copy, or the arrivals of a commit."""
 
     clock: Clock
@@ -26,20 +26,20 @@ class Flight:
     """Who sent it."""
 
 
-class Passed(NamedTuple):
+class ReleasedWaiter(NamedTuple):
     """A wait for a phase that is complete."""
 
     site: int
-    actor: Actor
+    agent: Agent
     threads: tuple[int, ...]
     number: int
     """The event by which others first hear from these threads that they have passed it."""
     phase: int
     """The phase that the mbarrier was in."""
 
-    def overtaken(self, heard: Callable[[Actor, int], bool]) -> bool:
+    def may_be_late(self, ordered: Callable[[Agent, int], bool]) -> bool:
         """Whether none of the warps was *heard* of. Where one was, others that go the same way are not taken to be far behind it."""
-        return not any(heard(part, self.number) for part in self.actor.each)
+        return not any(ordered(part, self.number) for part in self.agent.components)
 
 
 @dataclass(slots=True)
@@ -56,76 +56,84 @@ class Mbarrier:
     """Expected in this phase, and not yet brought."""
     expected: list[int] = field(default_factory=lambda: [0])
     """All bytes that each phase so far has expected."""
-    unsaid: bool = False
+    expects_unknown: bool = False
     """The launch says how many it expects: as many as come."""
-    open: bool = False
+    received_unknown: bool = False
     """Copies of unknown size have reported: they brought what was expected by then."""
-    guessed: bool = False
+    tx_guessed: bool = False
     """They did in this phase, or the launch says how many bytes it expects: who knows how many are left."""
-    flights: list[Flight] = field(default_factory=list)
-    gathering: Clock = NOTHING
-    told: list[Clock] = field(default_factory=lambda: [NOTHING])
+    transfers: list[Transfer] = field(default_factory=list)
+    pending_clock: Clock = BOTTOM
+    release_clocks: list[Clock] = field(default_factory=lambda: [BOTTOM])
     """What those hear who know that so many phases are complete."""
-    passed: dict[Actor, Passed] = field(default_factory=dict)
+    released_waiters: dict[Agent, ReleasedWaiter] = field(default_factory=dict)
     """Who was let go in this phase, because the one before is complete."""
-    overtaken: list[tuple[Passed, Clock]] = field(default_factory=list)
+    overtaken: list[tuple[ReleasedWaiter, Clock]] = field(default_factory=list)
     """Of these, whom the next phase has not heard of when it completes; and what it has heard."""
 
     @property
     def untouched(self) -> bool:
         """Whether nothing has come yet in the present phase."""
-        return self.pending == self.count and not self.bytes and not self.open and not self.flights
+        return (
+            self.pending == self.count and not self.bytes and not self.received_unknown and not self.transfers
+        )
 
     def expect(self, bytes_: int | None) -> None:
         """Expects so many bytes more in this phase; None: some."""
         self.bytes += 1 if bytes_ is None else bytes_
         self.expected[-1] += bytes_ or 0
-        self.unsaid |= bytes_ is None
-        self.guessed |= self.unsaid
-        self.open &= bytes_ == 0  # another thread may have a copy to come
+        self.expects_unknown |= bytes_ is None
+        self.tx_guessed |= self.expects_unknown
+        self.received_unknown &= bytes_ == 0  # another thread may have a copy to come
 
     def arrive(self, times: int, clock: Clock) -> None:
         self.pending -= times
-        self.gathering = joined(self.gathering, clock)
-        self.settle()
+        self.pending_clock = join(self.pending_clock, clock)
+        self.advance_phase()
 
-    def land(self, commits: bool = True) -> Iterator[Flight]:
+    def complete_transfers(self, commits: bool = True) -> Iterator[Transfer]:
         """What is in flight comes, one after the other; commits only if that is said."""
-        if not self.flights and self.pending:
+        if not self.transfers and self.pending:
             return
-        flights = [f for f in self.flights if commits or not f.arrivals]
-        self.flights = [f for f in self.flights if f.arrivals and not commits]
-        for flight in flights:
-            self.bytes -= flight.bytes or 0
-            self.open |= flight.bytes is None or self.unsaid
-            self.pending -= flight.arrivals
-            self.gathering = joined(self.gathering, flight.clock)
-            if flight.arrivals:
-                self.settle()
-            yield flight
-        self.settle()
+        transfers = [f for f in self.transfers if commits or not f.arrivals]
+        self.transfers = [f for f in self.transfers if f.arrivals and not commits]
+        for transfer in transfers:
+            self.bytes -= transfer.bytes or 0
+            self.received_unknown |= transfer.bytes is None or self.expects_unknown
+            self.pending -= transfer.arrivals
+            self.pending_clock = join(self.pending_clock, transfer.clock)
+            if transfer.arrivals:
+                self.advance_phase()
+            yield transfer
+        self.advance_phase()
 
-    def settle(self) -> None:
+    def advance_phase(self) -> None:
         """Begins the next phase when nothing is left to wait for."""
-        self.guessed |= self.open
-        if self.pending == 0 and (self.bytes == 0 or self.open) and not (self.bytes and self.flights):
+        self.tx_guessed |= self.received_unknown
+        if (
+            self.pending == 0
+            and (self.bytes == 0 or self.received_unknown)
+            and not (self.bytes and self.transfers)
+        ):
             self.phase += 1
             self.expected.append(0)
             self.pending, self.bytes = self.count, 0
-            self.open = self.guessed = self.unsaid = False
-            heard = self.gathering
+            self.received_unknown = self.tx_guessed = self.expects_unknown = False
+            clock = self.pending_clock
             self.overtaken += [
-                (p, heard) for p in self.passed.values() if p.overtaken(partial(heard_of, heard))
+                (p, clock)
+                for p in self.released_waiters.values()
+                if p.may_be_late(partial(happens_before, clock))
             ]
-            self.told.append(joined(self.told[-1], heard))
-            self.gathering, self.passed = NOTHING, {}
+            self.release_clocks.append(join(self.release_clocks[-1], clock))
+            self.pending_clock, self.released_waiters = BOTTOM, {}
 
-    def hears(self, parity: int, known: Clock) -> Clock:
+    def acquired_clock(self, parity: int, known: Clock) -> Clock:
         """What a wait tells a thread that it may be sure of: it may have asked as early as it could, knowing what it did."""
         phase = self.phase
-        while phase and not known_by(self.told[phase], known):
+        while phase and not leq(self.release_clocks[phase], known):
             phase -= 1
-        return self.told[phase if (phase ^ parity) & 1 else phase + 1]
+        return self.release_clocks[phase if (phase ^ parity) & 1 else phase + 1]
 
     def complete(self, parity: int) -> bool:
         """Whether the phase of *parity* is complete: the present one is of the other (9.7.13.15.16)."""
@@ -138,23 +146,23 @@ class Arrival:
 
     lanes: set[int] = field(default_factory=set)
     """The threads that are there."""
-    clock: Clock = NOTHING
+    clock: Clock = BOTTOM
     generation: int = -1
     """That of the barrier when they arrived; -1: some lanes are still to come."""
     _seen: tuple[int, int] = (0, 0)
 
     def add(self, threads: Iterable[int], clock: Clock) -> None:
         self.lanes.update(threads)
-        self.clock = joined(self.clock, clock)
+        self.clock = join(self.clock, clock)
 
     def changed(self, alive: int) -> bool:
         """Whether lanes have come since this was last asked, or ended, with so many threads *alive*."""
         before, self._seen = self._seen, (len(self.lanes), alive)
         return self._seen != before
 
-    def at(self, barrier: Barrier, warps: bool) -> None:
+    def arrive_at(self, barrier: Barrier, warps: bool) -> None:
         """They arrive; where *warps* are counted, lanes that have ended are counted as well."""
-        barrier.come(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes), self.clock)
+        barrier.add_threads(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes), self.clock)
         self.generation = barrier.generation
 
 
@@ -168,25 +176,25 @@ class Barrier:
     wanted: int = 0
     """So many threads open it, as far as one that came has asked."""
     generation: int = 0
-    gathering: Clock = NOTHING
-    told: Clock = NOTHING
+    pending_clock: Clock = BOTTOM
+    release_clock: Clock = BOTTOM
     lanes: dict[int, Arrival] = field(default_factory=dict)
     """Of each warp that is not here as a whole, those lanes that are."""
 
     @property
-    def lacking(self) -> int:
+    def missing(self) -> int:
         """How many threads are still to come."""
         return self.wanted - self.arrived
 
-    def come(self, threads: int, clock: Clock) -> None:
+    def add_threads(self, threads: int, clock: Clock) -> None:
         self.arrived += threads
-        self.gathering = joined(self.gathering, clock)
+        self.pending_clock = join(self.pending_clock, clock)
 
-    def settle(self, wanted: int) -> bool:
+    def open_if_complete(self, wanted: int) -> bool:
         """Opens when *wanted* threads have come; whether it did."""
         self.wanted = wanted
         if self.arrived < wanted:
             return False
         self.arrived, self.generation = self.arrived - wanted, self.generation + 1
-        self.told, self.gathering = joined(self.told, self.gathering), NOTHING
+        self.release_clock, self.pending_clock = join(self.release_clock, self.pending_clock), BOTTOM
         return True

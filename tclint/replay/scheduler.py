@@ -10,33 +10,33 @@ from operator import attrgetter
 from typing import NamedTuple, NoReturn
 
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
-from tclint.replay.abstract_lanes import EVERY, Lanes, apply, immediate, merge, pick, spread, take
-from tclint.replay.launch import CANCELLED, Launch, Word
+from tclint.replay.abstract_lanes import ALL_BITS, Lanes, apply, broadcast, gather, immediate, merge, select
+from tclint.replay.launch import CANCELLED, Launch, LaunchWord
 from tclint.replay.program import Program, Step
 from tclint.replay.sync import Barrier, Mbarrier
 from tclint.replay.vector_clocks import (
-    NOTHING,
-    Actor,
+    BOTTOM,
+    Agent,
     Clock,
-    Heard,
-    among,
-    both,
+    WarpClocks,
     event,
-    every,
-    joined,
-    met,
-    only,
-    together,
+    field_mask,
+    join,
+    join_all,
+    join_warps,
+    mask_warps,
+    reconverge_clocks,
+    select_warps,
 )
 
 __all__ = [
-    "Group",
-    "Groups",
     "Limits",
-    "ManyRounds",
     "OutOfSteps",
     "Stuck",
-    "Unmade",
+    "ThreadGroup",
+    "ThreadGroupScheduler",
+    "TooManyIterations",
+    "UninitialisedMbarrier",
     "Unresolved",
 ]
 
@@ -57,7 +57,7 @@ class Unresolved(Exception):
         self.why = why
 
 
-class Unmade(Unresolved):
+class UninitialisedMbarrier(Unresolved):
     """Threads name an mbarrier that none of them made: the launch is none of this kernel, or an address is not known."""
 
     def __init__(self, site: int, why: str, address: int = -1, made: Mapping[int, int] | None = None) -> None:
@@ -72,12 +72,12 @@ class OutOfSteps(Exception):
     """The replay has been cut short: what it saw is true, and what would have come is not known."""
 
 
-class ManyRounds(Exception):
+class TooManyIterations(Exception):
     """A loop goes round more often than anybody has to see; other numbers for *words* would make it end earlier."""
 
-    def __init__(self, words: frozenset[Word], excess: int = 0) -> None:
+    def __init__(self, words: frozenset[LaunchWord], excess: int = 0) -> None:
         super().__init__("a loop goes round many times")
-        self.words = words
+        self.launch_words = words
         self.excess = excess
         """How many times as often as need be the loop will go round, if that is foreseen; 0: it is not, and has gone round so often."""
 
@@ -86,11 +86,11 @@ class Limits(NamedTuple):
     """How long a replay may take."""
 
     steps: int
-    settled: Collection[Word] = ()
+    irreducible: Collection[LaunchWord] = ()
     """Words of the launch that it is no use to change."""
-    hasty: bool = False
+    extrapolates: bool = False
     """It gives up as soon as a loop is seen to go round too often."""
-    patience: int = 0
+    extra_steps: int = 0
     """How many steps more it may take where no other numbers would make them fewer."""
 
 
@@ -102,7 +102,7 @@ class Stuck(NamedTuple):
     what: Mbarrier | Barrier
 
 
-class _Later:
+class _MergedRegisters:
     """What groups that met hold together, put together when somebody asks for it."""
 
     __slots__ = ("_parts", "_size")
@@ -113,7 +113,7 @@ class _Later:
 
     def value(self, register: int) -> Lanes:
         """What *register* holds."""
-        return merge([(places, part[register]) for places, part in self._parts], self._size)
+        return merge([(positions, part[register]) for positions, part in self._parts], self._size)
 
 
 class Registers(dict[int, Lanes]):
@@ -122,13 +122,13 @@ class Registers(dict[int, Lanes]):
     ``registers[number]`` tells it, and None where it is not known; what :class:`dict` itself knows was written since.
     """
 
-    __slots__ = ("_seen", "met", "outer", "places")
+    __slots__ = ("_seen", "merged", "outer", "positions")
 
-    def __init__(self, outer: Registers | None = None, places: Sequence[int] = ()) -> None:
+    def __init__(self, outer: Registers | None = None, positions: Sequence[int] = ()) -> None:
         self.outer = outer
-        self.places = places
+        self.positions = positions
         """Of these threads among those of *outer*."""
-        self.met: dict[int, _Later] = {}
+        self.merged: dict[int, _MergedRegisters] = {}
         """What was written before threads met, and by nobody since."""
         self._seen: dict[int, Lanes] = {}
 
@@ -137,47 +137,47 @@ class Registers(dict[int, Lanes]):
         here: Registers | None = self
         while here is not None and here is not since:
             yield from here
-            yield from here.met
+            yield from here.merged
             here = here.outer
 
     def __missing__(self, register: int) -> Lanes:
-        if register in self.met:
-            self[register] = value = self.met[register].value(register)
+        if register in self.merged:
+            self[register] = value = self.merged[register].value(register)
             return value
         outer = self.outer
         if outer is None:
             return None
         if register not in self._seen:
-            self._seen[register] = take(outer[register], self.places)
+            self._seen[register] = gather(outer[register], self.positions)
         return self._seen[register]
 
     def copy(self) -> Registers:
         """The same, for threads that write to them next."""
-        made = Registers(self.outer, self.places)
+        made = Registers(self.outer, self.positions)
         made.update(self)
-        made.met.update(self.met)
+        made.merged.update(self.merged)
         return made
 
-    def meet(self, written: Collection[int], together: _Later) -> None:
+    def meet(self, written: Collection[int], together: _MergedRegisters) -> None:
         """Takes in what was *written* by threads that met."""
         for register in written:
             self.pop(register, None)
-        self.met.update(dict.fromkeys(written, together))
+        self.merged.update(dict.fromkeys(written, together))
 
 
 @dataclass(eq=False, slots=True)
-class Fork:
+class DivergencePoint:
     """Threads that parted at a branch, and where they meet again."""
 
-    join: int
-    outer: Fork | None
+    reconvergence: int
+    outer: DivergencePoint | None
     before: Registers
     threads: tuple[int, ...]
     """All that parted."""
     missing: int
     """How many of them have neither come to the join nor ended."""
-    parked: list[Group] = field(default_factory=list)
-    apart: bool = False
+    parked: list[ThreadGroup] = field(default_factory=list)
+    released: bool = False
     """They wait for each other no longer."""
 
     @property
@@ -195,37 +195,37 @@ def warps_of(threads: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @cache
-def places_of(threads: tuple[int, ...]) -> tuple[Sequence[int], ...]:
+def positions_of(threads: tuple[int, ...]) -> tuple[Sequence[int], ...]:
     """The places of the threads of each warp among *threads*."""
     found: dict[int, list[int]] = {}
-    for place, thread in enumerate(threads):
-        found.setdefault(thread >> 5, []).append(place)
+    for position, thread in enumerate(threads):
+        found.setdefault(thread >> 5, []).append(position)
     return tuple(found.values())
 
 
-def _by_warp(threads: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _threads_by_warp(threads: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """The threads of each warp."""
-    return (tuple(map(threads.__getitem__, places)) for places in places_of(threads))
+    return (tuple(map(threads.__getitem__, positions)) for positions in positions_of(threads))
 
 
 @dataclass(eq=False, slots=True)
-class Group:
+class ThreadGroup:
     """Threads of one CTA that go the same way together."""
 
     cta: int
     threads: tuple[int, ...]
     registers: Registers
-    clock: Heard
+    clock: WarpClocks
     """What its warps have heard of."""
-    own: Clock = NOTHING
+    own: Clock = BOTTOM
     """What they have done, of which each knows what it has done itself."""
     block: int = 0
     at: int = 0
-    fork: Fork | None = None
+    divergence: DivergencePoint | None = None
     waits: Callable[[], bool] | None = None
     """Tells whether what the group waits for has come."""
     stuck: Stuck | None = None
-    asked: tuple[object, ...] = ()
+    failed_test: tuple[object, ...] = ()
     """The question about an mbarrier that was answered with no, if nothing was done since."""
     cluster: int = 0
     """The generation of the cluster barrier that it arrived for."""
@@ -233,10 +233,10 @@ class Group:
     """What each committed group of wgmma, or of bulk copies, completes with all before it; never changed once made."""
     waited: Mapping[int, int] = field(default_factory=dict)
     """Where it last waited for each mbarrier, by address, the latest last; never changed once made."""
-    fenced: Heard = NOTHING
+    fenced: WarpClocks = BOTTOM
     """What had been heard of and done before the last fence: what a relaxed arrival tells."""
-    actor: Actor | None = None
-    rumours: Heard = NOTHING
+    agent: Agent | None = None
+    unfenced: WarpClocks = BOTTOM
     """What relaxed waits told: it is known behind the next fence."""
     warps: tuple[int, ...] = field(init=False)
     """The warps of which it has lanes."""
@@ -244,22 +244,26 @@ class Group:
     def __post_init__(self) -> None:
         self.warps = warps_of(self.threads)
 
-    def warps_at(self, places: Sequence[int]) -> tuple[int, ...]:
+    def warps_at(self, positions: Sequence[int]) -> tuple[int, ...]:
         """The warps of the threads at *places*."""
-        if len(places) == len(self.threads):
+        if len(positions) == len(self.threads):
             return self.warps
-        return tuple(dict.fromkeys([self.threads[i] >> 5 for i in places]))
+        return tuple(dict.fromkeys([self.threads[i] >> 5 for i in positions]))
 
-    def among(self, heard: Heard, some: Group) -> Heard:
+    def clocks_of(self, observed: WarpClocks, some: ThreadGroup) -> WarpClocks:
         """What *some* of its threads have heard of what its own have."""
-        return heard if isinstance(heard, int) else among(heard, self.warps, some.warps)
+        return observed if isinstance(observed, int) else select_warps(observed, self.warps, some.warps)
 
-    def only(self, heard: Heard, places: Sequence[int]) -> Heard:
+    def only_at(self, observed: WarpClocks, positions: Sequence[int]) -> WarpClocks:
         """What is *heard* if none but the warps of the threads at *places* do."""
-        return heard if len(places) == len(self.threads) else only(heard, self.warps, self.warps_at(places))
+        return (
+            observed
+            if len(positions) == len(self.threads)
+            else mask_warps(observed, self.warps, self.warps_at(positions))
+        )
 
 
-_KNOWN = attrgetter("clock"), attrgetter("fenced"), attrgetter("rumours")
+_CLOCKS = attrgetter("clock"), attrgetter("fenced"), attrgetter("unfenced")
 
 
 def _committed(one: tuple[Clock, ...], other: tuple[Clock, ...]) -> tuple[Clock, ...]:
@@ -270,11 +274,11 @@ def _committed(one: tuple[Clock, ...], other: tuple[Clock, ...]) -> tuple[Clock,
     more, fewer = sorted((one, other), key=len, reverse=True)
     if more[: len(fewer)] == fewer:
         return more
-    apart = len(more) - len(fewer)
-    return (*more[:apart], *map(joined, more[apart:], fewer))
+    released = len(more) - len(fewer)
+    return (*more[:released], *map(join, more[released:], fewer))
 
 
-class Groups:
+class ThreadGroupScheduler:
     """The threads of a cluster: where they are, what they hold, and what they have heard of."""
 
     def __init__(self, program: Program, launch: Launch, limits: Limits) -> None:
@@ -287,26 +291,26 @@ class Groups:
         """Steps that are left."""
         self.entered = {0}
         """The blocks that groups came to."""
-        self._entered: dict[int, int] = {}
-        self._rounds: dict[int, int] = {}
+        self._loop_entries: dict[int, int] = {}
+        self._iterations: dict[int, int] = {}
         """How often groups came to the header of a loop: from outside, and again."""
-        self._before: dict[tuple[int, Actor], list[tuple[int, int]]] = {}
+        self._distances: dict[tuple[int, Agent], list[tuple[int, int]]] = {}
         """How far groups were from the end of a loop at the end of a round, and how many steps were left then."""
-        self._asked: dict[tuple[int, int, int], int] = {}
-        self._told: dict[tuple[int, int, int], int] = {}
+        self._loop_tests: dict[tuple[int, int, int], int] = {}
+        self._loop_answers: dict[tuple[int, int, int], int] = {}
         """How often each thread has asked whether a loop has rounds left for it, and what the first was told who asked so often."""
         self.uneven = False
         """Warps that share the rounds of a loop have not equally many of them."""
-        self._actors: dict[tuple[object, ...], Actor] = {}
-        self._lanes: dict[tuple[int, int], Clock] = {}
+        self._agents: dict[tuple[object, ...], Agent] = {}
+        self._warp_fields: dict[tuple[int, int], Clock] = {}
         """Of the actors that are lanes of a warp, by its CTA and its number: the first event of each."""
-        self._parts: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Actor] = {}
+        self._sub_agents: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Agent] = {}
         """Those of some threads that are in some warps."""
         self.time = 0
         """How often threads have told others something: so many events of them are over."""
         self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
         self.groups = [
-            Group(cta, tuple(range(launch.threads)), Registers(), NOTHING) for cta in range(launch.ctas)
+            ThreadGroup(cta, tuple(range(launch.threads)), Registers(), BOTTOM) for cta in range(launch.ctas)
         ]
 
     # ------------------------------------------------------------ scheduling
@@ -331,53 +335,53 @@ class Groups:
                 group.waits = group.stuck = None
             self._run(group)
             progress = True
-        return progress or self._land() or self._part()
+        return progress or self._complete_transfers() or self._release_parked()
 
-    def _land(self) -> bool:
+    def _complete_transfers(self) -> bool:
         """Nobody can go on: what is under way completes; whether anything was."""
         raise NotImplementedError
 
-    def _execute(self, group: Group, step: Step) -> bool:
+    def _execute(self, group: ThreadGroup, step: Step) -> bool:
         """Executes one instruction; whether the group goes on behind it."""
         raise NotImplementedError
 
-    def _forks(self) -> list[Fork]:
+    def _divergence_points(self) -> list[DivergencePoint]:
         """Where the threads that are left have parted."""
-        forks: dict[int, Fork] = {}
+        points: dict[int, DivergencePoint] = {}
         for group in self.groups:
-            fork = group.fork
-            while fork is not None and id(fork) not in forks:
-                forks[id(fork)] = fork
-                fork = fork.outer
-        return list(forks.values())
+            divergence = group.divergence
+            while divergence is not None and id(divergence) not in points:
+                points[id(divergence)] = divergence
+                divergence = divergence.outer
+        return list(points.values())
 
-    def living(self) -> Iterator[Group]:
+    def living(self) -> Iterator[ThreadGroup]:
         """The groups that have not ended, those that are parked as well."""
         yield from self.groups
-        for fork in self._forks():
-            yield from fork.parked
+        for divergence in self._divergence_points():
+            yield from divergence.parked
 
-    def _part(self) -> bool:
+    def _release_parked(self) -> bool:
         """Threads that wait for others at the end of a branch go on without them."""
-        parked = [f for f in self._forks() if f.parked]
+        parked = [f for f in self._divergence_points() if f.parked]
         # Lanes of a warp go apart last: they meet again at instructions that all of them execute.
-        for fork in [f for f in parked if not f.splits_a_warp] or parked:
-            fork.apart = True
-            groups, fork.parked = fork.parked, []
+        for divergence in [f for f in parked if not f.splits_a_warp] or parked:
+            divergence.released = True
+            groups, divergence.parked = divergence.parked, []
             for group in groups:
                 self.groups.append(group)
-                self._go(group, fork.join)
+                self._enter(group, divergence.reconvergence)
         return bool(parked)
 
-    def _run(self, group: Group) -> None:
+    def _run(self, group: ThreadGroup) -> None:
         """Executes a group until it waits, parks or ends."""
         while True:
-            parts = self.program.parts(group.block)
+            parts = self.program.batches(group.block)
             while group.at < len(parts):
                 steps, sums, step = parts[group.at]
                 self.budget -= steps
                 if self.budget < 0:
-                    self._give_up()
+                    self._extend_or_stop()
                 registers = group.registers
                 for held, results, destination in sums:
                     registers[destination] = results[held(registers)]
@@ -388,63 +392,69 @@ class Groups:
                     return  # others go on, too, before it comes to the next phase
             self.budget -= 1
             if self.budget < 0:
-                self._give_up()
-            if not self._leave(group):
+                self._extend_or_stop()
+            if not self._leave_block(group):
                 return
 
     # ------------------------------------------------------------ control flow
 
-    def _leave(self, group: Group) -> bool:
+    def _leave_block(self, group: ThreadGroup) -> bool:
         """Where the threads go at the end of a block; whether this group goes on."""
         block, program = group.block, self.program
-        ways = self._ways(group, block) if block in program.branching else program.onward(block)
+        targets = (
+            self._successors(group, block) if block in program.branching else program.reconvergence(block)
+        )
         if block in program.sharing:
-            self._share(group, block, ways)
-        if isinstance(ways, int):
-            self._count(group, ways)
-            return self._go(group, ways)
-        for target in ways:
-            self._count(group, target)
-        if len(ways) > 1:
-            self._fork(group, ways)
+            self._check_shared_iterations(group, block, targets)
+        if isinstance(targets, int):
+            self._count_iteration(group, targets)
+            return self._enter(group, targets)
+        for target in targets:
+            self._count_iteration(group, target)
+        if len(targets) > 1:
+            self._diverge(group, targets)
             return False
-        return self._go(group, next(iter(ways)))
+        return self._enter(group, next(iter(targets)))
 
-    def _share(self, group: Group, block: int, ways: int | dict[int, list[int]]) -> None:
+    def _check_shared_iterations(
+        self, group: ThreadGroup, block: int, targets: int | dict[int, list[int]]
+    ) -> None:
         """Warps that share the rounds of a loop ask whether some are left: where all have equally many, all are told the same."""
-        for target, places in {ways: None}.items() if isinstance(ways, int) else ways.items():
-            for thread in group.threads if places is None else map(group.threads.__getitem__, places):
-                asked = group.cta, block, thread
-                self._asked[asked] = often = self._asked.get(asked, 0) + 1
-                self.uneven |= self._told.setdefault((group.cta, block, often), target) != target
+        for target, positions in {targets: None}.items() if isinstance(targets, int) else targets.items():
+            for thread in group.threads if positions is None else map(group.threads.__getitem__, positions):
+                key = group.cta, block, thread
+                self._loop_tests[key] = times = self._loop_tests.get(key, 0) + 1
+                self.uneven |= self._loop_answers.setdefault((group.cta, block, times), target) != target
 
-    def _count(self, group: Group, target: int) -> None:
+    def _count_iteration(self, group: ThreadGroup, target: int) -> None:
         """A group comes to the header of a loop, perhaps once more than anybody has to see."""
         body = self.cfg.loops.get(target)
         if body is None:
             return
         if group.block not in body:
-            self._entered[target] = self._entered.get(target, 0) + 1
+            self._loop_entries[target] = self._loop_entries.get(target, 0) + 1
             return
-        self._rounds[target] = self._rounds.get(target, 0) + 1
-        if self._average(target) > _MANY and not self.program.bounds[target].issubset(self.limits.settled):
-            self._shorten(target)
-        self._foresee(group, target)
+        self._iterations[target] = self._iterations.get(target, 0) + 1
+        if self._average(target) > _MANY and not self.program.bounds[target].issubset(
+            self.limits.irreducible
+        ):
+            self._request_fewer_iterations(target)
+        self._extrapolate_trip_count(group, target)
 
-    def _foresee(self, group: Group, header: int) -> None:
+    def _extrapolate_trip_count(self, group: ThreadGroup, header: int) -> None:
         """Asks for other numbers as soon as a loop is seen to have far more rounds ahead than need be, or than there are steps for.
 
         How far it is from its end, the test says at which each round ends: what is compared there comes nearer.
         """
         words = self.program.bounds[header]
-        test = self.program.tests.get(group.block)
-        if not self.limits.hasty or test is None or words.issubset(self.limits.settled):
+        test = self.program.loop_tests.get(group.block)
+        if not self.limits.extrapolates or test is None or words.issubset(self.limits.irreducible):
             return
-        a, b = (take(self._operand(group, o), (0,)) for o in (test.a, test.b))
+        a, b = (gather(self._operand(group, o), (0,)) for o in (test.a, test.b))
         if not isinstance(a, int) or not isinstance(b, int):
             return
         distance = min(a - b & (1 << test.bits) - 1, b - a & (1 << test.bits) - 1)
-        rounds = self._before.setdefault((header, self._actor(group)), [])
+        rounds = self._distances.setdefault((header, self._agent(group)), [])
         rounds.append((distance, self.budget))
         if len(rounds) < _SOME:
             return
@@ -454,36 +464,36 @@ class Groups:
             steps = self.limits.steps - self.budget + ahead * min(first - second, second - third)
             excess = max(steps // self.limits.steps, ahead // _MANY)
             if excess >= _FAR:
-                raise ManyRounds(words, excess)
+                raise TooManyIterations(words, excess)
 
     @property
     def repeated(self) -> frozenset[int]:
         """The loops that groups went round again, by their headers."""
-        return frozenset(self._rounds)
+        return frozenset(self._iterations)
 
     @property
-    def way(self) -> tuple[object, ...]:
+    def iteration_counts(self) -> tuple[object, ...]:
         """How often loops went round: replays in which they do so equally often went the same way."""
-        return self.budget, self._rounds, self._entered
+        return self.budget, self._iterations, self._loop_entries
 
     @property
-    def longest(self) -> int:
+    def longest_loop(self) -> int:
         """Where the loop begins that groups went round most often; -1: none more often than has to be seen."""
-        header = max(self._rounds, key=self._average, default=-1)
+        header = max(self._iterations, key=self._average, default=-1)
         often = header >= 0 and self._average(header) > _SOME
         return self.cfg.blocks[header].start if often else -1
 
     def _average(self, header: int) -> float:
         """How often groups went round a loop."""
-        return self._rounds[header] / self._entered.get(header, 1)
+        return self._iterations[header] / self._loop_entries.get(header, 1)
 
-    def _shorten(self, header: int) -> NoReturn:
+    def _request_fewer_iterations(self, header: int) -> NoReturn:
         """Asks for numbers with which a loop goes round less often, and those that go round about as often with it."""
         often = self._average(header) / 2
-        words = (self.program.bounds[h] for h in self._rounds if self._average(h) >= often)
-        raise ManyRounds(frozenset().union(*words))
+        words = (self.program.bounds[h] for h in self._iterations if self._average(h) >= often)
+        raise TooManyIterations(frozenset().union(*words))
 
-    def _give_up(self) -> None:
+    def _extend_or_stop(self) -> None:
         """There are no steps left: the loops go round too often, or the kernel is large and needs more of them.
 
         Raises ManyRounds in the one case, and OutOfSteps in the other when patience is at its end, too.
@@ -493,20 +503,20 @@ class Groups:
         bounds = self.program.bounds
         open_ = [
             h
-            for h in self._rounds
-            if self._average(h) > _SOME and not bounds[h].issubset(self.limits.settled)
+            for h in self._iterations
+            if self._average(h) > _SOME and not bounds[h].issubset(self.limits.irreducible)
         ]
         if open_:
-            self._shorten(max(open_, key=self._average))
-        if self.program.answered and self.launch.numbers.cancelled:
-            raise ManyRounds(frozenset((CANCELLED,)))
-        more = self.limits.patience
+            self._request_fewer_iterations(max(open_, key=self._average))
+        if self.program.answered and self.launch.values.cancelled:
+            raise TooManyIterations(frozenset((CANCELLED,)))
+        more = self.limits.extra_steps
         if not more:
             raise OutOfSteps
         self.budget += more - ahead
-        self.limits = self.limits._replace(steps=self.limits.steps + more, patience=0)
+        self.limits = self.limits._replace(steps=self.limits.steps + more, extra_steps=0)
 
-    def _ways(self, group: Group, block: int) -> int | dict[int, list[int]]:
+    def _successors(self, group: ThreadGroup, block: int) -> int | dict[int, list[int]]:
         """The block that all threads go to, or each with the places of those who do; -1 is the end."""
         branch = self.program.branch(block)
         site, size = branch.site, len(group.threads)
@@ -514,24 +524,24 @@ class Groups:
             raise Unresolved(site, "which threads go where depends on what comes with the launch")
         guard: Lanes = 1 if branch.guard < 0 else group.registers[branch.guard]
         if guard is None:
-            guard = self._likely(block)
+            guard = self._non_trapping_value(block)
         case = -1 if branch.selector is None else self._operand(group, branch.selector)
         taken, other, negated = branch.taken, branch.other, branch.negated
         if isinstance(guard, int) and isinstance(case, int):
             return taken.get(case, -1) if guard ^ negated else other
         key = block, guard, case
-        found = self.program.parted.get(key)
+        found = self.program.divergences.get(key)
         if found is not None:
             return found
-        ways: dict[int, list[int]] = {}
-        for place, (p, k) in enumerate(zip(spread(guard, size), spread(case, size), strict=True)):
+        targets: dict[int, list[int]] = {}
+        for position, (p, k) in enumerate(zip(broadcast(guard, size), broadcast(case, size), strict=True)):
             if p is None or k is None:
                 raise Unresolved(site, "a branch depends on what is not known")
-            ways.setdefault(taken.get(k, -1) if p ^ negated else other, []).append(place)
-        self.program.parted[key] = ways
-        return ways
+            targets.setdefault(taken.get(k, -1) if p ^ negated else other, []).append(position)
+        self.program.divergences[key] = targets
+        return targets
 
-    def _likely(self, block: int) -> Lanes:
+    def _non_trapping_value(self, block: int) -> Lanes:
         """What an unknown condition is taken to be: that which does not lead to a trap; None: either may be."""
         instructions, cfg = self.program.instructions, self.cfg
         good = [e for e in cfg.successors[block] if instructions[cfg.blocks[e.target].end - 1].flow != "trap"]
@@ -539,171 +549,190 @@ class Groups:
             return int(good[0].value)
         return None
 
-    def _go(self, group: Group, target: int) -> bool:
+    def _enter(self, group: ThreadGroup, target: int) -> bool:
         """Moves a group to the start of a block; whether it goes on from there: it may have to wait for others, or to end."""
         if target < 0:
             self._end(group)
             return False
         group.block, group.at = target, 0
         self.entered.add(target)
-        while group.fork is not None and group.fork.join == target and group.fork.apart:
-            group.fork = group.fork.outer
-        fork = group.fork
-        if fork is None or fork.join != target:
+        while (
+            group.divergence is not None
+            and group.divergence.reconvergence == target
+            and group.divergence.released
+        ):
+            group.divergence = group.divergence.outer
+        divergence = group.divergence
+        if divergence is None or divergence.reconvergence != target:
             return True
         self.groups.remove(group)
-        fork.parked.append(group)
-        fork.missing -= len(group.threads)
-        self._join(fork)
+        divergence.parked.append(group)
+        divergence.missing -= len(group.threads)
+        self._reconverge(divergence)
         return False
 
-    def _end(self, group: Group) -> None:
+    def _end(self, group: ThreadGroup) -> None:
         """Takes threads out that have ended: nobody waits for them any longer."""
         self.groups.remove(group)
         self.alive[group.cta] -= len(group.threads)
-        fork = group.fork
-        while fork is not None:
-            fork.missing -= len(group.threads)
-            outer = fork.outer
-            self._join(fork)
-            fork = outer
+        divergence = group.divergence
+        while divergence is not None:
+            divergence.missing -= len(group.threads)
+            outer = divergence.outer
+            self._reconverge(divergence)
+            divergence = outer
 
-    def _fork(self, group: Group, ways: dict[int, list[int]]) -> None:
+    def _diverge(self, group: ThreadGroup, targets: dict[int, list[int]]) -> None:
         """Threads part at the end of a block."""
-        for target, child in zip(ways, self._part_from(group, ways.values()), strict=True):
-            self._go(child, target)
+        for target, child in zip(targets, self._split_off(group, targets.values()), strict=True):
+            self._enter(child, target)
 
-    def split(self, group: Group, value: tuple[int | None, ...]) -> None:
+    def split(self, group: ThreadGroup, value: tuple[int | None, ...]) -> None:
         """Threads for which *value* differs go on one by one from where they are."""
-        places: dict[int | None, list[int]] = {}
-        for place, v in enumerate(value):
-            places.setdefault(v, []).append(place)
-        for child in self._part_from(group, places.values()):
+        positions: dict[int | None, list[int]] = {}
+        for position, v in enumerate(value):
+            positions.setdefault(v, []).append(position)
+        for child in self._split_off(group, positions.values()):
             child.block, child.at = group.block, group.at
 
-    def _part_from(self, group: Group, parts: Iterable[list[int]]) -> list[Group]:
+    def _split_off(self, group: ThreadGroup, parts: Iterable[list[int]]) -> list[ThreadGroup]:
         """The groups that the threads of one make, of which the places are given."""
-        self._publish(group)
-        join = self.cfg.ipdom.get(group.block, -1)
-        fork = Fork(join, group.fork, group.registers, group.threads, len(group.threads))
+        self._end_epoch(group)
+        reconvergence = self.cfg.ipdom.get(group.block, -1)
+        divergence = DivergencePoint(
+            reconvergence, group.divergence, group.registers, group.threads, len(group.threads)
+        )
         self.groups.remove(group)
         children = []
-        for places in parts:
-            registers = Registers(group.registers, places)
-            threads = tuple(map(group.threads.__getitem__, places))
-            child = Group(group.cta, threads, registers, NOTHING, fork=fork, cluster=group.cluster)
-            child.clock, child.fenced, child.rumours = map(
-                group.among, (group.clock, group.fenced, group.rumours), repeat(child)
+        for positions in parts:
+            registers = Registers(group.registers, positions)
+            threads = tuple(map(group.threads.__getitem__, positions))
+            child = ThreadGroup(
+                group.cta, threads, registers, BOTTOM, divergence=divergence, cluster=group.cluster
             )
-            child.own = self._own(group, child.warps)
+            child.clock, child.fenced, child.unfenced = map(
+                group.clocks_of, (group.clock, group.fenced, group.unfenced), repeat(child)
+            )
+            child.own = self._own_clock(group, child.warps)
             child.committed, child.waited = group.committed, group.waited
             children.append(child)
         self.groups += children
         return children
 
-    def _join(self, fork: Fork) -> None:
+    def _reconverge(self, divergence: DivergencePoint) -> None:
         """Those who parted meet again, as far as they have not ended."""
-        if fork.missing or not fork.parked or fork.apart:
+        if divergence.missing or not divergence.parked or divergence.released:
             return
-        parts, fork.parked = fork.parked, []
+        parts, divergence.parked = divergence.parked, []
         first = parts[0]
-        threads, places = self._gathered([part.threads for part in parts])
+        threads, positions = self._merge_threads([part.threads for part in parts])
         for part in parts if len(parts) > 1 else ():
-            self._publish(part)
-        held = [(where, part.registers) for where, part in zip(places, parts, strict=True)]
-        before = fork.before
-        if threads == fork.threads:
+            self._end_epoch(part)
+        held = [(where, part.registers) for where, part in zip(positions, parts, strict=True)]
+        before = divergence.before
+        if threads == divergence.threads:
             registers = before.copy()
         else:  # some have ended
-            index = {t: i for i, t in enumerate(fork.threads)}
+            index = {t: i for i, t in enumerate(divergence.threads)}
             registers = Registers(before, [index[t] for t in threads])
         written = {r for part in parts for r in part.registers.written(before)}
-        registers.meet(written, _Later(held, len(threads)))
-        whole = Group(
-            first.cta, threads, registers, NOTHING, block=fork.join, fork=fork.outer, cluster=first.cluster
+        registers.meet(written, _MergedRegisters(held, len(threads)))
+        whole = ThreadGroup(
+            first.cta,
+            threads,
+            registers,
+            BOTTOM,
+            block=divergence.reconvergence,
+            divergence=divergence.outer,
+            cluster=first.cluster,
         )
-        whole.own = reduce(joined, [part.own for part in parts])
-        whole.clock, whole.fenced, whole.rumours = (
-            met([(part.warps, heard(part)) for part in parts], whole.warps) for heard in _KNOWN
+        whole.own = reduce(join, [part.own for part in parts])
+        whole.clock, whole.fenced, whole.unfenced = (
+            reconverge_clocks([(part.warps, observed(part)) for part in parts], whole.warps)
+            for observed in _CLOCKS
         )
         for part in parts:
             both = {k: _committed(whole.committed.get(k, ()), c) for k, c in part.committed.items()}
             whole.committed = {**whole.committed, **both}
             whole.waited = {**whole.waited, **part.waited}
         self.groups.append(whole)
-        self._go(whole, fork.join)
+        self._enter(whole, divergence.reconvergence)
 
-    def _gathered(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[list[int]]]:
+    def _merge_threads(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[list[int]]]:
         """All threads of some *parts*, and the places of each part among them."""
         key = tuple(parts)
-        if key not in self.program.gathered:
+        if key not in self.program.merged_threads:
             threads = tuple(sorted(chain.from_iterable(parts)))
             at = dict(zip(threads, range(len(threads)), strict=True))
-            self.program.gathered[key] = threads, [list(map(at.__getitem__, part)) for part in parts]
-        return self.program.gathered[key]
+            self.program.merged_threads[key] = threads, [list(map(at.__getitem__, part)) for part in parts]
+        return self.program.merged_threads[key]
 
     # ------------------------------------------------------------ clocks
 
-    def actor(self, kind: str, cta: int, threads: tuple[int, ...] = (), mbarrier: int = -1) -> Actor:
+    def agent(self, kind: str, cta: int, threads: tuple[int, ...] = (), mbarrier: int = -1) -> Agent:
         """The engine of a *kind* that works for *threads*, or for an *mbarrier*; "": the threads themselves."""
         key = kind, cta, threads, mbarrier
-        found = self._actors.get(key)
+        found = self._agents.get(key)
         if found is None:
             warps = () if kind else warps_of(threads)
-            parts = [self.actor("", cta, own) for own in _by_warp(threads)] if len(warps) > 1 else ()
-            found = self._actors[key] = Actor(len(self._actors), kind, cta, threads, parts)
+            parts = [self.agent("", cta, own) for own in _threads_by_warp(threads)] if len(warps) > 1 else ()
+            found = self._agents[key] = Agent(len(self._agents), kind, cta, threads, parts)
             if len(warps) == 1:
                 warp = cta, *warps
-                self._lanes[warp] = self._lanes.get(warp, NOTHING) + found.fields
+                self._warp_fields[warp] = self._warp_fields.get(warp, BOTTOM) + found.fields
         return found
 
-    def _some(self, group: Group, warps: Collection[int]) -> Actor:
+    def _sub_agent(self, group: ThreadGroup, warps: Collection[int]) -> Agent:
         """The threads of a group that are in some of its *warps*."""
         if len(warps) == len(group.warps):
-            return self._actor(group)
+            return self._agent(group)
         key = group.cta, group.threads, tuple(warps)
-        if key not in self._parts:
-            self._parts[key] = self.actor("", group.cta, tuple(t for t in group.threads if t >> 5 in warps))
-        return self._parts[key]
+        if key not in self._sub_agents:
+            self._sub_agents[key] = self.agent(
+                "", group.cta, tuple(t for t in group.threads if t >> 5 in warps)
+            )
+        return self._sub_agents[key]
 
-    def _own(self, group: Group, warps: Sequence[int]) -> Clock:
+    def _own_clock(self, group: ThreadGroup, warps: Sequence[int]) -> Clock:
         """What some *warps* of a group have done themselves."""
         if len(warps) == len(group.warps):
             return group.own
-        return group.own & every(sum([self._lanes.get((group.cta, warp), NOTHING) for warp in warps]))
+        return group.own & field_mask(
+            sum([self._warp_fields.get((group.cta, warp), BOTTOM) for warp in warps])
+        )
 
-    def _actor(self, group: Group) -> Actor:
-        if group.actor is None:
-            group.actor = self.actor("", group.cta, group.threads)
-        return group.actor
+    def _agent(self, group: ThreadGroup) -> Agent:
+        if group.agent is None:
+            group.agent = self.agent("", group.cta, group.threads)
+        return group.agent
 
-    def _publish(self, group: Group) -> None:
+    def _end_epoch(self, group: ThreadGroup) -> None:
         """Others may hear from a group now; of what it does from now on they do not."""
-        group.own = joined(group.own, event(self._actor(group), self.time))
+        group.own = join(group.own, event(self._agent(group), self.time))
         self.time += 1
 
-    def _say(self, group: Group, places: Sequence[int]) -> Clock:
+    def _release_clock(self, group: ThreadGroup, positions: Sequence[int]) -> Clock:
         """What the warps of the threads at *places* have heard of, and done, together."""
-        warps = group.warps_at(places)
-        return joined(together(among(group.clock, group.warps, warps)), self._own(group, warps))
+        warps = group.warps_at(positions)
+        return join(join_all(select_warps(group.clock, group.warps, warps)), self._own_clock(group, warps))
 
-    def _known(self, group: Group) -> Heard:
+    def _full_clocks(self, group: ThreadGroup) -> WarpClocks:
         """What each warp has heard of, and done."""
         warps = group.warps
         if len(warps) == 1 and isinstance(group.clock, int):
-            return joined(group.clock, group.own)
-        return both(group.clock, tuple(self._own(group, (warp,)) for warp in warps))
+            return join(group.clock, group.own)
+        return join_warps(group.clock, tuple(self._own_clock(group, (warp,)) for warp in warps))
 
-    def _fence(self, group: Group) -> None:
+    def _fence(self, group: ThreadGroup) -> None:
         """Orders what comes before with what comes behind (8.8)."""
-        self._publish(group)
+        self._end_epoch(group)
         if self.program.relaxed:
-            group.fenced = both(self._known(group), group.rumours)
-            group.clock = both(group.clock, group.rumours)
+            group.fenced = join_warps(self._full_clocks(group), group.unfenced)
+            group.clock = join_warps(group.clock, group.unfenced)
 
     # ------------------------------------------------------------ operands
 
-    def _operand(self, group: Group, operand: Operand | None) -> Lanes:
+    def _operand(self, group: ThreadGroup, operand: Operand | None) -> Lanes:
         if isinstance(operand, int):
             return group.registers[operand]
         if isinstance(operand, Memory):
@@ -711,8 +740,8 @@ class Groups:
             if not offset or base is None:
                 return base
             if isinstance(base, int):
-                return base + offset & EVERY
-            return tuple([None if a is None else a + offset & EVERY for a in base])
+                return base + offset & ALL_BITS
+            return tuple([None if a is None else a + offset & ALL_BITS for a in base])
         if isinstance(operand, Immediate):
             return immediate(operand)
         if isinstance(operand, Symbol):
@@ -723,11 +752,11 @@ class Groups:
             return apply(lambda p: 1 - p, [group.registers[operand.register]])
         return None
 
-    def _role(self, group: Group, step: Step, name: str, default: Lanes = None) -> Lanes:
+    def _role(self, group: ThreadGroup, step: Step, name: str, default: Lanes = None) -> Lanes:
         operand = step.instruction.role(name)
         return default if operand is None else self._operand(group, operand)
 
-    def _set(self, group: Group, register: int, value: Lanes, where: Lanes = 1) -> None:
+    def _set(self, group: ThreadGroup, register: int, value: Lanes, where: Lanes = 1) -> None:
         if where != 1:
-            value = pick(where, value, group.registers[register], len(group.threads))
+            value = select(where, value, group.registers[register], len(group.threads))
         group.registers[register] = value
