@@ -19,7 +19,8 @@ from benchmarks.machine_code import Assembler, loaded
 from benchmarks.misses import CAUSES, cause
 from benchmarks.mutation import kernels
 from benchmarks.ptxas import PtxasMissing, find
-from tclint.replay.launch_search import TOO_LONG, LaunchSearch
+from tclint.replay import GaveUp, Reason
+from tclint.replay.launch_search import LaunchSearch
 
 HEAD = """\
 .version 8.7
@@ -204,7 +205,7 @@ def test_a_loop_that_is_gone_round_once_is_a_cause(tmp_path: Path, turns: str, e
 
 def test_a_replay_that_takes_too_long_is_a_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def launched(search: LaunchSearch, *launch: object) -> None:
-        search.reason, search.truncated = TOO_LONG, True
+        search.gave_up = GaveUp(Reason.TOO_LONG)
 
     monkeypatch.setattr(LaunchSearch, "replay", launched)
     text = (

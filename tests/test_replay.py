@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate
 from tclint.linting.check import check_source
-from tclint.replay import Replay, Run, Stuck
+from tclint.replay import Faulty, GaveUp, NoFault, Reason, Replay, Run, Stuck, hypotheses
 from tclint.replay.abstract_lanes import Results, apply, collapse, gather, merge, select
+from tclint.replay.hypotheses import LaunchHypothesis
 from tclint.replay.launch import Launch, LaunchValues
 from tclint.replay.launch_search import LaunchSearch
-from tclint.replay.launches import ODD, LaunchHypothesis, LaunchResults
+from tclint.replay.launches import LaunchResults
 from tclint.replay.machine import Access, Machine, shuffled
 from tclint.replay.program import Program
 from tclint.replay.races import races
@@ -63,8 +65,18 @@ def changed(old: str, new: str, code: str = RING) -> str:
     return code.replace(old, new)
 
 
+def alter(monkeypatch: pytest.MonkeyPatch, row: str, value: object) -> None:
+    """Replaces the value of a row of the table of hypotheses."""
+    monkeypatch.setattr(hypotheses, row, replace(getattr(hypotheses, row), value=value))
+
+
 def replay(code: str) -> Replay:
     return Replay(analysed(code))
+
+
+def why(asked: Replay) -> str:
+    """Why a replay gave up; "": it did not."""
+    return asked.verdict.why if isinstance(asked.verdict, GaveUp) else ""
 
 
 def told(code: str) -> list[Finding]:
@@ -130,7 +142,7 @@ def test_a_barrier_that_too_few_come_to(count: int, stands: bool) -> None:
 
 
 def test_a_barrier_of_the_cluster_that_some_do_not_come_to() -> None:
-    made = replay(PAIR).model
+    made = analysed(PAIR)
     at = made.sites("barrier-wait")[0]
     hit = _short(made, [Stuck(at, (0, 1), Barrier(arrived=32, wanted=64))])
     assert hit is not None
@@ -221,7 +233,7 @@ def test_what_the_last_rounds_lack(own: str, others: str, stands: bool) -> None:
     code = changed("use:\n", f"    ld.param.u32 %r1, [{others}];\nuse:\n", code)
     asked = replay(code)
     assert asked.run is None
-    assert not asked.reason or not stands
+    assert not why(asked) or not stands
     asked = replay(changed(*FEWER, code))
     assert what(asked.run) == {"stuck"} if stands else asked.run is None
 
@@ -233,7 +245,7 @@ def test_what_lanes_wait_for_whose_warp_would_open_the_barrier() -> None:
     assert what(replay(code).run) == {"stuck"}
     asked = replay(changed("meet:\n    bar.sync 0;\n", late, code))
     assert asked.run is None
-    assert asked.reason == "some lanes of a warp come to a barrier without the others"
+    assert why(asked) == Reason.SPLIT_WARP
 
 
 def test_a_warp_of_which_some_lanes_have_ended() -> None:
@@ -314,7 +326,7 @@ end:
 @pytest.mark.parametrize("warps", [1, 2, 4, 7])
 def test_rounds_that_warps_share(warps: int) -> None:
     """Where the number of rounds comes with the launch, some of them may have one more than others."""
-    assert not replay(shared(warps)).reason
+    assert not why(replay(shared(warps)))
     assert not told(shared(warps))
     assert what(replay(shared(warps, full=2)).run) == {"stuck"}
 
@@ -336,7 +348,7 @@ def test_which_threads_have_a_round_says_the_launch() -> None:
     for first in ("mov.u32 %r3, %r0;", "add.u32 %r3, %r0, %r2;", "add.u32 %r3, %r1, %r2;"):
         asked = replay(shared(2, first, full=2))
         assert asked.run is None
-        assert asked.reason == "which threads go where depends on what comes with the launch"
+        assert why(asked) == Reason.ROLES_FROM_LAUNCH
 
 
 def test_a_ring_that_works() -> None:
@@ -526,7 +538,7 @@ def test_tiles_that_a_counter_in_memory_hands_out(old: str, new: str, seen: str)
     """The first numbers are small, so that there is something to do, and others take the rest."""
     asked = replay(changed(old, new, TICKETS))
     assert seen in what(asked.run) if seen else asked.run is None
-    assert not asked.reason
+    assert not why(asked)
 
 
 def test_the_numbers_of_a_counter() -> None:
@@ -578,7 +590,7 @@ def test_rounds_that_different_numbers_say() -> None:
     fewer = "    shr.u32 %r20, %r20, 6;\n    shr.u32 %r12, %r12, 6;\n    add.u32 %r12, %r12, 2;\n"
     producer, consumer = PASSED.replace("[size];\n", f"[size];\n{fewer}").split("use:")
     code = f"{producer}use:{consumer.replace('%r21, %r20;', '%r21, %r12;')}"
-    ((_, hit),) = replayed(replay(code).model)
+    ((_, hit),) = replayed(analysed(code))
     assert hit.confidence is Confidence.LOW
     assert "different numbers" in hit.doubt
 
@@ -704,32 +716,32 @@ def test_clusters_that_the_kernel_does_not_say() -> None:
     assert known.stuck or known.races
     asked = replay(MULTICAST)
     assert what(asked.run) == what(known)
-    assert asked.cluster == (2,)
+    assert isinstance(asked.verdict, Faulty)
+    assert asked.verdict.assumed_cluster == (2,)
     ((_, hit),) = replayed(asked.model)
     assert hit.message.endswith(" (in clusters of 2, if launched so; no other shape goes right)")
     unbounded = replay(MULTICAST.replace(".reqntid 160\n", ""))
     assert unbounded.run is None
-    assert unbounded.reason == "the kernel does not say how many CTAs a cluster has"
+    assert why(unbounded) == Reason.NO_CLUSTER_SHAPE
 
 
 def test_the_clusters_that_a_kernel_is_made_for() -> None:
     asked = replay(PAIR.replace(".reqnctapercluster 2\n", ""))
-    assert asked.run is None
-    assert asked.cluster == (2,)
+    assert asked.verdict == NoFault()
     assert [run.finished for run in asked.runs] == [True]
 
 
 def test_clusters_of_which_one_shape_cannot_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be the one that the kernel is made for."""
-    monkeypatch.setattr("tclint.replay.BUDGET", 100)
+    alter(monkeypatch, "MAX_STEPS", 100)
     asked = replay(MULTICAST)
     assert asked.run is None
-    assert asked.reason == "the replay takes too long"
+    assert why(asked) == Reason.TOO_LONG
     monkeypatch.undo()
-    monkeypatch.setattr("tclint.replay._SEARCH", 1_000)
+    alter(monkeypatch, "MAX_CLUSTER_SEARCH_STEPS", 1_000)
     asked = replay(MULTICAST)
     assert asked.run is None
-    assert asked.reason == "the replay takes too long"
+    assert why(asked) == Reason.TOO_LONG
 
 
 PAIR = """.version 8.6
@@ -781,7 +793,7 @@ def test_a_copy_that_reports_to_the_other_cta_of_its_pair() -> None:
     """For each CTA of the mask, the mbarrier is that of its pair with the rank, even or odd, of the named one."""
     asked = replay(PAIR)
     assert asked.run is None
-    assert asked.reason == ""
+    assert why(asked) == ""
     own = changed("    mapa.shared::cluster.u32 %r2, %r2, %r3;\n", "", PAIR)
     assert "stuck" in what(replay(own).run)
 
@@ -830,7 +842,7 @@ def test_what_comes_behind_a_loop_of_many_rounds(code: str) -> None:
     assert code.count("bra use;") == 1
     right = replay(drained(128, code))
     assert right.run is None
-    assert right.reason == ""
+    assert why(right) == ""
     assert what(replay(drained(129, code)).run) == {"stuck"}
 
 
@@ -847,7 +859,7 @@ def test_what_makes_no_difference_is_not_tried_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Machine, "_extrapolate_trip_count", lambda *_: None)
     tried = replay(drained(128, WALK))
     assert tried.run is None
-    assert tried.reason == ""
+    assert why(tried) == ""
     assert seen[:3] == [(8,), (128,), (128, 512 // 4**2)]
 
 
@@ -862,7 +874,7 @@ TOLD = changed(
 @pytest.mark.parametrize("extrapolates", [True, False])
 def test_a_loop_with_many_rounds_ahead_is_foreseen(code: str, extrapolates: bool) -> None:
     """How far a counter is from its bound tells it after a few rounds."""
-    made = replay(code).model
+    made = analysed(code)
     machine = Machine(
         Program(made),
         Launch(made, LaunchValues(1 << 16, 8), (160,)),
@@ -929,7 +941,7 @@ def test_a_number_in_shared_memory_that_something_may_change(more: str, known: b
     right, wrong = replay(code), replay(changed(GIVE, "", code))
     assert right.run is None
     assert what(wrong.run) == {"stuck"} if known else wrong.run is None
-    assert (right.reason == "") is known
+    assert (why(right) == "") is known
 
 
 @pytest.mark.parametrize(
@@ -945,7 +957,7 @@ come:
     @!%p1 bra come;"""
     right = replay(COUNTED.replace("//", copy))
     assert right.run is None
-    assert (right.reason == "") is known
+    assert (why(right) == "") is known
 
 
 def test_roles_by_what_the_launch_says_in_shared_memory() -> None:
@@ -959,8 +971,8 @@ def test_roles_by_what_the_launch_says_in_shared_memory() -> None:
     )
     asked, constant = replay(code), replay(code.replace("[told+8], %r20;", "[told+8], 128;"))
     assert (asked.run, constant.run) == (None, None)
-    assert asked.reason == "which threads go where depends on what comes with the launch"
-    assert not constant.reason
+    assert why(asked) == Reason.ROLES_FROM_LAUNCH
+    assert not why(constant)
 
 
 @pytest.mark.parametrize(
@@ -1004,8 +1016,8 @@ def test_barriers_of_which_each_part_of_a_group_has_its_own() -> None:
     meet = "    shr.u32 %r1, %r0, 6;\n    add.u32 %r1, %r1, 1;\n    bar.sync %r1, 64;\n"
     code = changed(GIVE, meet + GIVE)
     right, unknown = replay(code), replay(changed("%r1, 64;", "%r32, 64;", code))
-    assert (right.run, right.reason) == (None, "")
-    assert (unknown.run, unknown.reason) == (None, "the number of the barrier is not known")
+    assert (right.run, why(right)) == (None, "")
+    assert (unknown.run, why(unknown)) == (None, Reason.UNKNOWN_BARRIER)
     assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
 
 
@@ -1018,7 +1030,7 @@ def test_a_number_that_lanes_add_up(how: str) -> None:
     told = "    shfl.sync.idx.b32 %r20, %r1, 0, 31, 0xffffffff;\n"
     code = changed("    mov.u32 %r24, tile;\n", first + steps + told + "    mov.u32 %r24, tile;\n")
     right = replay(code)
-    assert (right.run, right.reason) == (None, "")
+    assert (right.run, why(right)) == (None, "")
     assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
 
 
@@ -1069,9 +1081,9 @@ def test_rounds_that_no_launch_decides() -> None:
     """As often as this loop goes round, it has to."""
     code = changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 4096;")
     asked = replay(drained(129, code))
-    assert asked.run is None
-    assert asked.reason == "a loop goes round too often to be followed to its end"
-    assert asked.site >= 0
+    assert isinstance(asked.verdict, GaveUp)
+    assert asked.verdict.why is Reason.TOO_MANY_ITERATIONS
+    assert asked.verdict.site >= 0
     fewer = changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 64;")
     assert what(replay(drained(129, fewer)).run) == {"stuck"}
 
@@ -1088,7 +1100,7 @@ def test_a_kernel_of_many_steps_gets_more_of_them(monkeypatch: pytest.MonkeyPatc
         return run(self)
 
     monkeypatch.setattr(Machine, "run", counted)
-    monkeypatch.setattr("tclint.replay.launch_search._PATIENCE", 100)
+    alter(monkeypatch, "MAX_EXTRA_STEPS", 100)
     assert replay(code).run is None
     assert launches == [100]
 
@@ -1145,7 +1157,7 @@ def test_what_comes_behind_a_wait_for_ever_is_not_to_blame() -> None:
         behind + "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra more;\n",
         changed(GIVE, ""),
     )
-    (hit,) = [hit for _, hit in replayed(replay(code).model)]
+    (hit,) = [hit for _, hit in replayed(analysed(code))]
     assert "waits for ever" in hit.message
     assert hit.confidence is None
 
@@ -1154,7 +1166,7 @@ def test_a_kernel_that_waits_for_nothing() -> None:
     """Without any wait left, what is copied is read too early."""
     code = changed(FREE, "").replace(WAIT, "")
     assert "mbarrier.try_wait" not in code
-    ((rule, hit),) = replayed(replay(code).model)
+    ((rule, hit),) = replayed(analysed(code))
     assert rule == "MB016"
     assert hit.message.startswith("reads shared memory that a bulk copy may still be writing")
 
@@ -1255,14 +1267,15 @@ def test_numbers_like_those_that_showed_nothing_new_wait_until_something_is(
 ) -> None:
     found = replay(RING)
     assert found.run is None
+    odd = hypotheses.ODD_SIZES.value
     launches, same = LaunchResults(found.model, Program(found.model)), found.runs[0]
     last = {LaunchHypothesis(1280, 24, 23), LaunchHypothesis(512, 8, 7), LaunchHypothesis(1098, 5, 4)}
-    monkeypatch.setattr(LaunchResults, "_promising", lambda *_: {*ODD, *last})
-    assert launches.add(LaunchHypothesis(512, 8), same) == {*ODD, *last}
-    assert launches.add(ODD[0], same) == last
+    monkeypatch.setattr(LaunchResults, "_promising", lambda *_: {*odd, *last})
+    assert launches.add(LaunchHypothesis(512, 8), same) == {*odd, *last}
+    assert launches.add(odd[0], same) == last
     assert launches.add(LaunchHypothesis(512, 8, 7), same) == set()
     more = same._replace(entered=same.entered | {99})
-    assert launches.add(LaunchHypothesis(1280, 2), more) == {*ODD, *last}
+    assert launches.add(LaunchHypothesis(1280, 2), more) == {*odd, *last}
 
 
 def test_launches_that_take_too_long_beside_others_that_go_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1275,8 +1288,8 @@ def test_launches_that_take_too_long_beside_others_that_go_wrong(monkeypatch: py
 
     def short(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> Run | None:
         asked.append(tried.size)
-        self.truncated = tried.size == 1280
-        return None if self.truncated else launched(self, tried, shape)
+        self.gave_up = GaveUp(Reason.TOO_LONG) if tried.size == 1280 else None
+        return None if self.gave_up else launched(self, tried, shape)
 
     monkeypatch.setattr(LaunchSearch, "_replay_once", short)
     assert what(replay(code).run) == {"stuck"}
@@ -1334,7 +1347,7 @@ def test_a_wait_that_may_come_too_late() -> None:
     assert run is not None
     assert run.late
     assert not run.stuck
-    ((rule, hit),) = replayed(replay(code).model)
+    ((rule, hit),) = replayed(analysed(code))
     assert rule == "MB016"
     assert hit.message.startswith(
         "may wait for a later phase of the mbarrier: phase 0 can be complete before it asks"
@@ -1365,7 +1378,7 @@ def test_lanes_that_wait_for_the_elected_one() -> None:
     """While the elected lane waits for ever, the others of its warp stand at the next election, and not beyond."""
     right = replay(ELECTING)
     assert right.run is None
-    assert right.reason == ""
+    assert why(right) == ""
     run = replay(ELECTING.replace(GIVE, "")).run
     assert what(run) == {"stuck"}
     assert run is not None
@@ -1438,7 +1451,7 @@ def test_threads_in_two_dimensions_that_the_kernel_does_not_say() -> None:
     )
     asked = replay(code.replace(GIVE, ""))
     assert asked.run is None
-    assert asked.reason == "the kernel does not say how its threads are arranged"
+    assert why(asked) == Reason.NO_CTA_SHAPE
 
 
 TWO = block("accumulators_in_turn")
@@ -1587,7 +1600,7 @@ def test_the_copies_of_a_phase_are_complete_together() -> None:
     copy = "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r30], [%in], 2048, [%r29];\n"
     rows = "".join(copy.replace("[%r30]", f"[%r30+{at}]").replace("2048", "32") for at in range(0, 2048, 32))
     code = changed(copy, rows)
-    made = replay(code).model
+    made = analysed(code)
     machine = Machine(Program(made), Launch(made, LaunchValues(8, 8), (160,)), Limits(50_000))
     assert machine.run() == []
     assert len(machine.copy_counts) == 3
@@ -1644,7 +1657,7 @@ def test_what_a_fault_does_to_what_threads_store(old: str, new: str, said: str) 
     code = changed(old, new, STORED)
     if "%r20, 16" in new:
         code = changed(READ, "", code)
-    hits = [hit for _, hit in replayed(replay(code).model)]
+    hits = [hit for _, hit in replayed(analysed(code))]
     assert [said in hit.message for hit in hits] == ([True] if said else [])
 
 
@@ -1659,7 +1672,7 @@ def test_what_a_copy_overwrites_that_threads_store() -> None:
     )
     code = changed("[empty+8], 1;\n", "[empty+8], 1;\n    mbarrier.init.shared::cta.b64 [spare], 1;\n", code)
     early = changed(WAIT, "", changed(OUT, copy, code))
-    (hit,) = [hit for _, hit in replayed(replay(early).model)]
+    (hit,) = [hit for _, hit in replayed(analysed(early))]
     assert hit.message.startswith("overwrites shared memory that ")
     assert "may still write" in hit.message
 
@@ -1702,7 +1715,7 @@ def test_a_tensor_copy_brings_no_more_than_its_phase_expects(
         for at in (0, 8192)
     ]
     read = Access(2, False, 0, 2048, None, Agent(1, "", 0, (0,)), 1, BOTTOM, group, {})
-    found = races([*copies, read], lambda *_: False, Program(replay(RING).model))
+    found = races([*copies, read], lambda *_: False, Program(analysed(RING)))
     assert [race.key for race in found] == told_of
 
 
@@ -1945,7 +1958,7 @@ def test_roles_that_a_parameter_decides() -> None:
     )
     asked = replay(code)
     assert asked.run is None
-    assert asked.reason == "which threads go where depends on what comes with the launch"
+    assert why(asked) == Reason.ROLES_FROM_LAUNCH
 
 
 def test_arrivals_that_a_parameter_counts() -> None:
@@ -1954,7 +1967,7 @@ def test_arrivals_that_a_parameter_counts() -> None:
     )
     asked = replay(code)
     assert asked.run is None
-    assert asked.reason == "the launch says how many arrivals there are"
+    assert why(asked) == Reason.COUNT_FROM_LAUNCH
     either = "selp.b32 %r1, 128, 96, %p1;\n    mbarrier.init.shared::cta.b64 [empty], %r1;"
     chosen = code.replace(
         "mbarrier.init.shared::cta.b64 [empty], %r20;", "setp.ne.u32 %p1, %r20, 0;\n    " + either
@@ -1969,7 +1982,7 @@ def test_phases_that_a_parameter_names() -> None:
     given = code.replace("    mov.u32 %r23, 1;\n", "    ld.param.u32 %r23, [parity];\n")
     asked = replay(given)
     assert asked.run is None
-    assert asked.reason == "the launch says which phases are waited for"
+    assert why(asked) == Reason.PHASE_FROM_LAUNCH
     chosen = given.replace(
         "    ld.param.u32 %r23, [parity];\n",
         "    ld.param.u32 %r1, [rounds];\n    setp.ne.u32 %p1, %r1, 0;\n    selp.b32 %r23, 1, 1, %p1;\n",
@@ -2021,7 +2034,7 @@ def test_what_depends_on_memory_is_not_told() -> None:
     )
     asked = replay(code)
     assert asked.run is None
-    assert asked.reason == "whether it is executed depends on what is not known"
+    assert why(asked) == Reason.UNKNOWN_GUARD
 
 
 def test_roles_by_a_table_in_shared_memory() -> None:
@@ -2116,7 +2129,7 @@ def test_what_is_said_of_a_stage_that_is_read_too_early() -> None:
 
 def test_what_is_said_of_a_stage_that_is_filled_too_early() -> None:
     relaxed = changed(GIVE, GIVE.replace(".arrive.", ".arrive.relaxed.cta."))
-    ((_, hit),) = replayed(replay(relaxed).model)
+    ((_, hit),) = replayed(analysed(relaxed))
     assert [(step.message, step.role) for step in hit.steps] == [
         ("reads what was copied there before", "warps 0-3"),
         ("waits, and is not told of the read", "lane 0 of warp 4"),
@@ -2320,7 +2333,7 @@ def test_threads_that_could_not_wait_for_each_other() -> None:
     made = model(APART, before=".shared .b64 first;\n.shared .b64 second;\n.shared .b64 third;")
     asked = Replay(made)
     assert asked.run is None
-    assert asked.reason == ""
+    assert why(asked) == ""
     short = model(
         APART.replace("[third], 128", "[third], 129"),
         before=".shared .b64 first;\n.shared .b64 second;\n.shared .b64 third;",

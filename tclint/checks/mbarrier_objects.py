@@ -19,7 +19,7 @@ from tclint.checks._same_mbarrier import Place, at_home, differ, place_at_first,
 from tclint.dataflow.views import View
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Severity
-from tclint.replay import Replay, UninitialisedMbarrier
+from tclint.replay import Faulty, Replay, UninitialisedMbarrier
 from tclint.values import Facts
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint
@@ -196,7 +196,7 @@ def _too_early(known: _Objects) -> Iterator[tuple[str, Hit]]:
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
     replay = model.made(Replay)
-    unmade = replay.uninitialised if replay.run is None else None
+    unmade = None if isinstance(replay.verdict, Faulty) else replay.uninitialised
     place = None if unmade is None else _named_in_replay(known, unmade)
     if unmade is None or place is None:
         return

@@ -10,16 +10,16 @@ from tclint.checks import Hit, Mark, check
 from tclint.checks._same_mbarrier import times
 from tclint.checks._wording import copy_name
 from tclint.findings.scales import Severity
-from tclint.replay import Access, Race, Replay, Run, Stuck
+from tclint.replay import Access, Faulty, Race, Replay, Run, Stuck
 from tclint.replay.program import relaxes
 from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
 
 _IDLE = (
     "no launch that was tried has a round to go of some loop that waits: their sizes may go together in none"
 )
-"""What there is to say where :meth:`Replay.idle` holds."""
+"""What there is to say where :meth:`Replay.misses_loop` holds."""
 _UNRELATED = "different numbers that come with the launch say how often the two sides go round, and how they go together is not said"
-"""What there is to say where :meth:`Replay.unrelated` holds."""
+"""What there is to say where :meth:`Replay.mixes_trip_counts` holds."""
 _MOST = 4
 """Waits that are told of: of a whole pipeline that stands still, each role has one."""
 
@@ -30,12 +30,15 @@ def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
     replay = model.made(Replay)
-    run = replay.run
-    hit = _seen(model, run) if run is not None else None
-    if run is None or hit is None:
+    verdict = replay.verdict
+    if not isinstance(verdict, Faulty):
         return
-    if replay.assumed and replay.cluster:
-        shape = "x".join(map(str, replay.cluster))
+    run = verdict.run
+    hit = _seen(model, run)
+    if hit is None:
+        return
+    if verdict.assumed_cluster:
+        shape = "x".join(map(str, verdict.assumed_cluster))
         hit = replace(
             hit, message=f"{hit.message} (in clusters of {shape}, if launched so; no other shape goes right)"
         )

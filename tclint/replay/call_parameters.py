@@ -1,4 +1,6 @@
-"""What goes by the parameters of calls that are inlined: each is a register of its own (PTX ISA 5.1.6, 9.7.13.5)."""
+"""Parameters of inlined calls as registers: a store to a parameter and the load of it are moves (PTX ISA 5.1.6,
+9.7.13.5).
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from tclint.isa.widths import width_of
 __all__ = ["CallParameters"]
 
 _SIZES = (4, 8)
-"""Bytes of what is followed."""
+"""Sizes in bytes of the accesses that are modelled."""
 
 
 class _Access(NamedTuple):
-    """A store to a part of a parameter, or a load."""
+    """A store to a part of a parameter, or a load of one."""
 
     site: int
     name: str
@@ -23,14 +25,14 @@ class _Access(NamedTuple):
     size: int
     stores: bool
     item: Operand
-    """The register, or what is stored."""
+    """The register that is loaded, or the operand that is stored."""
 
     def overlaps(self, start: int, size: int) -> bool:
-        """Whether it is about some of so many bytes."""
+        """Whether it accesses some of *size* bytes from *start* on."""
         return start < self.start + self.size and self.start < start + size
 
     def is_exact(self, function: Function) -> bool:
-        """Whether nothing is extended or cut off."""
+        """Whether the register is as wide as the access, so that nothing is extended or truncated."""
         known = (
             not isinstance(self.item, int) or width_of(function.registers[self.item].type) == self.size * 8
         )
@@ -38,11 +40,14 @@ class _Access(NamedTuple):
 
 
 class CallParameters:
-    """The moves that loads and stores of parameters are, with a number behind those of registers for each part of one."""
+    """The moves of each load and store of a parameter.
+
+    The parts of parameters have register numbers after those of the function.
+    """
 
     def __init__(self, function: Function) -> None:
         self.moves: dict[int, list[tuple[int, Operand | None]]] = {}
-        """Where each instruction moves something to, and from where; None: what is there is not known any longer."""
+        """The destinations and sources of each instruction; a source of None: the part becomes unknown."""
         self.defs: dict[int, list[int]] = {}
         """The instructions that write each part."""
         left = _called(function) | {p.name for p in function.parameters}
@@ -55,7 +60,7 @@ class CallParameters:
             moves = self.moves.setdefault(access.site, [])
             own = parts[access.name][access.start, access.size]
             if access.stores:
-                # Parameters of several calls may have one name, and other parts.
+                # Parameters of several calls may have one name and overlapping parts.
                 others = parts[access.name].items()
                 moves[:0] = [(part, None) for slot, part in others if part != own and access.overlaps(*slot)]
                 moves.append((own, access.item if access.is_exact(function) else None))
@@ -85,7 +90,7 @@ def _accesses(function: Function) -> Iterator[_Access]:
 
 
 def _called(function: Function) -> set[str]:
-    """Parameters of calls that are left: who is called writes to some of them."""
+    """The parameters of calls that were not inlined: the callee writes some of them."""
     sites = (i for use in function.uses if use.flow for i in use.sites)
     vectors = (o for i in sites for o in function.instructions[i].operands if isinstance(o, Vector))
     return {item.name for vector in vectors for item in vector.items if isinstance(item, Symbol)}

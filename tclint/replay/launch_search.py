@@ -1,4 +1,22 @@
-"""Replays of one launch after the other, each with numbers with which the loops of the kernel end."""
+"""Replays of launches whose loops end: trip counts are reduced until a replay fits its budget.
+
+Terms. A launch is *reduced* by smaller values for the words that bound its loops (``Program.bounds``). A reduction is
+*forced* if the replay has executed more iterations than need be, and *extrapolated* if the first iterations show that
+it would. A replay that exhausts a budget is *truncated*.
+
+Soundness. No fault rests on an extrapolated reduction: the kernel may be made for launches with more iterations, so a
+fault is replayed with the original values, and extrapolation stops for this search
+(:meth:`LaunchSearch._replay_once`). A forced reduction may deadlock a wait that passed with more iterations; where
+one set of words bounds all loops that wait, the launch is replayed with its full trip counts, and elsewhere it is
+given up (:meth:`LaunchSearch._replay_to_end`). What remains unsound: values that go together in no real launch.
+``launches`` and ``verdict`` hold several launches against each other for that reason.
+
+State. A search carries three facts from one launch to the next: the reductions that were needed, whether extrapolation
+has failed, and how many replays may still take extra steps. They decide how soon a launch ends and whether it is given
+up, and a launch that is reduced beyond need may have too few iterations to show its fault; none of them adds a fault.
+A search belongs to one kernel and one cluster shape and asks its launches in a fixed order, so a kernel has the same
+answers in any process and after any other kernel (``tests/test_replay_state.py``).
+"""
 
 from __future__ import annotations
 
@@ -6,11 +24,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 
-from tclint.replay.launch import GRID, Launch, LaunchValues, LaunchWord
-from tclint.replay.launches import LaunchHypothesis, Run
+from tclint.replay import hypotheses
+from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord, Shape
+from tclint.replay.launch import Launch, LaunchValues
+from tclint.replay.launches import Run
 from tclint.replay.machine import Machine, Overrun
 from tclint.replay.program import Program
 from tclint.replay.races import races
+from tclint.replay.reasons import GaveUp, Reason
 from tclint.replay.scheduler import (
     Limits,
     OutOfSteps,
@@ -21,69 +42,55 @@ from tclint.replay.scheduler import (
 )
 from tclint.replay.sync import Mbarrier
 
-__all__ = ["BUDGET", "TOO_LONG", "LaunchSearch", "Shape"]
-
-Shape = tuple[int, ...]
-"""How many threads a CTA has, or CTAs a cluster, in up to three dimensions."""
-
-BUDGET = 5_000
-"""Steps of one replay."""
-_PATIENCE = 15_000
-"""Steps more for a kernel that is so large, or that says itself how often its loops go round."""
-_PATIENT = 3
-"""How many launches may take so many, as long as they come to their end."""
-_ROUND = 60
-"""Steps for each round of a loop that goes as often as the launch says."""
-_GLANCE = 1_000
-"""Steps after which a replay that only repeats others may show the same."""
-_TRIES = 12
-"""Launches of which each makes fewer rounds of a loop than the one before."""
-TOO_LONG = "the replay takes too long"
-_TOO_OFTEN = "a loop goes round too often to be followed to its end"
+__all__ = ["LaunchSearch"]
 
 
 class LaunchSearch:
-    """Replays of a kernel in clusters of one shape. What was made fewer for one launch is so for those behind it."""
+    """The replays of a kernel with one cluster shape. Reductions of one launch are tried at once for the next."""
 
     def __init__(
         self,
         program: Program,
-        cluster: Shape = (1,),
-        budget: int = BUDGET,
+        cluster: Shape,
+        budget: int,
         reductions: list[frozenset[LaunchWord]] | None = None,
     ) -> None:
         self.program = program
         self.cluster = cluster
-        self.reason = ""
+        self.gave_up: GaveUp | None = None
         """Why the last launch was not replayed to its end."""
-        self.site = -1
-        """The instruction at which it could not go on, or its longest loop begins; -1: about the whole kernel."""
-        self.truncated = False
-        """It was cut short: nothing was in its way."""
         self.entered = frozenset[int]()
-        """The blocks that it came to."""
+        """The blocks that the last launch executed."""
         self.repeated = frozenset[int]()
-        """The loops, by their headers, that somebody went round again in it."""
+        """The headers of loops that the last launch executed more than once."""
         self.steps = 0
-        """How many steps all replays have taken."""
+        """The steps of all replays."""
         self._budget = budget
         self._out_of_steps = False
-        """There were no steps left, and nothing to make fewer."""
-        self._extensions_left = _PATIENT
+        """The last replay exhausted its steps, and no reduction would have shortened it."""
+        self._extensions_left = hypotheses.MAX_EXTENDED_REPLAYS.value
         self._increasing = False
         self.reductions = [] if reductions is None else reductions
-        """What was made fewer for the launches before, so that their loops end."""
+        """The reductions of the launches so far; cluster shapes share them, as the words that bound a loop do not
+        depend on the cluster.
+        """
         self._extrapolates = True
-        """Loops are foreseen to go round too often; nothing has gone wrong so far with numbers that were guessed so."""
+        """Trip counts are extrapolated. False from the first fault or truncation on that extrapolated values show."""
         self._extrapolated = False
-        """The last launch has numbers that nothing but foresight asked for."""
+        """The last launch has a reduction that was not forced."""
         self._runs: dict[tuple[LaunchHypothesis, Shape], Run] = {}
 
-    def replay(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
-        """How a launch goes with CTAs of that *shape*, with memory in which something is to be done if there is such a one.
+    @property
+    def truncated(self) -> bool:
+        """Whether only a budget kept the last launch from its end."""
+        return self.gave_up is not None and self.gave_up.truncated
 
-        None when it is cut short before anything goes wrong. Raises Unmade when threads name an mbarrier that none of them
-        made.
+    def replay(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
+        """Replays a launch with CTAs of *shape*. Memory holds increasing values if equal ones leave the kernel
+        without work.
+
+        Returns None if the launch was given up before a fault (:attr:`gave_up`). Raises UninitialisedMbarrier if
+        threads use an address where no mbarrier was initialised.
         """
         if (hypothesis, shape) in self._runs:
             return self._runs[hypothesis, shape]
@@ -97,23 +104,30 @@ class LaunchSearch:
         return run
 
     def preview(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
-        """What goes wrong soon in a replay, as it did with fewer threads or more; None: nothing did."""
-        machine = self._machine(self._values(hypothesis), shape, Limits(_GLANCE))
+        """A run that shows a race within its first steps; None: there is no such run."""
+        machine = self._machine(self._values(hypothesis), shape, Limits(hypotheses.MAX_PREVIEW_STEPS.value))
         with suppress(TooManyIterations, OutOfSteps, Overrun, Unresolved):
             machine.run()
         run = _observed_run(machine)
         return run if run and run.races else None
 
     def _values(self, hypothesis: LaunchHypothesis) -> LaunchValues:
-        """What a launch brings, with a grid of the size that the kernel itself says."""
-        values = hypothesis.values(self._increasing)
+        """The values of a launch, with the size of the grid that the kernel itself implies."""
+        values = LaunchValues(
+            hypothesis.size,
+            hypothesis.grid,
+            hypothesis.cta,
+            self._increasing,
+            hypotheses.CANCELLED_CLUSTERS.value,
+            dict.fromkeys(hypothesis.large, hypotheses.MANY_TILES.value),
+        )
         if self._grid is None:
             return values
         return values._replace(grid=self._grid, cta=self._grid - 1 if hypothesis.cta else 0)
 
     @cached_property
     def _grid(self) -> int | None:
-        """How many clusters there are, if the kernel says so."""
+        """The number of clusters, or of CTAs without clusters, if the stride of a loop states it."""
         strides = self.program.strides
         clusters, ctas = strides.get("%clusterid.x"), strides.get("%ctaid.x")
         return clusters or (max(ctas // self.cluster[0], 1) if ctas else None)
@@ -122,7 +136,7 @@ class LaunchSearch:
         return Machine(self.program, Launch(self.program.model, values, shape, self.cluster), limits)
 
     def _replay_once(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
-        """One replay; numbers that only foresight has made fewer convict nobody."""
+        """Replays a launch with the known reductions, and with its original values if those show a fault."""
         values = soon = self._values(hypothesis)
         for words in self.reductions if self._extrapolates else ():
             soon = soon.reduced(words)
@@ -132,22 +146,22 @@ class LaunchSearch:
         except UninitialisedMbarrier:
             if not self._extrapolated:
                 raise
-            run, self.truncated = None, True
+            run, self.gave_up = None, GaveUp(Reason.TOO_LONG)
         if self._extrapolated and (self.truncated and not self._out_of_steps if run is None else run.wrong):
-            # So few rounds may be none of the launches that the kernel is made for: no verdict rests on them.
+            # The kernel may be made for launches with more iterations only: no verdict rests on extrapolated values.
             self._extrapolates = False
             run = self._replay_to_end(values, shape)
         return run
 
     def _replay_to_end(self, values: LaunchValues, shape: Shape) -> Run | None:
-        """A replay with *numbers*, or with others with which its loops end."""
-        self.reason, self.site, self.truncated, self._out_of_steps = "", -1, False, False
+        """Replays a launch, again with smaller values as long as its loops do not end."""
+        self.gave_up, self._out_of_steps = None, False
         irreducible = {GRID} if self._grid else set[LaunchWord]()
         reached: dict[tuple[int, int], int] = {}
-        finished, often, made = values, 0, 0
+        original, often, made = values, 0, 0
         iteration_counts: tuple[object, ...] = ()
-        for _ in range(_TRIES):
-            extra_steps = _PATIENCE if self._extensions_left else 0
+        for _ in range(hypotheses.MAX_REDUCTIONS.value):
+            extra_steps = hypotheses.MAX_EXTRA_STEPS.value if self._extensions_left else 0
             machine = self._machine(
                 values, shape, Limits(self._budget, irreducible, self._extrapolates, extra_steps)
             )
@@ -156,8 +170,8 @@ class LaunchSearch:
                 if run is None or not any(_blocked_early(s, reached) for s in run.stuck):
                     return run
                 if self._trip_counts_related:
-                    return self._replay_unreduced(finished, shape)
-                self._note_truncation(machine)  # the numbers may be to blame
+                    return self._replay_unreduced(original, shape)
+                self._note_truncation(machine)  # the reduction may have caused it
                 return None
             except TooManyIterations as error:
                 if run := _observed_run(machine):
@@ -169,13 +183,13 @@ class LaunchSearch:
                 )
                 times, excess = int(not error.excess), error.excess
                 if machine.iteration_counts == iteration_counts:
-                    # What was made fewer made no difference.
+                    # The reduction made no difference.
                     irreducible.add(GRID)
                     times = 2 * made if self._extrapolates else 1
                 elif self._extrapolates and not excess:
-                    # So many steps more than once: the end is far, and each try costs all there are.
+                    # The end is far, and each further replay costs a whole budget: reduce by more each time.
                     times = often = often + 1
-                iteration_counts, made, words = machine.iteration_counts, 0, error.launch_words - irreducible
+                iteration_counts, made, words = machine.iteration_counts, 0, error.words - irreducible
                 while made < times or excess > 1:
                     reduced = values.reduced(words)
                     if reduced == values:
@@ -195,14 +209,16 @@ class LaunchSearch:
 
     @cached_property
     def _trip_counts_related(self) -> bool:
-        """Whether the same words of the launch say how often all loops go round in which threads wait."""
+        """Whether one set of words bounds all loops in which threads wait."""
         bounds = {self.program.bounds[header] for header in self.program.waiting_loops}
         return len(bounds - {frozenset()}) == 1
 
     def _replay_unreduced(self, values: LaunchValues, shape: Shape) -> Run | None:
-        """A replay with as many rounds as the *numbers* say, where fewer let a wait stand."""
+        """Replays a launch with its full trip counts, to confirm a deadlock that a reduction shows."""
         words = frozenset[LaunchWord]().union(*self.program.bounds.values())
-        machine = self._machine(values, shape, Limits(values.size * _ROUND, words))
+        machine = self._machine(
+            values, shape, Limits(values.size * hypotheses.STEPS_PER_ITERATION.value, words)
+        )
         try:
             return self._run_machine(machine)
         except TooManyIterations:
@@ -212,12 +228,12 @@ class LaunchSearch:
             self.steps += machine.limits.steps - max(machine.budget, 0)
 
     def _note_truncation(self, machine: Machine) -> None:
-        """A replay took too long."""
-        self.site, self.truncated = machine.longest_loop, True
-        self.reason = TOO_LONG if self.site < 0 else _TOO_OFTEN
+        """Records that a budget ended the replay."""
+        site = machine.longest_loop
+        self.gave_up = GaveUp(Reason.TOO_LONG if site < 0 else Reason.TOO_MANY_ITERATIONS, site)
 
     def _run_machine(self, machine: Machine) -> Run | None:
-        """How the replay of one launch goes."""
+        """Executes one launch."""
         stuck: list[Stuck] = []
         overrun = None
         finished = False
@@ -227,7 +243,7 @@ class LaunchSearch:
         except (TooManyIterations, UninitialisedMbarrier):
             raise
         except Unresolved as error:
-            self.reason, self.site = error.why, error.site
+            self.gave_up = GaveUp(error.why, error.site)
         except Overrun as error:
             overrun = error.at
         except OutOfSteps:
@@ -237,7 +253,7 @@ class LaunchSearch:
 
 
 def _blocked_early(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool:
-    """Whether a wait stands before a phase that it *reached* with more rounds."""
+    """Whether threads are blocked before a phase that a replay with more iterations *reached* at the same wait."""
     what = stuck.what
     return isinstance(what, Mbarrier) and what.phase < reached.get((stuck.site, what.address), 0)
 
@@ -245,7 +261,7 @@ def _blocked_early(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool
 def _observed_run(
     machine: Machine, stuck: list[Stuck] | None = None, overrun: Stuck | None = None, finished: bool = False
 ) -> Run | None:
-    """What a replay has shown; None when it was cut short before anything went wrong."""
+    """The result of a replay; None: it was given up before a fault."""
     run = Run(
         stuck or [],
         list(races(machine.accesses, machine.ordered_in_time, machine.program)),

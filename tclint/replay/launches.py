@@ -1,4 +1,8 @@
-"""The numbers that launches of one kernel are tried with, and what the launches show together."""
+"""What the replays of several launches show together, and which launches are worth trying next.
+
+A fault in one launch may be due to values that go together in no real launch. It is *excused* by launches that
+execute the same blocks without a fault.
+"""
 
 from __future__ import annotations
 
@@ -9,82 +13,61 @@ from itertools import chain
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
-from tclint.replay.launch import GRID, LaunchValues, LaunchWord
+from tclint.replay import hypotheses
+from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord
 from tclint.replay.program import Program
 from tclint.replay.races import Race
 from tclint.replay.scheduler import Stuck
 from tclint.replay.sync import Mbarrier, ReleasedWaiter
 
-__all__ = ["ODD", "SIZES", "LaunchHypothesis", "LaunchResults", "Run", "next_hypothesis"]
+__all__ = ["LaunchResults", "Run", "next_hypothesis"]
 
 
-class LaunchHypothesis(NamedTuple):
-    """Numbers that a launch may bring."""
-
-    size: int
-    """What 32-bit parameters and words of global memory are: sizes of matrices, from which rounds of loops are computed."""
-    grid: int
-    """How many CTAs or clusters there are."""
-    cta: int = 0
-    """Which one is replayed."""
-    large: frozenset[LaunchWord] = frozenset()
-    """Words that are ``_LARGE`` instead: how many tiles there are for a grid of which the text says the size."""
-
-    def values(self, increasing: bool) -> LaunchValues:
-        return LaunchValues(
-            self.size, self.grid, self.cta, increasing, others=dict.fromkeys(self.large, _LARGE)
-        )
+_CTA_INDICES = (("special", "%ctaid.x"), ("special", "%clusterid.x"))
 
 
-_LARGE = 4096
-SIZES = (LaunchHypothesis(512, 8), LaunchHypothesis(1280, 24), LaunchHypothesis(1098, 5))
-ODD = (LaunchHypothesis(832, 13), LaunchHypothesis(1088, 3), LaunchHypothesis(640, 7))
-"""Numbers of which halves and quarters are left over, for what the others do not come to."""
-_LAST = tuple(t._replace(cta=t.grid - 1) for t in SIZES)
-"""The last CTA, for what the first does not come to."""
-_TILES = (LaunchHypothesis(1098, 3), LaunchHypothesis(1280, 2))
-"""Few CTAs for much to do, so that each goes round once more."""
-_ORDER = (SIZES[0], *ODD, *_LAST, *_TILES, *SIZES[1:])
-_NUMBERS = (("special", "%ctaid.x"), ("special", "%clusterid.x"))
-"""Which CTA or cluster it is."""
-_DECIDE: dict[tuple[str, ...], tuple[LaunchHypothesis, ...]] = {
-    ("op", "mask"): ODD,
-    ("op", "rem"): ODD,
-    **dict.fromkeys(_NUMBERS, _LAST),
-}
-"""What decides that something is come to with other numbers."""
+def _reaching(node: tuple[str, ...]) -> tuple[LaunchHypothesis, ...]:
+    """The launches that may decide a branch differently whose condition is computed from *node*."""
+    if node in _CTA_INDICES:
+        return hypotheses.LAST_CTAS.value
+    return hypotheses.ODD_SIZES.value if node in (("op", "mask"), ("op", "rem")) else ()
 
 
-def next_hypothesis(hypotheses: Iterable[LaunchHypothesis]) -> LaunchHypothesis:
-    """Which of them is the next one."""
-    return min(hypotheses, key=lambda t: (_ORDER.index(t) if t in _ORDER else len(_ORDER), t[:2]))
+def next_hypothesis(candidates: Iterable[LaunchHypothesis]) -> LaunchHypothesis:
+    """The candidate to replay next: one of the usual sizes, then those for special cases, then the other sizes."""
+    usual, *others = hypotheses.SIZES.value
+    special = (hypotheses.ODD_SIZES, hypotheses.LAST_CTAS, hypotheses.FEW_CTAS)
+    order = (usual, *chain.from_iterable(row.value for row in special), *others)
+    return min(candidates, key=lambda h: (order.index(h) if h in order else len(order), h[:2]))
 
 
 def _same_purpose(hypothesis: LaunchHypothesis) -> tuple[LaunchHypothesis, ...]:
-    """Those that are tried for the same reason."""
-    return next((kind for kind in (SIZES, ODD, _LAST, _TILES) if hypothesis in kind), (hypothesis,))
+    """The hypotheses of the row that *hypothesis* is in; itself if it is in none."""
+    rows = (hypotheses.SIZES, hypotheses.ODD_SIZES, hypotheses.LAST_CTAS, hypotheses.FEW_CTAS)
+    return next((row.value for row in rows if hypothesis in row.value), (hypothesis,))
 
 
 class Run(NamedTuple):
-    """How one replay went."""
+    """The result of one replay."""
 
     stuck: list[Stuck]
     races: list[Race]
     overrun: Stuck | None
     finished: bool
-    """Whether it came to an end."""
+    """Whether all threads exited or are deadlocked."""
     late: list[tuple[Mbarrier, ReleasedWaiter]]
-    """Waits that would be for a phase later, had they been asked a little later."""
+    """Waits that would wait for a later phase if their thread were slower."""
     entered: frozenset[int]
     """The blocks that were executed."""
     repeated: frozenset[int]
-    """The loops, by their headers, that somebody went round again."""
+    """The headers of loops that were executed more than once."""
     completed_mbarriers: frozenset[int]
-    """The addresses of mbarriers of which a phase has completed."""
+    """The addresses of mbarriers that completed a phase."""
     acquiring_waits: frozenset[int]
-    """The waits for mbarriers at which threads heard of something that they had not heard of before."""
+    """The waits for mbarriers that acquired an event which their threads had not observed."""
     uneven: bool = False
-    """Some warps have more rounds of a loop than others that share these with them: the kernel may be made for no such number."""
+    """Warps that share the iterations of a loop had different trip counts: the kernel may be made for no such size.
+    """
 
     @property
     def wrong(self) -> bool:
@@ -92,12 +75,12 @@ class Run(NamedTuple):
 
     @property
     def between_warps(self) -> bool:
-        """Whether it went wrong between warps that go the same way together, and nowhere else."""
+        """Whether all faults are races between warps of one thread group."""
         return bool(self.races) and self.races[0].together
 
     @property
     def sites(self) -> set[int]:
-        """The instructions at which it went wrong."""
+        """The instructions at fault."""
         if self.races:
             return set(self.races[0].key)
         if self.overrun is not None:
@@ -105,14 +88,14 @@ class Run(NamedTuple):
         return {s.site for s in self.stuck} or {wait.site for _, wait in self.late}
 
     def again(self, other: Run) -> bool:
-        """Whether the first thing that goes wrong does so in another run as well."""
+        """Whether the first fault occurs in another run too."""
         if self.races:
             return self.races[0].key in {race.key for race in other.races}
         return not other.races and not self.sites.isdisjoint(other.sites)
 
     @property
     def mbarriers(self) -> set[int]:
-        """The addresses of the mbarriers by which it went wrong."""
+        """The addresses of the mbarriers at fault."""
         stuck = [self.overrun] if self.overrun is not None else self.stuck
         whats = [a.mbarrier for a in self.races[0]] if self.races else [s.what for s in stuck]
         return {what.address for what in whats or [m for m, _ in self.late] if isinstance(what, Mbarrier)}
@@ -120,19 +103,19 @@ class Run(NamedTuple):
 
 @dataclass
 class LaunchResults:
-    """How a kernel goes with CTAs of one shape and several numbers."""
+    """The replays of a kernel with one shape of CTA and different values."""
 
     model: KernelModel
     program: Program
     wrong: dict[LaunchHypothesis, Run] = field(default_factory=dict)
     entered: set[int] = field(default_factory=set)
-    """The blocks in which it went right."""
+    """The blocks that some launch without a fault executed."""
     repeated: set[int] = field(default_factory=set)
-    """The loops that went right more than once."""
+    """The loops that some launch without a fault executed more than once."""
     completed_mbarriers: set[int] = field(default_factory=set)
-    """The mbarriers that went right."""
+    """The mbarriers that completed a phase in some launch without a fault."""
     exhausted: set[LaunchHypothesis] = field(default_factory=set)
-    """Numbers like others that have shown nothing new since anything did."""
+    """Hypotheses with the purpose of one that has added nothing since the last progress."""
 
     @property
     def conclusive(self) -> bool:
@@ -140,14 +123,15 @@ class LaunchResults:
 
     @property
     def _distinguishes_iterations(self) -> bool:
-        """Whether later rounds of a loop are told from the first.
+        """Whether later iterations of a loop are distinguished from the first.
 
-        Not where memory says what there is to do: its numbers may be those of no launch, and what goes right once excuses all.
+        They are not where memory decides the trip count: its values may be those of no launch, so one success excuses
+        all.
         """
         return not self.program.reads_memory
 
     def add(self, hypothesis: LaunchHypothesis, run: Run) -> set[LaunchHypothesis]:
-        """Takes in one launch; the numbers with which others may show more, if it went right."""
+        """Adds a launch. Returns the hypotheses that may reach more, if it had no fault."""
         if run.wrong:
             self.wrong[hypothesis] = run
             return set()
@@ -159,7 +143,7 @@ class LaunchResults:
         return self._promising(self.entered, self.repeated) - self.exhausted
 
     def unexplored(self) -> set[LaunchHypothesis]:
-        """Numbers with which launches may come to what those that go wrong leave out, one as another."""
+        """Hypotheses that may reach what the launches with a fault do not."""
         runs = self.wrong.values()
         return self._promising(
             self.entered.union(*(run.entered for run in runs)),
@@ -168,7 +152,7 @@ class LaunchResults:
 
     @property
     def unexcused(self) -> dict[LaunchHypothesis, Run]:
-        """The launches that go wrong where none goes right, though by mbarriers that others use and go right."""
+        """The launches with a fault that no launch without one excuses, if the mbarriers at fault work in others."""
         return {
             hypothesis: run
             for hypothesis, run in self.wrong.items()
@@ -177,18 +161,21 @@ class LaunchResults:
         }
 
     def excuses(self, run: Run) -> bool:
-        """Whether launches go right in all blocks in which *run* goes wrong, and in later rounds if it makes such."""
+        """Whether launches without a fault execute all blocks in which *run* is at fault, and later iterations if
+        *run* does.
+        """
         cfg = self.model.cfg
         blocks = {cfg.block_of[i] for i in run.sites}
-        rounds = {head for head in run.repeated if not blocks.isdisjoint(cfg.loops[head])}
+        loops = {head for head in run.repeated if not blocks.isdisjoint(cfg.loops[head])}
         return self.entered.issuperset(blocks) and (
-            not self._distinguishes_iterations or self.repeated.issuperset(rounds)
+            not self._distinguishes_iterations or self.repeated.issuperset(loops)
         )
 
     def covers(self, run: Run) -> bool:
-        """Whether launches go right wherever *run* comes to at which threads synchronise: they may be those that the kernel is made for.
+        """Whether launches without a fault synchronise wherever *run* does, so that they may be what the kernel is
+        made for.
 
-        What only reads, as what is left over of a loop does for other numbers of threads, they need not come to.
+        They need not execute what only reads, such as the remainder of a loop with another number of threads.
         """
         return self.covered((self.entered, self.repeated), run.entered, run.repeated)
 
@@ -198,15 +185,17 @@ class LaunchResults:
         entered: AbstractSet[int],
         repeated: AbstractSet[int],
     ) -> bool:
-        """Whether others *came*, to blocks and round loops again, wherever threads synchronise in those that are *entered* and *repeated*."""
+        """Whether others, with blocks and repeated loops as in *by*, synchronise wherever those *entered* and
+        *repeated* do.
+        """
         synchronising, loops = self.program.synchronising, self.model.cfg.loops
-        rounds = {head for head in repeated if not synchronising.isdisjoint(loops[head])}
-        return by[0] >= entered & synchronising and by[1] >= rounds
+        needed = {head for head in repeated if not synchronising.isdisjoint(loops[head])}
+        return by[0] >= entered & synchronising and by[1] >= needed
 
     def _promising(self, entered: AbstractSet[int], repeated: AbstractSet[int]) -> set[LaunchHypothesis]:
-        """Numbers with which blocks may be come to that were not *entered*, or loops gone round that were not *repeated*.
+        """Hypotheses that may enter blocks that were not *entered*, or repeat loops that were not *repeated*.
 
-        It is the rest of a division of what comes with the launch, or which CTA it is, that decides over the blocks.
+        What guards such a block is the remainder of a division of a parameter, or the index of the CTA.
         """
         program, cfg, values = self.program, self.model.cfg, self.model.values
         deciding = {
@@ -219,10 +208,13 @@ class LaunchResults:
         for predicate in deciding:
             if predicate is not None:
                 of = [values.node(v)[:2] for v in values.made_of(predicate)]
-                if any(node[0] == "parameter" or node in _NUMBERS for node in of):
-                    found.update(chain.from_iterable(_DECIDE.get(node, ()) for node in of))
+                if any(node[0] == "parameter" or node in _CTA_INDICES for node in of):
+                    found.update(chain.from_iterable(map(_reaching, of)))
         once = [h for h in program.waiting_loops if h in entered and h not in repeated]
         words = frozenset[LaunchWord]().union(*(program.bounds[h] for h in once))
         if words and self._distinguishes_iterations:
-            found.update(_TILES if GRID in words else (t._replace(large=words) for t in ODD[:2]))
+            odd = hypotheses.ODD_SIZES.value[:2]
+            found.update(
+                hypotheses.FEW_CTAS.value if GRID in words else (h._replace(large=words) for h in odd)
+            )
         return found

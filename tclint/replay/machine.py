@@ -1,4 +1,22 @@
-"""Executes the instructions of a replay (PTX ISA 9.7.9.25, 9.7.13, 9.7.15, 9.7.16)."""
+"""Executes the instructions of one launch of a cluster (PTX ISA 9.7.9.25, 9.7.13, 9.7.15, 9.7.16).
+
+Model. Threads perform epochs; an instruction that releases ends one (``ThreadGroupScheduler._end_epoch``). A wait
+that succeeds joins what the barrier, the phase of the mbarrier or the completed operations release into the clocks of
+the waiting warps. Asynchronous operations are events of agents of their own. They stay pending until no thread can
+continue without them, so that a missing wait shows: then copies complete, with the commits to mbarriers that a thread
+waits for, and other commits only after these. The completion of a copy releases the copy, not what its thread did
+before it issued it; that this is nevertheless earlier in every run is what :meth:`Machine.ordered_in_time` answers.
+
+Unsound, towards silence. A strong load of shared memory acquires everything that any thread has done so far, as a
+flag that it reads may synchronise. Lanes of one warp share a clock where they reconverge. A phase whose tx-count is
+unknown completes with any number of bytes. Only the lowest and the highest address of an access are recorded, and
+only one thread of those whose addresses depend on the launch.
+
+Unsound, towards a report. Parameters and memory have made-up values, and an unknown branch is taken not to trap.
+Whatever else depends on an unknown value ends the replay (``reasons``). A barrier that some lanes of a warp never
+reach is opened without them, and only what stays blocked even so is reported
+(:meth:`Machine._release_split_barrier`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +31,7 @@ from tclint.isa.table import Match
 from tclint.replay.abstract_lanes import Lanes, apply, broadcast, collapse
 from tclint.replay.launch import Launch
 from tclint.replay.program import BULK, CP_ASYNC, Program, Step
+from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import (
     Limits,
     Stuck,
@@ -46,26 +65,27 @@ from tclint.replay.vector_clocks import (
 __all__ = ["Access", "LaneAddresses", "Machine", "Overrun", "shuffled"]
 
 _CTA = 1 << 24
-"""How far the shared memory of one CTA of a cluster is from that of the next."""
+"""The distance between the shared memories of consecutive CTAs of a cluster."""
 _OFFSET = _CTA - 1
-"""The part of a shared-memory address that is the same in all CTAs of a cluster."""
+"""The part of a shared-memory address that is the offset in the CTA."""
 _COLUMN = (1 << 21) - 1
-"""The part of an address of tensor memory that is the same in all warps: each has 32 lanes of its own (9.7.16.8.1)."""
+"""The part of a tensor-memory address that is the column. Each warp has 32 lanes of its own (9.7.16.8.1)."""
 _DESCRIPTOR = (1 << 14) - 1
-"""The start address in a matrix descriptor, in units of 16 bytes (9.7.15.5.1.2.2, 9.7.16.4.1)."""
+"""The part of a matrix descriptor that is the start address, in units of 16 bytes (9.7.15.5.1.2.2, 9.7.16.4.1)."""
 _ALL = 0xFFFF
-"""The mask that names all CTAs of a cluster."""
+"""The mask of all CTAs of a cluster."""
 _OWN = -1
-"""No mask: the CTA that the address is in."""
+"""No mask: the CTA of the address."""
 _PURE_QUERIES = ("mbarrier-wait", "elect", "shuffle", "vote")
-"""Steps that change nothing for anybody else: who does nothing but these asks an mbarrier the same again."""
-_SPLIT = "some lanes of a warp come to a barrier without the others"
+"""Steps without an effect on other threads: a test of an mbarrier that is repeated after only these has the same
+result.
+"""
 _DATA = frozenset("compute constant unknown move load store read tensor write fill".split())
-"""Steps that neither wait nor tell anything."""
+"""Steps that neither synchronise nor release anything."""
 
 
 class Overrun(Exception):
-    """More arrivals than the phase of an mbarrier counts."""
+    """An arrival at an mbarrier whose pending count is zero."""
 
     def __init__(self, at: Stuck) -> None:
         super().__init__("more arrivals than the mbarrier counts")
@@ -73,56 +93,57 @@ class Overrun(Exception):
 
 
 class LaneAddresses(NamedTuple):
-    """Threads that go the same way, and read or write shared memory."""
+    """The addresses that the threads of one group access together."""
 
     threads: tuple[int, ...]
     address: Lanes
-    """Where each of them does."""
+    """The address of each thread."""
     observed: Clock
-    """What each warp has heard of all others, those beside it too."""
+    """What each warp has observed of the others, the warps of its own group included."""
 
 
 class Access(NamedTuple):
-    """A read of shared or tensor memory, or what an asynchronous operation writes there."""
+    """A read of shared or tensor memory, or a write by a store or an asynchronous operation."""
 
     site: int
     writes: bool
     memory: tuple[int, int]
-    """What the offset is in: of a CTA its shared memory, or its tensor memory, the quarter of the lanes that some warps have."""
+    """The memory of *offset*: a CTA, and -1 for its shared memory or the quarter of the lanes of its tensor memory.
+    """
     offset: int
     """In bytes, or in columns of tensor memory."""
     size: int | None
-    """In bytes, or in columns."""
+    """In bytes, or in columns; None: unknown."""
     agent: Agent
     number: int
-    """Which event of its actor it is."""
+    """The event of *agent*."""
     clock: Clock
-    """What the issuing threads had heard of."""
+    """What happens before the access."""
     group: ThreadGroup
     waited: Mapping[int, int]
-    """Where these last waited for each mbarrier, by address, the latest last."""
+    """The last wait of the issuing threads for each mbarrier, by address, the latest last."""
     mbarrier: Mbarrier | None = None
-    """Where a copy reports."""
+    """Where a copy completes."""
     phase: int = 0
-    """The phase of that when it was issued."""
+    """The phase of the mbarrier when the copy was issued."""
     box: object = None
-    """Copies that have this in common bring equally many bytes: it is of one tensor map."""
+    """Copies with an equal box have equal sizes: they use one tensor map."""
     lane_addresses: LaneAddresses | None = None
-    """Where threads read or write themselves."""
+    """The addresses of a plain access by thread."""
 
     @property
     def tensor(self) -> bool:
-        """Whether it is of tensor memory."""
+        """Whether it accesses tensor memory."""
         return self.memory[1] >= 0
 
     @property
     def plain(self) -> bool:
-        """Whether threads do it themselves, to shared memory."""
+        """Whether it is a plain access to shared memory."""
         return not self.agent.kind and not self.tensor
 
     @property
     def own(self) -> bool:
-        """Whether it is of threads alone, of one warp each: what they do themselves, or a copy that each of them makes."""
+        """Whether single threads make it, of one warp each: a plain access, or a non-bulk copy."""
         return self.agent.kind in ("", CP_ASYNC) and not self.tensor
 
     @property
@@ -131,7 +152,7 @@ class Access(NamedTuple):
         return self.writes and self.plain
 
     def unordered_agents(self, clock: Clock, low: int, high: int) -> Sequence[Agent]:
-        """Whom who has heard of so much has not heard of, of those that do this from *low* on before *high*."""
+        """The agents that make this access between *low* and *high* and whose part is not in *clock*."""
         if happens_before(clock, self.agent, self.number):
             return ()
         parts = self.agent.components
@@ -150,40 +171,42 @@ class Access(NamedTuple):
 
 
 class Machine(ThreadGroupScheduler):
-    """A cluster of CTAs that execute one kernel."""
+    """One launch of a cluster."""
 
     def __init__(self, program: Program, launch: Launch, limits: Limits) -> None:
         super().__init__(program, launch, limits)
         self.accesses: list[Access] = []
         self._mbarriers: dict[int, Mbarrier] = {}
         self.completed_phases: dict[tuple[int, int], int] = {}
-        """How many phases of an mbarrier, by its address, a wait has seen complete."""
+        """How many phases of an mbarrier each wait has seen complete, by the wait and the address."""
         self.acquiring_waits: set[int] = set()
-        """Waits for mbarriers at which threads heard of something."""
+        """Waits for mbarriers that acquired something."""
         self._barriers: dict[tuple[int, int], Barrier] = {}
         self._cluster_barrier = Barrier()
         self._memory: dict[int, int | None] = {}
-        """Shared memory, byte by byte, as far as the kernel itself wrote numbers that are known."""
+        """The bytes of shared memory that the kernel has written; None: unknown."""
         self._clobbered_loads: set[int] = set()
-        """Loads that may read what was written to places that are not known."""
+        """Loads that may read what was stored to an unknown address."""
         self._operation_counts: dict[Agent, int] = {}
-        """How many operations the tensor cores were given, by whom."""
+        """How many operations each agent has issued."""
         self.copy_counts: dict[Agent, int] = {}
-        """How many copies report to each mbarrier."""
+        """How many copies complete on each mbarrier."""
         self._elected: dict[tuple[tuple[int, ...], tuple[int, ...], int], tuple[Lanes, Lanes] | None] = {}
-        """What elections gave, by the threads of the group, those of them that took part, and the mask."""
+        """The results of elections, by the threads of the group, those that execute, and the mask."""
         self._issue_clocks: dict[tuple[int, int], Clock] = {}
-        """What threads knew of when they issued a copy, and those before it, by the index of the actor and its number."""
+        """What happens before the issue of an operation and of those before it, by the index of the agent and the
+        number.
+        """
         self._time_closures: dict[Clock, Clock] = {}
-        """What comes before those who have heard of so much."""
+        """The closure of a clock under what precedes the issue of the copies in it."""
         self._cancelled: dict[int, int] = {}
-        """How often each CTA has asked for the cancellation of another."""
+        """How often each CTA has executed ``try_cancel``."""
         self._columns: dict[int, int] = {}
-        """Columns of tensor memory that are allocated, by CTA."""
+        """The allocated columns of tensor memory by CTA."""
         self._counter_reads: dict[int, int] = {}
-        """How many tickets were taken from a counter in memory, by the instruction."""
+        """How often each atomic increment has read its counter."""
         self._split_waiters: list[Stuck] | None = None
-        """Who waited when nobody could go on but for a barrier at which lanes wait for others of their warp."""
+        """The blocked threads when a split barrier was first released; None: none was."""
 
     def run(self) -> list[Stuck]:
         try:
@@ -200,12 +223,12 @@ class Machine(ThreadGroupScheduler):
             if isinstance(s.what, Mbarrier) and any(s is before for before in self._split_waiters)
         ]
         if not ever:
-            raise Unresolved(self._split_waiters[0].site, _SPLIT)
+            raise Unresolved(self._split_waiters[0].site, Reason.SPLIT_WARP)
         return ever
 
     @property
     def late(self) -> list[tuple[Mbarrier, ReleasedWaiter]]:
-        """Waits that would be for a phase later, had they been asked a little later."""
+        """Waits that would wait for a later phase if their thread were slower."""
         if self._split_waiters is not None:
             return []
         return [
@@ -216,9 +239,10 @@ class Machine(ThreadGroupScheduler):
         ]
 
     def ordered_in_time(self, observed: Clock, agent: Agent, number: int) -> bool:
-        """Whether who has *heard* of so much comes later than an event of *actor*.
+        """Whether a point with the clock *observed* follows an event of *agent* in every run.
 
-        A copy tells nobody what its thread has done before, but it is complete only after that.
+        The completion of a copy does not release what its thread did before. But it is later in time, so no access
+        that follows the completion can come before that.
         """
         known = self._time_closures.get(observed)
         if known is None:
@@ -232,11 +256,11 @@ class Machine(ThreadGroupScheduler):
 
     @property
     def completed_mbarriers(self) -> frozenset[int]:
-        """The addresses of mbarriers of which a phase has completed."""
+        """The addresses of mbarriers that have completed a phase."""
         return frozenset(m.address for m in self._mbarriers.values() if m.phase)
 
     def _complete_transfers(self) -> bool:
-        """Copies come, and of the commits first those that somebody waits for: a later one may well come later."""
+        """Completes copies, and those commits that a thread waits for. Others may well complete later."""
         waited = {id(g.stuck.what) for g in self.groups if g.stuck is not None}
         for others in (False, True):
             landed = False
@@ -246,7 +270,7 @@ class Machine(ThreadGroupScheduler):
                     self._overrun(transfer.site, transfer.threads, mbarrier)
             if landed:
                 return True
-        # Where the launch says what is expected, it may be nothing; and copies may have brought it before.
+        # If the launch decides the expected bytes, it may expect none, or no more than the copies so far have brought.
         waiting = [m for m in self._mbarriers.values() if m.tx_guessed and not m.pending and not m.transfers]
         for mbarrier in waiting:
             mbarrier.received_unknown = True
@@ -267,7 +291,7 @@ class Machine(ThreadGroupScheduler):
             handler(self, group, step, where)
             return True
         if where is None or (isinstance(where, tuple) and None in where):
-            raise Unresolved(step.site, "whether it is executed depends on what is not known")
+            raise Unresolved(step.site, Reason.UNKNOWN_GUARD)
         positions: Sequence[int] = range(len(group.threads))
         if where != 1:
             positions = [i for i, w in enumerate(broadcast(where, len(group.threads))) if w]
@@ -276,7 +300,7 @@ class Machine(ThreadGroupScheduler):
         return handler(self, group, step, positions, where) is not False
 
     def _guard(self, group: ThreadGroup, instruction: Instruction) -> Lanes:
-        """Which threads execute an instruction that has a guard."""
+        """The threads that execute an instruction with a guard."""
         return self._operand(group, Not(instruction.guard) if instruction.negated else instruction.guard)
 
     # ------------------------------------------------------------ data
@@ -326,7 +350,7 @@ class Machine(ThreadGroupScheduler):
                 at = [address] if isinstance(address, int | None) else address
                 value = collapse([None if a is None else self._load_bytes(a + i * size, size) for a in at])
                 if value is None and size == RESPONSE and None not in at:
-                    value = 0  # what has not come yet
+                    value = 0  # the response has not arrived
             elif self.launch.provides(match.space, operand) and match.element[1] != "f":
                 base, offset = self.program.word(step)
                 value = self.launch.load(base, offset + i * size, size)
@@ -342,7 +366,7 @@ class Machine(ThreadGroupScheduler):
             self._plain_access(group, step, where)
 
     def _all_events(self) -> Clock:
-        """All that threads have done so far: a flag that one of them sets may tell others of it."""
+        """All events of threads so far, which a flag that one of them sets may release."""
         return (self.time + 1) * sum(self._warp_fields.values())
 
     def _store(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
@@ -359,7 +383,7 @@ class Machine(ThreadGroupScheduler):
             value = self._operand(group, item)
             stored: dict[int, int | None] = {}
             for w, a, v in zip(executing, address, broadcast(value, threads), strict=True):
-                if w != 0 and a is not None:  # which of different ones stays is not known
+                if w != 0 and a is not None:  # which of several stored values remains is unknown
                     number = v if w else None
                     stored[a] = number if stored.get(a, number) == number else None
             for a, number in stored.items():
@@ -374,14 +398,17 @@ class Machine(ThreadGroupScheduler):
             self._memory[address + k] = None if number is None else number >> 8 * k & 255
 
     def _invalidate(self, address: int, size: int | None) -> None:
-        """Nobody knows what is in so many bytes. Where it is not known how many, as of tensors, all that was stored one behind the other."""
+        """Makes *size* bytes unknown.
+
+        If the size is unknown too, as for a tensor, all bytes that were stored contiguously.
+        """
         end = address + (_CTA if size is None else size)
         while address < end and (size is not None or address in self._memory):
             self._memory[address] = None
             address += 1
 
     def _plain_access(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
-        """A plain access to shared memory."""
+        """Records a plain access to shared memory."""
         writes = step.what in ("store", "write")
         operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
         address = self._operand(group, operand)
@@ -403,14 +430,14 @@ class Machine(ThreadGroupScheduler):
     def _thread_access(
         self, group: ThreadGroup, warps: Sequence[int], observed: Clock
     ) -> tuple[Agent, Clock]:
-        """The threads of some *warps* that do something themselves, and what they have *heard* and done by then."""
+        """The agent of some *warps* that make an access themselves, and the clock of the access."""
         agent = self._sub_agent(group, warps)
         return agent, join(join(observed, self._own_clock(group, warps)), event(agent, self.time))
 
     def _accesses_by_clock(
         self, group: ThreadGroup, step: Step, address: Lanes, where: Lanes
     ) -> Iterator[tuple[Clock, Sequence[int], Lanes]]:
-        """The places of the threads that access an *address*, together those that have heard of the same, and their own addresses."""
+        """The positions of the threads that access an *address*, by equal clocks, with their own addresses."""
         if address is None or where is None:
             return
         for clock, positions in self._positions_by_clock(group, step, address, where).items():
@@ -422,9 +449,9 @@ class Machine(ThreadGroupScheduler):
     def _positions_by_clock(
         self, group: ThreadGroup, step: Step, address: int | tuple[int | None, ...], where: Lanes
     ) -> Mapping[Clock, Sequence[int]]:
-        """The places of the threads that access an *address*, by what they have heard of.
+        """The positions of the threads that access an *address*, by the clock of their warp.
 
-        Where launch or memory has a part in it, numbers of another launch may lead all but the first elsewhere.
+        If the address depends on the launch, only the first: another launch may spread the others elsewhere.
         """
         size, observed = len(group.threads), group.clock
         steady = isinstance(address, int) or self.program.launch_independent(step.site)
@@ -450,7 +477,7 @@ class Machine(ThreadGroupScheduler):
     _read = _write = _plain_access
 
     def _fill(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
-        """A copy of each thread into shared memory, under way until the thread waits for it, or an mbarrier that tracks it tells."""
+        """A non-bulk copy, pending until its thread waits for it or an mbarrier that tracks it completes."""
         address, size = self._role(group, step, "destination"), self._role(group, step, "bytes")
         known = size if isinstance(size, int) else None
         for _, positions, own in self._accesses_by_clock(group, step, address, where):
@@ -460,7 +487,7 @@ class Machine(ThreadGroupScheduler):
                 self._record(group, step.site, location, agent, number, clock, True, known, box=step.site)
 
     def _tensor(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
-        """A load of tensor memory, or a store: each warp has its lanes (9.7.16.8.1)."""
+        """A load or a store of tensor memory, in the lanes of each warp (9.7.16.8.1)."""
         instruction, followed = step.instruction, self.program.sliced_registers
         for register in instruction.writes:
             if register in followed:
@@ -469,7 +496,7 @@ class Machine(ThreadGroupScheduler):
         writes = instruction.group == "tcgen05.st"
         if address is None or (writes and where != 1):
             return
-        # Whole warps load and store.
+        # Whole warps execute it.
         columns = address[::32] if isinstance(address, tuple) else repeat(address)
         clocks = repeat(group.clock) if isinstance(group.clock, int) else group.clock
         found: dict[tuple[int, int, Clock], list[int]] = {}
@@ -493,7 +520,7 @@ class Machine(ThreadGroupScheduler):
         clock: Clock,
         writes: bool,
     ) -> None:
-        """Takes down what *actor* does at an *address* of tensor memory: in which CTAs, and in the lanes of which warps."""
+        """Records an access to tensor memory at *locations*: a CTA and a quarter of the lanes each."""
         size = self.program.columns.get((step.site, role))
         for cta, lanes in locations if size is not None else ():
             location = cta, address & _COLUMN
@@ -516,7 +543,7 @@ class Machine(ThreadGroupScheduler):
         lanes: int = -1,
         lane_addresses: LaneAddresses | None = None,
     ) -> None:
-        """Takes down that *actor* reads or writes at a *location*: a CTA, and how far into its memory."""
+        """Records that *agent* reads or writes at a *location*: a CTA and an offset."""
         cta, offset = location
         if cta in self.alive and self._split_waiters is None:
             phase = mbarrier.phase if mbarrier is not None else 0
@@ -532,7 +559,7 @@ class Machine(ThreadGroupScheduler):
         destination = step.instruction.operands[0]
         mask = self._operand(group, step.instruction.operands[1])
         if not isinstance(mask, int):
-            raise Unresolved(step.site, "the mask is not known")
+            raise Unresolved(step.site, Reason.UNKNOWN_MASK)
         key = group.threads, _threads_at(group, positions), mask
         if key not in self._elected:
             self._elected[key] = _elected(*key, self.launch.threads)
@@ -546,22 +573,22 @@ class Machine(ThreadGroupScheduler):
         return True
 
     def _await_lanes(self, group: ThreadGroup, step: Step, mask: int) -> bool:
-        """Some lanes of *mask* are elsewhere, and the others wait for them (9.7.13.14)."""
+        """Blocks until the missing lanes of *mask* arrive (9.7.13.14)."""
         warps = {thread >> 5 for thread in group.threads}
         away = {w * 32 + lane for w in warps for lane in range(32) if mask >> lane & 1}.difference(
             group.threads
         )
 
-        def come() -> bool:
+        def arrived() -> bool:
             others = [g for g in self.living() if g.cta == group.cta and not away.isdisjoint(g.threads)]
             alive = away.issubset(t for g in others for t in g.threads)
             if not alive or any(g.stuck is not None and g.stuck.site == step.site for g in others):
-                raise Unresolved(step.site, "some lanes of the mask are elsewhere")
+                raise Unresolved(step.site, Reason.LANES_ELSEWHERE)
             return False
 
         group.stuck = Stuck(step.site, group.threads, Barrier())
-        group.waits = come
-        return come()
+        group.waits = arrived
+        return arrived()
 
     def _on_shuffle(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
@@ -604,17 +631,15 @@ class Machine(ThreadGroupScheduler):
         found = self._mbarriers.get(address)
         if found is None:
             made = {m.address & _OFFSET: m.site for m in self._mbarriers.values()}
-            raise UninitialisedMbarrier(
-                step.site, "there is no mbarrier at this address", address & _OFFSET, made
-            )
+            raise UninitialisedMbarrier(step.site, Reason.UNINITIALISED_MBARRIER, address & _OFFSET, made)
         return found
 
     def _by_operands(
         self, step: Step, positions: Sequence[int], *values: Lanes
     ) -> Mapping[tuple[int, ...], Sequence[int]]:
-        """The different operands, and the places of the threads that have them."""
+        """The distinct values of operands, each with the positions of the threads that have them."""
         if None in values:
-            raise Unresolved(step.site, "an operand is not known")
+            raise Unresolved(step.site, Reason.UNKNOWN_OPERAND)
         if tuple not in map(type, values):
             return {tuple(values): positions}  # type: ignore[arg-type]
         columns = [map(v.__getitem__, positions) if isinstance(v, tuple) else repeat(v) for v in values]
@@ -622,7 +647,7 @@ class Machine(ThreadGroupScheduler):
         for position, row in zip(positions, zip(*columns, strict=False), strict=False):
             found.setdefault(row, []).append(position)
         if any(None in row for row in found):
-            raise Unresolved(step.site, "an operand is not known")
+            raise Unresolved(step.site, Reason.UNKNOWN_OPERAND)
         return found
 
     def _on_mbarrier_init(
@@ -634,7 +659,7 @@ class Machine(ThreadGroupScheduler):
             if many and at in self._mbarriers and self._mbarriers[at].site != step.site:
                 if not many.issubset(self.limits.irreducible):
                     raise TooManyIterations(many)
-                raise UninitialisedMbarrier(step.site, "the launch has more mbarriers than there is room for")
+                raise UninitialisedMbarrier(step.site, Reason.TOO_MANY_MBARRIERS)
             self._mbarriers[at] = Mbarrier(step.site, at, number & 0xFFFFF, number & 0xFFFFF)
 
     def _on_mbarrier_arrive(
@@ -648,7 +673,9 @@ class Machine(ThreadGroupScheduler):
             self._end_epoch(group)
         tracks = instruction.group == CP_ASYNC
         if tracks:
-            # It arrives when copies are done; without .noinc the phase waits for that beside all others (9.7.13.15.15).
+            # It arrives when the copies are complete. Without .noinc it first increments the pending count, so the
+            # net count is 0 (9.7.13.15.15).
+            # (9.7.13.15.15).
             count = int(".noinc" in instruction.opcode)
         phases = set()
         for (at, number, bytes_), who in self._by_operands(step, positions, address, count, tx).items():
@@ -656,7 +683,7 @@ class Machine(ThreadGroupScheduler):
             phases.add(mbarrier.phase)
             mbarrier.expect(None if given else bytes_ * threads)
             if "drop" in instruction.opcode:
-                mbarrier.count -= number * threads  # first: the next phase takes fewer (9.7.13.15.14)
+                mbarrier.count -= number * threads  # first: the next phase counts fewer (9.7.13.15.14)
             clock = join_all(group.only_at(group.fenced, who)) if relaxed else self._release_clock(group, who)
             clock = join(clock, self._issued_operations(CP_ASYNC, group, who)) if tracks else clock
             mbarrier.arrive(number * threads, clock)
@@ -677,7 +704,7 @@ class Machine(ThreadGroupScheduler):
             self._mbarrier(step, at).expect(None if given else bytes_ * len(who))
 
     def _tx(self, group: ThreadGroup, step: Step) -> tuple[Lanes, bool]:
-        """How many bytes an instruction is about, or 0 and that the launch says how many."""
+        """The bytes of an expect_tx or complete_tx, and whether the launch decides them; then the bytes are 0."""
         given = self.program.depends_on_launch(step.site, "tx")
         return 0 if given else self._role(group, step, "tx", 0), given
 
@@ -707,7 +734,7 @@ class Machine(ThreadGroupScheduler):
         complete_now = tuple(map(complete, tests))
         answers, question = dict(zip(tests, complete_now, strict=True)), (step.site, *tests, *complete_now)
         if not all(complete_now) and group.failed_test == question:
-            # Nothing was done since the same was asked: what comes is the same again until a phase is complete.
+            # Nothing was done since the same test: the result is the same until a phase completes.
             at = tests[complete_now.index(False)][0]
             group.stuck = Stuck(step.site, group.threads, self._mbarrier(step, at))
             group.waits = lambda: tuple(map(complete, tests)) != complete_now
@@ -733,10 +760,10 @@ class Machine(ThreadGroupScheduler):
         return True
 
     def _acquired_clocks(self, group: ThreadGroup, mbarrier: Mbarrier, parity: int) -> WarpClocks:
-        """What a wait tells each warp."""
+        """What a wait acquires for each warp."""
         observed = join_warps(group.clock, group.unfenced)
         if isinstance(observed, int) and leq(mbarrier.release_clocks[mbarrier.phase], observed):
-            return mbarrier.acquired_clock(parity, observed)  # whatever each has done
+            return mbarrier.acquired_clock(parity, observed)  # whatever each warp has done
         return map_warps(
             partial(mbarrier.acquired_clock, parity), join_warps(self._full_clocks(group), group.unfenced)
         )
@@ -744,7 +771,7 @@ class Machine(ThreadGroupScheduler):
     def _test_results(
         self, group: ThreadGroup, address: Lanes, phase: Lanes, answers: Mapping[tuple[int, ...], bool]
     ) -> Lanes:
-        """Whether the phase that each thread asks about is complete."""
+        """Whether the phase that each thread tests is complete."""
         if len(different := set(answers.values())) == 1:
             return int(different.pop())
         size = len(group.threads)
@@ -752,7 +779,9 @@ class Machine(ThreadGroupScheduler):
         return collapse([int(answers.get(row, False)) for row in rows])  # type: ignore[arg-type]
 
     def _acquire(self, group: ThreadGroup, mbarrier: Mbarrier, step: Step, acquired: WarpClocks) -> None:
-        """A relaxed wait orders nothing without a fence (9.7.13.15.16), but operations of a tensor core, as MB013 has it."""
+        """A relaxed wait acquires nothing without a fence (9.7.13.15.16), except tensor-core operations, as MB013
+        assumes.
+        """
         if _relaxed(step.instruction):
             group.unfenced = join_warps(group.unfenced, acquired)
             acquired = map_warps(partial(project, self._operation_counts), acquired)
@@ -804,21 +833,21 @@ class Machine(ThreadGroupScheduler):
         return True
 
     def _cta_barrier(self, group: ThreadGroup, step: Step, positions: Sequence[int], wait: bool) -> bool:
-        """A barrier of the CTA."""
+        """A CTA barrier."""
         number = self._role(group, step, "id")
         if isinstance(number, tuple) and None not in number:
             self.split(group, number)
             return False
         if not isinstance(number, int):
-            raise Unresolved(step.site, "the number of the barrier is not known")
+            raise Unresolved(step.site, Reason.UNKNOWN_BARRIER)
         count = self._role(group, step, "count", 0)
         if count is None or isinstance(count, tuple):
-            raise Unresolved(step.site, "the threads of the barrier are not known")
+            raise Unresolved(step.site, Reason.UNKNOWN_BARRIER_COUNT)
         threads = _threads_at(group, positions)
         full = _whole_warps(threads)
         away = set[int]() if full else self._warps_elsewhere(group.cta, threads)
         if away and len(positions) < len(group.threads):
-            raise Unresolved(step.site, _SPLIT)
+            raise Unresolved(step.site, Reason.SPLIT_WARP)
         warp = threads[0] >> 5
         if away and threads[-1] >> 5 != warp:
             self.split(group, tuple(t >> 5 if t >> 5 in away else -1 for t in threads))
@@ -828,8 +857,12 @@ class Machine(ThreadGroupScheduler):
         self._fence(group)
         arrival.add(threads, self._release_clock(group, positions))
 
-        def come(whole: bool = False) -> bool:
-            """Whether the warps have arrived: each lane waits for those of its warp that have not ended (9.7.13.1)."""
+        def arrived(whole: bool = False) -> bool:
+            """Opens a barrier at which some lanes of a warp wait while the others are blocked elsewhere.
+
+            By the manual the lanes at the barrier deadlock too (9.7.13.1). Only threads that stay blocked although
+            the barrier is taken to open are reported.
+            """
             if arrival.generation < 0 and (
                 whole
                 or (
@@ -843,9 +876,9 @@ class Machine(ThreadGroupScheduler):
 
         def opened() -> bool:
             barrier.wanted = count or self.alive[group.cta]
-            if come() and barrier.generation == arrival.generation:
+            if arrived() and barrier.generation == arrival.generation:
                 barrier.open_if_complete(barrier.wanted)
-            return barrier.generation > arrival.generation >= 0 if wait else come()
+            return barrier.generation > arrival.generation >= 0 if wait else arrived()
 
         def completed_phases() -> bool:
             if not opened():
@@ -855,7 +888,7 @@ class Machine(ThreadGroupScheduler):
             group.at += 1
             return True
 
-        come(whole=not away)
+        arrived(whole=not away)
         if opened():
             if wait:
                 group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, positions))
@@ -868,9 +901,10 @@ class Machine(ThreadGroupScheduler):
         return super()._release_parked() or self._release_split_barrier()
 
     def _release_split_barrier(self) -> bool:
-        """Some lanes of a warp are at a barrier that needs no more than the warp, of which the others wait elsewhere for ever.
+        """Opens a barrier at which some lanes of a warp wait while the others are blocked elsewhere.
 
-        By the manual they do so as well (9.7.13.1). But only who waits on when the barrier is taken to open is told of.
+        By the manual all lanes must arrive (9.7.13.1), so the kernel deadlocks. A device may open the barrier, so
+        only threads that stay blocked afterwards are reported.
         """
         stuck = [g.stuck for g in self.groups if g.stuck is not None]
         for barrier in (s.what for s in stuck):
@@ -883,7 +917,7 @@ class Machine(ThreadGroupScheduler):
         return False
 
     def _warps_elsewhere(self, cta: int, threads: Collection[int]) -> set[int]:
-        """The warps of some *threads* of which other lanes are elsewhere, and have not ended."""
+        """The warps of some *threads* that have other lanes elsewhere which have not exited."""
         here = set(threads)
         warps = {t >> 5 for t in here}
         others = (t for g in self.living() if g.cta == cta for t in g.threads if t >> 5 in warps)
@@ -905,7 +939,9 @@ class Machine(ThreadGroupScheduler):
     def _new_operation(
         self, kind: str, group: ThreadGroup, positions: Sequence[int]
     ) -> tuple[Agent, int, Clock]:
-        """Who works for the threads at *places*, the how many-th operation of these that is, and what they knew."""
+        """The agent that works for the threads at *positions*, the number of its new operation, and what happens
+        before it.
+        """
         agent = self.agent(kind, group.cta, _threads_at(group, positions))
         self._operation_counts[agent] = number = self._operation_counts.get(agent, 0) + 1
         return agent, number, self._release_clock(group, positions)
@@ -918,12 +954,15 @@ class Machine(ThreadGroupScheduler):
         if kind == "tcgen05":
             self._multiply(group, step, agent, number, clock)
         else:
-            # It is of all four warps together, and complete only when each has issued it.
+            # All four warps issue it together, and it is complete only after each has.
             before = self._issue_clocks.get((agent.index, number - 1), BOTTOM)
             self._issue_clocks[agent.index, number] = join(before, clock)
 
     def _multiply(self, group: ThreadGroup, step: Step, agent: Agent, number: int, clock: Clock) -> None:
-        """The matrices in tensor memory: A is read, and D is written, and read where it is added to (9.7.16.10.7)."""
+        """The matrices in tensor memory:
+
+        A is read, D is written, and D is read if it is accumulated (9.7.16.10.7).
+        """
         ctas = (group.cta, group.cta ^ 1) if ".cta_group::2" in step.instruction.opcode else (group.cta,)
         locations = [(cta, lanes) for cta in ctas for lanes in range(self.program.warps)]
         adds = self.program.warps > 1 and self._role(group, step, "enable") == 1
@@ -934,7 +973,7 @@ class Machine(ThreadGroupScheduler):
                 self._record_tensor(group, step, role, address, locations, agent, number, clock, writes)
 
     def _matrix_addresses(self, group: ThreadGroup, step: Step) -> Iterable[int]:
-        """Where the matrices in shared memory begin."""
+        """The start addresses of the matrices in shared memory."""
         match = step.instruction.match
         assert match is not None
         for name in match.form.async_reads:
@@ -946,10 +985,11 @@ class Machine(ThreadGroupScheduler):
     def _copy(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], response: int | None = None
     ) -> None:
-        """A copy into shared memory, of one CTA or of several, that reports to the mbarrier at the same offset there.
+        """A copy into the shared memory of one or several CTAs, which completes on the mbarrier at the same offset in
+        each.
 
-        Whichever CTA the address of the mbarrier names: an H200 does not look at that. With ``.cta_group::2``, it reports
-        to the CTA of each pair that has the parity of the mbarrier's (9.7.9.27.1.2).
+        An H200 ignores the CTA in the address of the mbarrier. With ``.cta_group::2`` the copy completes in the CTA
+        of each pair that has the parity of the mbarrier's CTA (9.7.9.27.1.2).
         """
         address, destination = self._role(group, step, "mbarrier"), self._role(group, step, "destination")
         size, ctas = self._size(group, step), self._role(group, step, "mask", _ALL)
@@ -988,7 +1028,7 @@ class Machine(ThreadGroupScheduler):
                         self._store_bytes(location[0] * _CTA + location[1], response, RESPONSE)
 
     def _copy_out(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
-        """A bulk copy of shared memory, which is read until the group that it is committed to is waited for."""
+        """A bulk copy out of shared memory, which is read until a wait for its bulk group."""
         size = self._size(group, step)
         self._end_epoch(group)
         agent, number, clock = self._new_operation(BULK, group, positions)
@@ -997,7 +1037,7 @@ class Machine(ThreadGroupScheduler):
             self._record(group, step.site, divmod(a, _CTA), agent, number, clock, size=known)
 
     def _size(self, group: ThreadGroup, step: Step) -> Lanes:
-        """The bytes of a copy, as far as it says."""
+        """The bytes of a copy; None: unknown."""
         match = step.instruction.match
         assert match is not None
         if "bytes" not in match.form.roles:
@@ -1007,13 +1047,13 @@ class Machine(ThreadGroupScheduler):
         )
 
     def _ranks(self, step: Step, mask: int) -> list[int]:
-        """The CTAs of the cluster that a mask names."""
+        """The CTAs of the cluster in a mask."""
         if mask != _ALL and mask >> self.launch.ctas:
-            raise UninitialisedMbarrier(step.site, "it is about a CTA that the cluster does not have")
+            raise UninitialisedMbarrier(step.site, Reason.NO_SUCH_CTA)
         return [rank for rank in range(self.launch.ctas) if mask >> rank & 1]
 
     def _on_clc_request(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
-        """Some CTAs are cancelled, and then there are none left (9.7.13.17)."""
+        """The first few requests are granted, later ones find no cluster left (9.7.13.17)."""
         self._cancelled[group.cta] = number = self._cancelled.get(group.cta, 0) + 1
         self._copy(group, step, positions, number if number <= self.launch.values.cancelled else 0)
 
@@ -1022,7 +1062,7 @@ class Machine(ThreadGroupScheduler):
         assert match is not None
         response = self._role(group, step, "source") if self.program.answered else 0
         if response is None:
-            raise Unresolved(step.site, "the response is not known")
+            raise Unresolved(step.site, Reason.UNKNOWN_RESPONSE)
         first = apply(lambda number: number * self.launch.cluster[0], [response])
         found: dict[str, Sequence[Lanes]] = {
             ".is_canceled": [apply(lambda number: int(number > 0), [response])],
@@ -1049,11 +1089,11 @@ class Machine(ThreadGroupScheduler):
                     mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
                     transfer = Transfer(clock, arrivals=threads, site=step.site, threads=group.threads)
                     mbarrier.transfers.append(transfer)
-                    if threads > mbarrier.count:  # whenever they come
+                    if threads > mbarrier.count:  # in any order
                         raise Overrun(Stuck(step.site, group.threads, mbarrier))
 
     def _issued_operations(self, kind: str, group: ThreadGroup, positions: Sequence[int]) -> Clock:
-        """The operations that the threads at *places* have issued so far, alone or with others of their warp."""
+        """The operations that the threads at *positions* have issued so far, alone or with others of their warp."""
         threads = {group.threads[i] for i in positions}
         return sum(
             event(agent, number)
@@ -1074,7 +1114,9 @@ class Machine(ThreadGroupScheduler):
         group.clock = join_warps(group.clock, self._completed_clocks(group, positions, completed))
 
     def _completed_clocks(self, group: ThreadGroup, positions: Sequence[int], completed: Clock) -> WarpClocks:
-        """What those at *places* hear who wait for what they have committed: *told*, and what was done before it was issued."""
+        """What the warps at *positions* acquire that wait for the *completed* operations: these, and what happens
+        before their issue.
+        """
         found: WarpClocks = BOTTOM
         for agent in self._operation_counts:
             number = last_event(completed, agent)
@@ -1094,7 +1136,9 @@ class Machine(ThreadGroupScheduler):
 
 @cache
 def _handler(what: str) -> Callable[..., Any]:
-    """What executes steps of a kind: a method of :class:`Machine`, not bound, so that no machine knows itself."""
+    """The unbound method of :class:`Machine` that executes a kind of step: unbound, so that no machine refers to
+    itself.
+    """
     handler: Callable[..., Any] = getattr(
         Machine, "_" + what if what in _DATA else "_on_" + what.replace("-", "_")
     )
@@ -1102,7 +1146,7 @@ def _handler(what: str) -> Callable[..., Any]:
 
 
 def _outermost(address: Lanes, where: Lanes) -> set[int]:
-    """The least and the farthest of the addresses in the threads *where* something is executed."""
+    """The lowest and the highest address of the threads *where* an instruction is executed."""
     if isinstance(address, int):
         return {address} if where == 1 or (isinstance(where, tuple) and 1 in where) else set()
     if address is None or where is None:
@@ -1115,13 +1159,13 @@ def _outermost(address: Lanes, where: Lanes) -> set[int]:
 
 
 def _whole_warps(threads: tuple[int, ...]) -> bool:
-    """Whether *threads* are warps, all of whose lanes there are."""
+    """Whether *threads* are consecutive warps with all their lanes."""
     first, size = threads[0], len(threads)
     return not first % 32 and not size % 32 and threads[-1] - first == size - 1
 
 
 def _warpgroups(group: ThreadGroup, positions: Sequence[int]) -> Iterable[Sequence[int]]:
-    """The places of each warpgroup: each multiplies matrices of its own (9.7.15)."""
+    """The positions of each warpgroup, which multiplies matrices of its own (9.7.15)."""
     threads, found = group.threads, dict[int, list[int]]()
     if threads[positions[0]] >> 7 == threads[positions[-1]] >> 7:
         return (positions,)
@@ -1131,12 +1175,12 @@ def _warpgroups(group: ThreadGroup, positions: Sequence[int]) -> Iterable[Sequen
 
 
 def _single_thread(where: Lanes, threads: int) -> bool:
-    """Whether one thread executes something."""
+    """Whether one thread executes an instruction."""
     return broadcast(where, threads).count(1) == 1 and where is not None
 
 
 def _strong(instruction: Instruction) -> bool:
-    """Whether a load may see what another thread stores at the same time: threads may synchronise by it (8.4, 8.7)."""
+    """Whether a load is strong, so that threads may synchronise by it (8.4, 8.7)."""
     words = instruction.opcode.split(".")
     return words[0] == "atom" or not {"volatile", "acquire", "relaxed"}.isdisjoint(words)
 
@@ -1146,12 +1190,12 @@ def _relaxed(instruction: Instruction) -> bool:
 
 
 def _known(value: Lanes) -> Lanes:
-    """*value*, or -1 where it is not known."""
+    """*value*, or -1 if it is unknown."""
     return -1 if value is None else value
 
 
 def _threads_at(group: ThreadGroup, positions: Sequence[int]) -> tuple[int, ...]:
-    """The threads at *places*."""
+    """The threads at *positions*."""
     threads = group.threads
     return threads if len(positions) == len(threads) else tuple(map(threads.__getitem__, positions))
 
@@ -1159,7 +1203,9 @@ def _threads_at(group: ThreadGroup, positions: Sequence[int]) -> tuple[int, ...]
 def _elected(
     group: tuple[int, ...], threads: tuple[int, ...], mask: int, size: int
 ) -> tuple[Lanes, Lanes] | None:
-    """The lane that each of a *group* hears of, and whether it is that one; None when *threads* lack lanes of *mask*."""
+    """The elected lane of each warp of a *group*, and whether it is the thread itself; None if *threads* lack lanes
+    of *mask*.
+    """
     present = set(threads)
     leaders: dict[int, int] = {}
     for thread in threads:
@@ -1174,7 +1220,7 @@ def _elected(
 
 
 def shuffled(match: Match, thread: int, by: int, bounds: int) -> tuple[int, bool]:
-    """Of which thread *thread* gets the value in a shuffle, and whether that is in its part of the warp (9.7.9.6)."""
+    """The thread whose value *thread* gets in a shuffle, and whether that is in its segment of the warp (9.7.9.6)."""
     lane, by, clamp, mask = thread & 31, by & 31, bounds & 31, bounds >> 8 & 31
     last = lane & mask | clamp & ~mask
     if ".up" in match.modifiers:
@@ -1191,17 +1237,19 @@ def shuffled(match: Match, thread: int, by: int, bounds: int) -> tuple[int, bool
 def _shuffle_sources(
     match: Match, threads: tuple[int, ...], lanes: Sequence[Lanes]
 ) -> tuple[Lanes, list[int | None]]:
-    """Of a shuffle among *threads*: who gets a value from inside its part of the warp, and the place of the one it comes from."""
+    """For a shuffle among *threads*: which get a value from inside their segment, and the positions of the threads
+    they get it from.
+    """
     rows = list(zip(threads, *(broadcast(v, len(threads)) for v in lanes), strict=True))
     if any(None in row for row in rows):
         return None, [None] * len(threads)
-    at = {thread: place for place, thread in enumerate(threads)}
+    at = {thread: position for position, thread in enumerate(threads)}
     froms = [shuffled(match, *row) for row in rows]
     return collapse([int(p) for _, p in froms]), [at.get(thread) for thread, _ in froms]
 
 
 def _vote_result(match: Match, lanes: dict[int, int | None]) -> int | None:
-    """The result of a vote (9.7.13.10); None when that of a lane is not known, or some are missing."""
+    """The result of a vote (9.7.13.10); None if the predicate of some lane is unknown, or lanes are missing."""
     votes = {lane: p for lane, p in lanes.items() if p is not None}
     if len(votes) < 32:
         return None
@@ -1218,10 +1266,10 @@ def _items(operand: Operand) -> Sequence[Operand]:
 
 
 def _part(value: Lanes, index: int, width: int) -> Lanes:
-    """The bits of *value* from *index* times *width* on."""
+    """*width* bits of *value*, from bit *index* times *width* on."""
     return apply(lambda a: a >> index * width & (1 << width) - 1, [value])
 
 
 def _bits(match: Match) -> int:
-    """The bits of an element of a vector, or of a scalar."""
+    """The width of an element of a vector, or of a scalar."""
     return int(match.element[2:])

@@ -1,4 +1,10 @@
-"""The part of a kernel that a replay executes: what threads synchronise by, and all that decides it."""
+"""The slice of a kernel that a replay executes: what synchronises, and everything that decides it.
+
+The slice starts from the events of the model (arrivals, waits, barriers, copies, matrix operations, commits) and the
+outermost accesses to memory between two of them. It adds backwards what their operands, guards and controlling
+branches are computed from. Everything here is a function of the kernel: the caches are keyed by all that a result
+depends on, so the replays of all launches share them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +32,7 @@ from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
 from tclint.replay.abstract_lanes import Lanes, Results
 from tclint.replay.call_parameters import CallParameters
-from tclint.replay.launch import GRID, MEMORY, LaunchWord
+from tclint.replay.hypotheses import GRID, MEMORY, LaunchWord
 from tclint.replay.shared_stores import SharedStores
 from tclint.values.thread_predicates import Level
 
@@ -36,23 +42,26 @@ _ROLES = (
     "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d", "a", "enable",
 )  # fmt: skip
 BULK, CP_ASYNC = _SELF_AWAITED = "bulk", "cp.async"
-"""The groups of copies that a thread waits for itself: out of shared memory in bulk, and of a few bytes each into it."""
+"""The groups that a thread waits for itself: bulk copies out of shared memory, and non-bulk copies into it."""
 _GROUPS: dict[str, tuple[str, ...]] = {
     "issue": ("mbarrier", "wgmma", "tcgen05", BULK),
     "commit": ("wgmma", "tcgen05", BULK, CP_ASYNC),
     "wait": ("wgmma", BULK, CP_ASYNC),
 }
-"""Of these events, the groups that are followed."""
+"""For these events, the groups that are in the slice."""
 _TENSOR = ("tcgen05.ld", "tcgen05.st")
 _FOLLOWED = frozenset(
     """issue commit wait clc-request tmem-alloc memory-fence barrier-sync barrier-arrive barrier-wait
     mbarrier-init mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-wait""".split()
 )
-"""Events by which threads synchronise. What lanes exchange is followed where something depends on it."""
+"""Events that synchronise. Exchanges between lanes are in the slice where something depends on them."""
 
 
 class Step(NamedTuple):
-    """An instruction to execute: *what* to do is a name of an event, ``compute``, ``move``, ``load``, ``store`` or ``unknown``."""
+    """An instruction to execute.
+
+    *what* is the name of an event, or ``compute``, ``move``, ``load``, ``store`` or ``unknown``.
+    """
 
     site: int
     what: str
@@ -61,50 +70,50 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is read and written to compute something."""
+    """What one computing instruction reads and writes."""
 
     destination: Operand
     sources: list[Operand]
-    """Those that are no constants."""
+    """The sources that are not constants."""
     results: Results
-    """What it gives for them, in any replay."""
+    """The results by the values of the sources, for all replays."""
 
 
 class FusedCompute(NamedTuple):
-    """What is computed for all threads of a group from what registers hold."""
+    """An unguarded computation on registers."""
 
     held: Callable[[Mapping[int, Lanes]], Any]
-    """What :attr:`results` are found by."""
+    """Gets the key of :attr:`results` from the registers."""
     results: Results
     destination: int
 
 
 class StepBatch(NamedTuple):
-    """A part of a block that is executed at once."""
+    """Steps of a block that are executed together."""
 
     steps: int
-    """How many these are."""
+    """How many steps they count as."""
     fused: list[FusedCompute]
     step: Step | None
-    """None: nothing but the sums."""
+    """None: there are only computations."""
 
 
 class Branch(NamedTuple):
-    """The last instruction of a block, which decides where threads go."""
+    """The last instruction of a block, which decides where threads continue."""
 
     site: int
     guard: int
     negated: bool
     selector: Operand | None
-    """What selects the case of a table."""
+    """The index into the branch table."""
     taken: dict[int, int]
-    """Where those go who branch, by the case of a table; -1: there is none."""
+    """The target of a taken branch by the index; -1: there is none."""
     other: int
-    """Where the others go; -1: nowhere."""
+    """The target of a branch that is not taken; -1: the thread exits."""
 
 
 class Comparison(NamedTuple):
-    """Two numbers of so many bits that are compared."""
+    """Two operands of so many bits that are compared."""
 
     a: Operand
     b: Operand
@@ -123,11 +132,15 @@ class Program:
         self._plans: dict[int, Plan] = {}
         self._batches: dict[int, list[StepBatch]] = {}
         self.shuffles: dict[tuple[object, ...], tuple[Lanes, list[int | None]]] = {}
-        """Which threads get theirs from inside their part of the warp, and the places of those whose values all get."""
+        """For shuffles: which threads read a lane inside their segment, and the positions of the threads that each
+        reads.
+        """
         self.divergences: dict[tuple[int, Lanes, Lanes], dict[int, list[int]]] = {}
-        """Where threads went from a block, each with the places of those who did, by what they decided it by."""
+        """For branches: the positions of the threads that continue at each target, by the block and the values that
+        decide.
+        """
         self.merged_threads: dict[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], list[list[int]]]] = {}
-        """What threads some have made up together, and the places of each of them."""
+        """For threads that reconverge: all of them, and the positions of each part."""
         self._steps: dict[int, Step] = {}
         self._sliced: set[int] = set()
         self._reached: set[int] = set()
@@ -139,22 +152,24 @@ class Program:
         self.clustered = any(
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
-        """Whether it may be made for several CTAs."""
+        """Whether the kernel may be made for clusters of several CTAs."""
         self.relaxed = relaxes(model)
         """Whether fences matter."""
         self.branching: set[int] = set()
-        """Blocks whose last instruction has to be asked where to go."""
+        """Blocks whose branch is executed."""
         self.shared_stores = model.made(SharedStores)
         self.columns = self._columns()
         self.warps = 4 if model.sites("issue", _TENSOR[1]) else 1
-        """Quarters of tensor memory to tell apart: only what threads store there is in the lanes of their warp alone."""
+        """How many quarters of tensor memory to distinguish: what threads store is in the lanes of their warp only
+        (9.7.16.8.1).
+        """
         self._slice(self._events())
         self._slice(self._plain_accesses("read"))
         self._slice(self._tensor_accesses())
         self.overwritten: dict[int, set[int]] = {}
-        """The loads from shared memory that read what may be written there, by what may write it."""
+        """The loads from shared memory that may read what an instruction writes, by that instruction."""
         self._slice_stores()
-        # Where nothing else happens, what threads store or copy themselves is not worth its way.
+        # A block without other steps is not executed for the sake of plain stores or copies.
         writes = (*self._plain_accesses("write"), *self._cp_async_copies())
         self._slice([s for s in writes if model.cfg.block_of[s.site] in self._reached])
         self.sliced_registers = frozenset(self._sliced)
@@ -167,7 +182,9 @@ class Program:
         ).intersection(model.cfg.rank)
         """Blocks in which threads synchronise."""
         self.dispatching = self._dispatching()
-        """Blocks that send threads one way or another by what comes with the launch, and decide who synchronises; what they compare."""
+        """Blocks whose branch compares a thread index with the launch and decides who synchronises, with what they
+        compare.
+        """
         self.sharing = self._sharing()
         self.blocks: list[list[Step]] = [[] for _ in model.cfg.blocks]
         unknown = self._unknown()
@@ -177,7 +194,7 @@ class Program:
                 self.blocks[model.cfg.block_of[site]].append(step)
 
     def _unknown(self) -> set[int]:
-        """Registers that nobody ever knows: all that writes them gives what is unknown, or is computed from that."""
+        """Registers that are never known: each definition is unknown, or is computed from such a register."""
         found, users = set[int](), dict[int, list[int]]()
         for site, step in self._steps.items():
             if step.what == "compute":
@@ -195,11 +212,13 @@ class Program:
         return found
 
     def _gives_unknown(self, step: Step, unknown: AbstractSet[int]) -> bool:
-        """Whether a step gives nothing known while so many registers are *unknown*."""
+        """Whether the result of a step is unknown if so many registers are *unknown*."""
         if step.what != "compute":
             return step.what == "unknown"
         match = step.instruction.match
-        either = match is not None and ".pred" in match.modifiers  # one of two may decide alone
+        either = (
+            match is not None and ".pred" in match.modifiers
+        )  # one of the two predicates may decide alone
         return not either and not unknown.isdisjoint(step.instruction.reads)
 
     def _events(self) -> Iterable[Step]:
@@ -214,7 +233,9 @@ class Program:
                 yield Step(event.site, event.kind, instruction)
 
     def _plain_accesses(self, verb: str) -> Iterable[Step]:
-        """Those that read or write shared memory themselves: of one base between two events, the one least and the one farthest from it."""
+        """Plain reads or writes of shared memory: of those with one base between two events, the first and the last
+        by address.
+        """
         return self._extreme_offsets(
             verb,
             (
@@ -225,7 +246,7 @@ class Program:
         )
 
     def _cp_async_copies(self) -> Iterable[Step]:
-        """Copies of a few bytes into shared memory, of which each thread makes its own."""
+        """Non-bulk copies into shared memory, which each thread makes for itself."""
         copies = self.model.sites("issue", CP_ASYNC)
         return self._extreme_offsets("fill", ((i, self.instructions[i].role("destination")) for i in copies))
 
@@ -242,20 +263,22 @@ class Program:
                 yield Step(site, what, self.instructions[site])
 
     def _columns(self) -> dict[tuple[int, str], int]:
-        """How many columns of tensor memory a role covers at least, of what multiplies, loads or stores."""
+        """The least number of columns of tensor memory that an operand of a matrix operation, a load or a store
+        covers.
+        """
         model = self.model
         if not model.sites("issue", "tcgen05.ld"):
             return {}
         tmem = model.solved(TensorMemory)[0]
         found = {(i, "taddr"): tmem.range(i, "taddr") for g in _TENSOR for i in model.sites("issue", g)}
         for i in model.sites("issue", "tcgen05"):
-            # With .ws, matrices are in the lanes of one warp or two.
+            # With .ws, the matrices are in the lanes of one warp or two.
             if model.name(i).startswith("tcgen05.mma") and ".ws" not in model.instruction(i).opcode:
                 found |= {(i, role): tmem.range(i, role) for role in ("d", "a")}
         return {key: columns.columns for key, columns in found.items() if columns is not None}
 
     def _tensor_accesses(self) -> Iterable[Step]:
-        """Loads of tensor memory, the outermost as of shared memory, and stores."""
+        """Stores of tensor memory, and of the loads the first and the last by address."""
         if all(role == "taddr" for _, role in self.columns):
             return
         loads, stores = (self.model.sites("issue", group) for group in _TENSOR)
@@ -263,9 +286,10 @@ class Program:
         yield from (Step(i, "tensor", self.instructions[i]) for i in stores)
 
     def _loads_stored_value(self, step: Step) -> bool:
-        """Whether a step loads what the kernel has stored.
+        """Whether a step loads what the kernel has stored to shared memory.
 
-        The address of tensor memory comes with its allocation, and a response of 128 bits with the request.
+        The address of tensor memory is stored by its allocation, and a response of 128 bits by its request: neither
+        counts.
         """
         if step.what != "load" or not _of_shared(step.instruction):
             return False
@@ -278,7 +302,7 @@ class Program:
 
     @cached_property
     def reads_memory(self) -> bool:
-        """Whether something is loaded from global memory."""
+        """Whether the slice loads from global memory."""
         return any(
             step.what == "load"
             and step.instruction.match
@@ -288,7 +312,7 @@ class Program:
 
     @cached_property
     def atomic_counters(self) -> frozenset[int]:
-        """Where a counter in global memory goes up by one: its numbers say whose turn it is, or which tile comes next."""
+        """Atomic increments of counters in global memory, which hand out turns or tiles."""
         values = self.model.values
         return frozenset(
             site
@@ -303,7 +327,9 @@ class Program:
 
     @cached_property
     def answered(self) -> bool:
-        """Whether responses are asked about, and all of these are loaded from shared memory as they are."""
+        """Whether the responses of ``try_cancel`` are queried, and all of them are loaded from shared memory
+        unchanged.
+        """
         queries = self.model.sites("clc-query")
         found = (self.instructions[i].role("source") for i in queries)
         made = (site for r in found if isinstance(r, int) for site in self.defs.get(r, (-1,)))
@@ -313,7 +339,7 @@ class Program:
         )
 
     def _slice_stores(self) -> None:
-        """Takes in what stores what is loaded, and so on: where and what they store may be loaded as well."""
+        """Adds the stores that loads in the slice may read, and what those store, and so on."""
         seen = set[int]()
         while left := {i for i, step in self._steps.items() if self._loads_stored_value(step)} - seen:
             seen |= left
@@ -334,9 +360,9 @@ class Program:
         return found
 
     def _compared_by_thread(self, predicate: int) -> list[tuple[int, int]]:
-        """Of what a predicate compares: where a thread stands with what comes with the launch.
+        """The pairs that a predicate compares of which one depends on a thread index and the other on the launch.
 
-        Or it asks for a flag that is stored, and which says how such a comparison went.
+        The predicate may also be loaded as a flag that holds the result of such a comparison.
         """
         values = self.model.values
         loads = (node[1] for v in values.made_of(predicate) if (node := values.node(v))[0] == "load")
@@ -350,15 +376,16 @@ class Program:
         ]
 
     def _from_thread_index(self, *made: int) -> bool:
-        """Whether values are made of where a thread stands in its CTA."""
+        """Whether values are computed from the index of a thread in its CTA."""
         values = self.model.values
         return any(values.node(v)[1:2] in _THREAD_INDICES for v in values.made_of(*made))
 
     def _sharing(self) -> frozenset[int]:
-        """Those that only ask whether rounds are left, of a loop whose rounds warps share out among them.
+        """Dispatching blocks that only test whether a warp has iterations left, of a loop whose iterations warps
+        share.
 
-        Each warp begins with a number of its own and goes on by a constant, up to what comes with the launch. The same may be
-        asked before the first round.
+        The counter of each warp starts at a value of its own and advances by a constant, up to a bound from the
+        launch. The same test may guard the loop.
         """
         found, ends = set[int](), set[tuple[int, int]]()
         for block, compared in self.dispatching.items():
@@ -375,7 +402,9 @@ class Program:
         )
 
     def _warp_counter(self, block: int, a: int, b: int) -> tuple[int, int] | None:
-        """With which number of a warp the counter of a loop begins, and up to what it goes, that ends where *a* and *b* are compared."""
+        """The start and the bound of the counter of a warp in a loop that ends where *a* and *b* are compared; None:
+        it is no such loop.
+        """
         cfg, values = self.model.cfg, self.model.values
         for counter, bound in ((a, b), (b, a)):
             terms, _ = values.linear(counter)
@@ -389,10 +418,10 @@ class Program:
         return None
 
     def _from_launch(self, *made: int) -> bool:
-        """Whether values are made of what comes with the launch: parameters, or what is in global memory.
+        """Whether values are computed from the launch: from parameters, or from the contents of global memory.
 
-        Or they are loaded from where a thread has stored such. What the launch only chooses by a condition is right for each
-        choice.
+        Or they are loaded from shared memory where such a value was stored. A value that the launch only selects by a
+        condition does not count: each choice is one of a real launch.
         """
         values, seen, left = self.model.values, set[int](), list(made)
         while left:
@@ -407,7 +436,7 @@ class Program:
         return False
 
     def launch_independent(self, site: int) -> bool:
-        """Whether neither launch nor memory decides where in shared memory an access begins and ends: else it may be elsewhere."""
+        """Whether neither the launch nor memory decides the shared memory that an access covers."""
         if site not in self._independent:
             values, model = self.model.values, self.model
             where = [access.address for access in model.shared.accesses(site)]
@@ -419,7 +448,7 @@ class Program:
 
     @property
     def counts_known(self) -> bool:
-        """Whether no launch decides how many threads an mbarrier or a barrier waits for."""
+        """Whether no launch decides the count of an mbarrier or a barrier."""
         model = self.model
         sites = [i for kind in _COUNTING for i in model.sites(kind)]
         counts = [value for i in sites if (value := model.value(i, "count")) is not None]
@@ -427,17 +456,17 @@ class Program:
 
     @property
     def phases_known(self) -> bool:
-        """Whether no launch says for which phase a thread waits, by a number that decides how often no loop goes round."""
+        """Whether no launch decides a parity that is waited for, other than by the trip count of a loop."""
         values = {i: self.model.value(i, "parity") for i in self.model.sites("mbarrier-wait")}
         depends_on_launch = [
             v for i, v in values.items() if v is not None and self.depends_on_launch(i, "parity")
         ]
         return frozenset().union(*self.bounds.values()).issuperset(self.words(*depends_on_launch))
 
-    # ------------------------------------------------------------ what comes with the launch
+    # ------------------------------------------------------------ what depends on the launch
 
     def depends_on_launch(self, site: int, role: str) -> bool:
-        """Whether the launch says a number: no two of such go with each other for certain."""
+        """Whether the launch decides an operand. Two such values need not go together in any real launch."""
         key = site, role
         if key not in self._launch_operands:
             value = self.model.value(site, role)
@@ -445,7 +474,7 @@ class Program:
         return self._launch_operands[key]
 
     def word(self, step: Step) -> tuple[Hashable, int]:
-        """From where a step loads what comes with the launch: a base, and bytes behind it."""
+        """What a step loads of the launch: a base, and an offset in bytes."""
         if step.site not in self._load_words:
             instruction = step.instruction
             assert instruction.match is not None
@@ -458,7 +487,7 @@ class Program:
 
     @cached_property
     def bounds(self) -> dict[int, frozenset[LaunchWord]]:
-        """The words of the launch that decide how often a loop goes round, by its header."""
+        """The words of the launch that bound each loop, by its header."""
         cfg = self.model.cfg
         conditions = {
             header: {
@@ -475,17 +504,19 @@ class Program:
         }
 
     def mbarrier_count_words(self, site: int) -> frozenset[LaunchWord]:
-        """The words of the launch that say how many mbarriers the instruction at *site* makes, one in each round of a loop."""
-        cfg, place = self.model.cfg, self.model.value(site, "mbarrier")
-        moves = place is not None and bool(self.model.values.volatile(place))
+        """The words of the launch that decide how many mbarriers the loop around *site* initialises."""
+        cfg, address = self.model.cfg, self.model.value(site, "mbarrier")
+        moves = address is not None and bool(self.model.values.volatile(address))
         around = cfg.around(cfg.block_of[site]) if moves else ()
         return frozenset().union(*map(self.bounds.__getitem__, around))
 
     @cached_property
     def strides(self) -> dict[str, int]:
-        """How many CTAs or clusters there are, as loops say that step by a number from the own one on; by ``%ctaid.x``, ``%clusterid.x``.
+        """The number of CTAs or clusters that the constant strides of loops imply, by ``%ctaid.x`` or
+        ``%clusterid.x``.
 
-        Only where others step by the size of the grid, and not if they say different things: all go over the same tiles.
+        Only if other loops stride by the size of the grid, and if the constants agree: all loops iterate over the
+        same tiles.
         """
         model, values = self.model, self.model.values
         if not any(GRID in words for words in self.bounds.values()):
@@ -503,14 +534,14 @@ class Program:
 
     @cached_property
     def waiting_loops(self) -> list[int]:
-        """The loops in which threads wait for an mbarrier, by their headers."""
+        """The headers of loops in which threads wait for an mbarrier."""
         cfg = self.model.cfg
         waits = {cfg.block_of[i] for i in self.model.sites("mbarrier-wait")}
         return [header for header, body in cfg.loops.items() if not body.isdisjoint(waits)]
 
     @cached_property
     def loop_tests(self) -> dict[int, Comparison]:
-        """What is compared to tell whether there is another round, by the block at the end of a round."""
+        """The comparison that decides whether a loop iterates again, by the block of its back edge."""
         cfg, found = self.model.cfg, dict[int, Comparison]()
         ends = {
             e.source
@@ -526,7 +557,7 @@ class Program:
         return found
 
     def _compared(self, register: int, last: int, start: int) -> Comparison | None:
-        """What is compared to tell a predicate, or a flag that is 0 or 1, from *start* on before *last*."""
+        """The comparison that a predicate, or a flag of 0 or 1, is computed from between *start* and *last*."""
         found = None
         for i in range(last - 1, start - 1, -1):
             instruction = self.instructions[i]
@@ -549,16 +580,16 @@ class Program:
         return found
 
     def _condition(self, branch: int) -> int | None:
-        """The condition of a branch; None: it has none."""
+        """The condition of a branch; None: it is unconditional."""
         guard = self.instructions[branch].guard
         return None if guard < 0 else self.model.values.find(self.model.values.before(guard, branch))
 
     def words(self, *made: int) -> frozenset[LaunchWord]:
-        """The words of the launch that values are made of, and those that decide which flags they are made of."""
+        """The words of the launch that values are computed from, and those that select between constants."""
         return frozenset().union(*self._words_of(map(self.model.values.find, made)).values())
 
     def _words_of(self, made: Iterable[int]) -> dict[int, set[LaunchWord]]:
-        """The same of each of the values *made*, in one walk over what all of them are made of."""
+        """The same for each of the values *made*, in one walk over all that they are computed from."""
         each: dict[int, set[LaunchWord]] = {value: set() for value in made}
         work, uses, named = list(each), {value: list[int]() for value in each}, dict[LaunchWord, list[int]]()
         while work:
@@ -582,7 +613,9 @@ class Program:
         return each
 
     def _inputs_of(self, value: int) -> tuple[Iterable[int], tuple[LaunchWord, ...]]:
-        """What a value is made of, or what decides which of several flags it is; and the words of the launch that it is itself."""
+        """What a value is computed from, or what selects it if it is a choice of constants; and the words of the
+        launch that it is.
+        """
         values = self.model.values
         kind, *rest = node = values.node(value)
         if kind == "load" and rest[1].startswith(".shared"):
@@ -603,7 +636,7 @@ class Program:
         return self._conditions(rest[0]) if flag else more, words
 
     def _conditions(self, block: int) -> Iterable[int]:
-        """What decides on which way a block is entered."""
+        """The conditions that decide by which edge a block is entered."""
         cfg, values = self.model.cfg, self.model.values
         for edge in cfg.predecessors[block]:
             for c in (*cfg.controllers(edge.source), edge):
@@ -611,7 +644,7 @@ class Program:
                     yield values.before(c.predicate, cfg.blocks[c.source].end - 1)
 
     def reconvergence(self, block: int) -> int:
-        """Where threads meet that leave a block of which it does not matter how; -1: nowhere."""
+        """Where threads that leave *block* reconverge if its branch does not matter; -1: nowhere."""
         found = self._reconvergence.get(block)
         if found is None:
             cfg = self.model.cfg
@@ -621,7 +654,7 @@ class Program:
         return found
 
     def branch(self, block: int) -> Branch:
-        """What decides where threads go from *block*."""
+        """The branch at the end of *block*."""
         found = self._branches.get(block)
         if found is None:
             cfg = self.model.cfg
@@ -640,7 +673,7 @@ class Program:
     # ------------------------------------------------------------ what is executed
 
     def batches(self, block: int) -> list[StepBatch]:
-        """The steps of a block: at once those one behind the other that only compute, and each of the others alone."""
+        """The steps of a block: consecutive computations together, and every other step alone."""
         found = self._batches.get(block)
         if found is None:
             found = self._batches[block] = []
@@ -656,7 +689,7 @@ class Program:
         return found
 
     def _fuse(self, step: Step) -> FusedCompute | None:
-        """A step as a sum, if all threads take part and nothing but registers is asked for."""
+        """A step as an unguarded computation on registers; None: it is not one."""
         if step.what != "compute" or step.instruction.guard >= 0:
             return None
         destination, sources, results = self.plan(step)
@@ -666,7 +699,7 @@ class Program:
         return FusedCompute(itemgetter(*registers) if registers else lambda _: (), results, destination)
 
     def plan(self, step: Step) -> Plan:
-        """How to compute what a step gives."""
+        """How to compute the result of a step."""
         found = self._plans.get(step.site)
         if found is None:
             instruction, match = step.instruction, step.instruction.match
@@ -684,7 +717,9 @@ class Program:
     # ------------------------------------------------------------ slicing
 
     def _slice(self, roots: Iterable[Step]) -> None:
-        """Takes in steps, what decides whether they are executed, and what their operands are made of."""
+        """Adds steps to the slice, with what decides whether they are executed and what their operands are computed
+        from.
+        """
         self._work: list[int] = []
         for step in roots:
             if step.site not in self._steps:
@@ -716,7 +751,7 @@ class Program:
                 self._reach(edge.source)
 
     def _registers_needed(self, step: Step) -> list[int]:
-        """The registers that have to be known for a step."""
+        """The registers that a step reads."""
         instruction, found = step.instruction, list[int]()
         if instruction.guard >= 0:
             found.append(instruction.guard)
@@ -759,14 +794,14 @@ class Program:
         ]
 
     def _evaluator(self, instruction: Instruction, match: Match) -> Callable[..., int]:
-        """What the first destination becomes, as its register holds it."""
+        """The function that computes the first destination, truncated to the width of its register."""
         destination = instruction.operands[0]
         register = destination.first if isinstance(destination, Pair) else destination
         bits = self.widths[register] if isinstance(register, int) else 64
         return bind(match.form.compute, match.binding, bits)
 
     def _defining_step(self, instruction: Instruction, site: int) -> Step:
-        """How the destinations of an instruction come about."""
+        """The step that defines the destinations of an instruction."""
         match = instruction.match
         if match is None or match.problem:
             return Step(site, "unknown", instruction)
@@ -777,7 +812,7 @@ class Program:
             unordered = any((m[-1] == "u" and m[1:-1] in _ORDERED) or m == ".nan" for m in match.modifiers)
             return Step(site, "constant", instruction, lambda: int(unordered))
         if form.compute == "mov" and floating(match.modifiers):
-            # The halves of a constant may decide how a logarithm of it is computed.
+            # An integer computation may take a floating-point constant apart.
             source = instruction.operands[1]
             if not isinstance(source, Immediate):
                 return Step(site, "unknown", instruction)
@@ -804,7 +839,10 @@ _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def _between_ctas(match: Match) -> bool:
-    """Whether an instruction is made for a cluster of several CTAs; one alone may arrive at its own mbarriers remotely."""
+    """Whether an instruction needs a cluster of several CTAs.
+
+    A remote arrival does not: it may be at an mbarrier of its own CTA.
+    """
     if ".multicast::cluster" in match.modifiers or ".cta_group::2" in match.modifiers:
         return True
     form = match.form
@@ -812,7 +850,9 @@ def _between_ctas(match: Match) -> bool:
 
 
 def relaxes(model: KernelModel) -> bool:
-    """Whether some arrival or wait at an mbarrier is relaxed: it orders nothing without a fence (9.7.13.15)."""
+    """Whether some arrival or wait at an mbarrier is relaxed, so that only a fence orders what is around it
+    (9.7.13.15).
+    """
     sites = (*model.sites("mbarrier-wait"), *model.sites("mbarrier-arrive"))
     return any(".relaxed" in model.instruction(i).opcode for i in sites)
 

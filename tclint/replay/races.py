@@ -1,4 +1,20 @@
-"""Accesses to shared and tensor memory that a replay did not order, of which one writes."""
+"""Data races in a replay: two accesses to the same shared or tensor memory, at least one of them a write, that are
+unordered.
+
+Terms. An access *happens before* another if the clock of the second contains the event of the first
+(``vector_clocks``). The order of execution in this one replay means nothing: accesses that the clocks do not order
+race even if the replay executed them far apart. Accesses are *ordered in time* if one cannot be executed before the
+other in any run although no clock orders them, such as an asynchronous copy and what its issuing thread did before
+it; these do not race.
+
+Per location, the last write and the reads since it are kept (as FastTrack does, Flanagan and Freund 2009), so of each
+pair of instructions the first race is found, and a race that is hidden by an intervening write may be missed.
+
+Unsound, towards silence: lanes of one warp do not race (how a warp orders its lanes is not modelled); of plain
+accesses only the outermost are recorded (``program``); plain stores race only if no address depends on the launch or
+on memory; the size of a tensor copy is unknown and taken from its neighbours. Unsound, towards a report: the values
+of a launch may be those of no real launch, which ``launches`` and ``verdict`` guard against.
+"""
 
 from __future__ import annotations
 
@@ -16,36 +32,36 @@ from tclint.replay.warp_overlaps import WarpOverlaps
 __all__ = ["Race", "races"]
 
 OrderedInTime = Callable[[Clock, Agent, int], bool]
-"""Whether who has heard of so much comes later than an event of an actor."""
+"""Whether a point with a clock follows an event of an agent in every run (``Machine.ordered_in_time``)."""
 _LEAST = 16
-"""Bytes that a copy brings at least."""
+"""The least number of bytes of a bulk copy (9.7.9.25.4.1)."""
 
 
 class Race(NamedTuple):
-    """Two accesses of which nothing says that the first is over when the second is made."""
+    """Two accesses of which the first need not be complete when the second is made."""
 
     first: Access
     second: Access
 
     @property
     def early(self) -> bool:
-        """Whether the second overwrites what the first reads, or has written."""
+        """Whether the second overwrites what the first reads or writes."""
         return self.second.writes
 
     @property
     def key(self) -> tuple[int, int]:
-        """The instructions of both."""
+        """The two instructions."""
         return self.first.site, self.second.site
 
     @property
     def together(self) -> bool:
-        """Whether it is one of several warps that go the same way together."""
+        """Whether the accesses are of different warps of one thread group."""
         return not _in_different_warps(*self)
 
 
 @dataclass(slots=True)
 class _CopyRegion:
-    """Where copies go: the last one, and who has read it since."""
+    """A region that copies write: the last copy, and the reads since."""
 
     end: int
     copy: Access | None = None
@@ -55,14 +71,16 @@ class _CopyRegion:
 _NO_REGIONS: tuple[list[int], list[_CopyRegion]] = [], []
 
 _Found = tuple[Race, Access, Clock, Sequence[Agent]]
-"""A race, the access of it that comes later in the replay, what that has heard of, and of whom it has not."""
+"""A race, its access that is later in the replay, the clock of that, and the agents whose part of the earlier one is
+not in the clock.
+"""
 
 
 def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Program) -> Iterator[Race]:
-    """The first race of each two instructions: of asynchronous writes with reads, then of plain stores with all else.
+    """The first race of each pair of instructions: of asynchronous writes with reads, then of plain stores with all
+    else.
 
-    Where what races with a store is not steady, since launch or memory has a part in where it begins or ends, it proves
-    nothing.
+    A race with a store counts only if neither address depends on the launch or on memory.
     """
     yield from _first_of_each(_async_races(accesses), ordered_in_time)
     for race in _first_of_each(
@@ -73,7 +91,7 @@ def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Progr
 
 
 def _first_of_each(found: Iterable[_Found], ordered_in_time: OrderedInTime) -> Iterator[Race]:
-    """The first race of each two instructions of which the access that comes later in the replay need not always do so."""
+    """The first race of each pair of instructions whose accesses are not ordered in time."""
     reported = set()
     for race, later, observed, unordered in found:
         before = race.first if race.second is later else race.second
@@ -85,7 +103,7 @@ def _first_of_each(found: Iterable[_Found], ordered_in_time: OrderedInTime) -> I
 
 
 def _async_races(accesses: list[Access]) -> Iterator[_Found]:
-    """The races of asynchronous writes with reads, each with the access that comes later."""
+    """The races of asynchronous writes with reads."""
     sizes = _sizes(accesses)
     accesses = [a for a in accesses if not a.stores]
     regions: dict[tuple[int, int], dict[int, int]] = {}
@@ -107,7 +125,7 @@ def _async_races(accesses: list[Access]) -> Iterator[_Found]:
 
 @dataclass(slots=True)
 class _StoreLocation:
-    """A place that threads store to: who has done so, who has read it since, and what was copied there last."""
+    """A location that threads store to: the stores, the reads since, and the last copy."""
 
     stores: dict[object, Access] = field(default_factory=dict)
     reads: dict[object, Access] = field(default_factory=dict)
@@ -115,7 +133,7 @@ class _StoreLocation:
 
 
 def _store_races(accesses: list[Access]) -> Iterator[_Found]:
-    """The races of plain stores with reads and copies, each with the access that comes later."""
+    """The races of plain stores with reads and copies."""
     by_memory: dict[tuple[int, int], set[int]] = {}
     for access in accesses:
         if access.stores:
@@ -126,7 +144,7 @@ def _store_races(accesses: list[Access]) -> Iterator[_Found]:
     locations = {(memory, start): _StoreLocation() for memory, own in starts.items() for start in own}
     for access in accesses:
         own = starts.get(access.memory, ())
-        # Where a copy of unknown size ends is a guess, good enough where nothing but copies is.
+        # The end of a copy of unknown size is a guess: good enough for copies among themselves.
         size = 1 if access.plain else access.size or _LEAST
         for at in range(bisect_left(own, access.offset), bisect_left(own, access.offset + size)):
             for race, unordered in _races_at(access, locations[access.memory, own[at]]):
@@ -134,7 +152,10 @@ def _store_races(accesses: list[Access]) -> Iterator[_Found]:
 
 
 def _races_at(access: Access, location: _StoreLocation) -> Iterator[tuple[Race, Sequence[Agent]]]:
-    """The races of an access with plain stores before it, or of a store with what is before it; *spot* takes it in."""
+    """The races of an access with earlier plain stores, or of a store with all that is earlier.
+
+    Records the access at *location*.
+    """
     before = [
         (s, unordered)
         for s in location.stores.values()
@@ -143,7 +164,7 @@ def _races_at(access: Access, location: _StoreLocation) -> Iterator[tuple[Race, 
     if access.stores:
         for read in location.reads.values():
             if (unordered := _unordered_agents(read, access)) and _in_different_warps(read, access):
-                # What nobody wrote before is read too early.
+                # A location that nothing wrote before is read too early.
                 yield (
                     Race(read, access) if location.stores or location.copy else Race(access, read),
                     unordered,
@@ -168,7 +189,7 @@ def _races_at(access: Access, location: _StoreLocation) -> Iterator[tuple[Race, 
 
 
 def _lockstep_races(accesses: list[Access], program: Program) -> Iterator[_Found]:
-    """The races of loads with stores of threads that go the same way together, in different warps."""
+    """The races of loads with stores of other warps of the same thread group."""
     if not any(access.stores for access in accesses):
         return
     overlaps = program.model.made(WarpOverlaps)
@@ -200,14 +221,14 @@ def _lockstep_races(accesses: list[Access], program: Program) -> Iterator[_Found
 
 
 def _in_different_warps(a: Access, b: Access) -> bool:
-    """Whether two accesses of threads are in different warps: how lanes of one order what they do is not followed."""
+    """Whether no warp makes both accesses. The order of lanes within a warp is not modelled."""
     return not (a.own and b.own) or set(a.group.warps).isdisjoint(b.group.warps)
 
 
 def _copy_races(
     access: Access, region: _CopyRegion, sizes: Mapping[int, int]
 ) -> Iterator[tuple[Race, Sequence[Agent]]]:
-    """The races of an access with those before it; *place* takes it in."""
+    """The races of an access with those before it. Records the access in *region*."""
     if not access.writes:
         copy = region.copy
         if (
@@ -226,13 +247,13 @@ def _copy_races(
             and (unordered := _unordered_agents(read, access, end))
             and _in_different_warps(read, access)
         ):
-            # What nothing was copied to before is read too early, and not filled again.
+            # A region that no copy wrote before is read too early.
             yield Race(read, access) if region.copy is not None else Race(access, read), unordered
     region.copy, region.reads = access, {}
 
 
 def _unordered_agents(before: Access, access: Access, high: int = 0) -> Sequence[Agent]:
-    """Of whose part of what was done *before* who does something has not heard: where it begins, or up to *high*."""
+    """The agents whose part of the access *before* does not happen before *access*: at its start, or up to *high*."""
     if before.agent is access.agent:
         return ()
     return before.unordered_agents(
@@ -241,7 +262,7 @@ def _unordered_agents(before: Access, access: Access, high: int = 0) -> Sequence
 
 
 def _sizes(accesses: Iterable[Access]) -> dict[int, int]:
-    """How many bytes each copy fills: as it says, or up to where the next one begins, or what threads store."""
+    """The bytes that each copy writes: as stated, or up to the next copy or store."""
     copies = [a for a in accesses if a.writes]
     by_memory: dict[tuple[int, int], list[int]] = {}
     for copy in copies:

@@ -1,7 +1,18 @@
-"""Threads that go the same way together: where they part at branches, where they meet again, who runs next."""
+"""Thread groups: threads of one CTA that execute the same path together, where they diverge and reconverge, who runs
+next.
+
+Threads diverge where a branch depends on the thread and reconverge at the immediate post-dominator of the branch. If
+other threads need them earlier, they continue without reconverging: warps first, then lanes of a warp. A group runs
+until it waits, reconverges or exits; after each successful wait the others run first. This is one schedule. It is
+enough, as what counts is the order that clocks establish, not the order of this run (``races``).
+
+Registers hold one value per group or per thread (``abstract_lanes``). The clock of each warp is kept separately as
+soon as the warps of a group differ in what they have observed; lanes of a warp share one.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
@@ -10,9 +21,12 @@ from operator import attrgetter
 from typing import NamedTuple, NoReturn
 
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
+from tclint.replay import hypotheses
 from tclint.replay.abstract_lanes import ALL_BITS, Lanes, apply, broadcast, gather, immediate, merge, select
-from tclint.replay.launch import CANCELLED, Launch, LaunchWord
+from tclint.replay.hypotheses import CANCELLED, LaunchWord
+from tclint.replay.launch import Launch
 from tclint.replay.program import Program, Step
+from tclint.replay.reasons import Reason
 from tclint.replay.sync import Barrier, Mbarrier
 from tclint.replay.vector_clocks import (
     BOTTOM,
@@ -40,62 +54,61 @@ __all__ = [
     "Unresolved",
 ]
 
-_MANY = 32
-"""Rounds of a loop that need not be waited for: rings of a few stages have come round several times."""
-_SOME = 3
-"""Rounds of a loop that has to be seen to go round."""
-_FAR = 2
-"""How many times the steps that there are, or the rounds that are enough, must lie ahead for a loop to be cut short."""
-
 
 class Unresolved(Exception):
-    """The replay cannot go on: *site* depends on what is not known."""
+    """The replay cannot continue: the instruction at *site* depends on an unknown value."""
 
-    def __init__(self, site: int, why: str) -> None:
+    def __init__(self, site: int, why: Reason) -> None:
         super().__init__(why)
         self.site = site
         self.why = why
 
 
 class UninitialisedMbarrier(Unresolved):
-    """Threads name an mbarrier that none of them made: the launch is none of this kernel, or an address is not known."""
+    """Threads use an address where no mbarrier was initialised: the launch is none of this kernel, or the kernel is
+    faulty.
+    """
 
-    def __init__(self, site: int, why: str, address: int = -1, made: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self, site: int, why: Reason, address: int = -1, made: Mapping[int, int] | None = None
+    ) -> None:
         super().__init__(site, why)
         self.address = address
-        """Where they look for it, in the memory of whatever CTA; -1: in one that there is not."""
+        """The offset of the address in shared memory; -1: the CTA does not exist."""
         self.made = made or {}
-        """Where there are mbarriers by then, and which ``mbarrier.init`` has made each."""
+        """The mbarriers that exist: the ``mbarrier.init`` of each, by offset."""
 
 
 class OutOfSteps(Exception):
-    """The replay has been cut short: what it saw is true, and what would have come is not known."""
+    """The steps are used up. What was observed is true; what would have followed is unknown."""
 
 
 class TooManyIterations(Exception):
-    """A loop goes round more often than anybody has to see; other numbers for *words* would make it end earlier."""
+    """A loop iterates more often than need be. Smaller values for *words* would end it earlier."""
 
     def __init__(self, words: frozenset[LaunchWord], excess: int = 0) -> None:
-        super().__init__("a loop goes round many times")
-        self.launch_words = words
+        super().__init__("a loop has too many iterations")
+        self.words = words
         self.excess = excess
-        """How many times as often as need be the loop will go round, if that is foreseen; 0: it is not, and has gone round so often."""
+        """By what factor the extrapolated trip count is too large; 0: it was not extrapolated, the loop has iterated
+        too often.
+        """
 
 
 class Limits(NamedTuple):
-    """How long a replay may take."""
+    """The budgets of one replay."""
 
     steps: int
     irreducible: Collection[LaunchWord] = ()
-    """Words of the launch that it is no use to change."""
+    """Words of the launch whose reduction has no effect."""
     extrapolates: bool = False
-    """It gives up as soon as a loop is seen to go round too often."""
+    """Whether trip counts are extrapolated from the first iterations."""
     extra_steps: int = 0
-    """How many steps more it may take where no other numbers would make them fewer."""
+    """Further steps if no reduction would shorten the replay."""
 
 
 class Stuck(NamedTuple):
-    """Threads that wait for what does not come."""
+    """Threads that are blocked at an mbarrier or a barrier."""
 
     site: int
     threads: tuple[int, ...]
@@ -103,7 +116,7 @@ class Stuck(NamedTuple):
 
 
 class _MergedRegisters:
-    """What groups that met hold together, put together when somebody asks for it."""
+    """The registers of groups that reconverged, merged when a register is read."""
 
     __slots__ = ("_parts", "_size")
 
@@ -112,14 +125,15 @@ class _MergedRegisters:
         self._size = size
 
     def value(self, register: int) -> Lanes:
-        """What *register* holds."""
+        """The value of *register*."""
         return merge([(positions, part[register]) for positions, part in self._parts], self._size)
 
 
 class Registers(dict[int, Lanes]):
-    """What the threads of a group hold: what was written, and else what there was where they parted.
+    """The registers of a group: what it has written, and otherwise the values from before it diverged.
 
-    ``registers[number]`` tells it, and None where it is not known; what :class:`dict` itself knows was written since.
+    ``registers[number]`` is the value, None if it is unknown. The items of the :class:`dict` are what was written
+    since.
     """
 
     __slots__ = ("_seen", "merged", "outer", "positions")
@@ -127,13 +141,13 @@ class Registers(dict[int, Lanes]):
     def __init__(self, outer: Registers | None = None, positions: Sequence[int] = ()) -> None:
         self.outer = outer
         self.positions = positions
-        """Of these threads among those of *outer*."""
+        """The positions of these threads among those of *outer*."""
         self.merged: dict[int, _MergedRegisters] = {}
-        """What was written before threads met, and by nobody since."""
+        """Registers that were written before the threads reconverged, and not since."""
         self._seen: dict[int, Lanes] = {}
 
     def written(self, since: Registers) -> Iterator[int]:
-        """What was written since threads parted that held *since*, behind whatever branches."""
+        """The registers written since the threads diverged that held *since*, at any depth of nested branches."""
         here: Registers | None = self
         while here is not None and here is not since:
             yield from here
@@ -152,14 +166,14 @@ class Registers(dict[int, Lanes]):
         return self._seen[register]
 
     def copy(self) -> Registers:
-        """The same, for threads that write to them next."""
+        """A copy to write to."""
         made = Registers(self.outer, self.positions)
         made.update(self)
         made.merged.update(self.merged)
         return made
 
     def meet(self, written: Collection[int], together: _MergedRegisters) -> None:
-        """Takes in what was *written* by threads that met."""
+        """Takes over the registers *written* by threads that reconverged."""
         for register in written:
             self.pop(register, None)
         self.merged.update(dict.fromkeys(written, together))
@@ -167,22 +181,22 @@ class Registers(dict[int, Lanes]):
 
 @dataclass(eq=False, slots=True)
 class DivergencePoint:
-    """Threads that parted at a branch, and where they meet again."""
+    """Threads that diverged at a branch, and the block where they reconverge."""
 
     reconvergence: int
     outer: DivergencePoint | None
     before: Registers
     threads: tuple[int, ...]
-    """All that parted."""
+    """All threads that diverged."""
     missing: int
-    """How many of them have neither come to the join nor ended."""
+    """How many of them have neither reached the block nor exited."""
     parked: list[ThreadGroup] = field(default_factory=list)
     released: bool = False
-    """They wait for each other no longer."""
+    """They no longer wait for each other."""
 
     @property
     def splits_a_warp(self) -> bool:
-        """Whether lanes that are parked wait for others of their warp."""
+        """Whether parked lanes wait for other lanes of their warp."""
         parked = {t for group in self.parked for t in group.threads}
         warps = {t >> 5 for t in parked}
         return any(t >> 5 in warps and t not in parked for t in self.threads)
@@ -190,13 +204,13 @@ class DivergencePoint:
 
 @cache
 def warps_of(threads: tuple[int, ...]) -> tuple[int, ...]:
-    """The warps that *threads* are in."""
+    """The warps of *threads*."""
     return tuple(dict.fromkeys([t >> 5 for t in threads]))
 
 
 @cache
 def positions_of(threads: tuple[int, ...]) -> tuple[Sequence[int], ...]:
-    """The places of the threads of each warp among *threads*."""
+    """The positions of the threads of each warp among *threads*."""
     found: dict[int, list[int]] = {}
     for position, thread in enumerate(threads):
         found.setdefault(thread >> 5, []).append(position)
@@ -210,52 +224,52 @@ def _threads_by_warp(threads: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 @dataclass(eq=False, slots=True)
 class ThreadGroup:
-    """Threads of one CTA that go the same way together."""
+    """Threads of one CTA that execute the same path together."""
 
     cta: int
     threads: tuple[int, ...]
     registers: Registers
     clock: WarpClocks
-    """What its warps have heard of."""
+    """What its warps have acquired."""
     own: Clock = BOTTOM
-    """What they have done, of which each knows what it has done itself."""
+    """The events of its own threads, of which each warp has observed only its own."""
     block: int = 0
     at: int = 0
     divergence: DivergencePoint | None = None
     waits: Callable[[], bool] | None = None
-    """Tells whether what the group waits for has come."""
+    """Whether what the group waits for has happened."""
     stuck: Stuck | None = None
     failed_test: tuple[object, ...] = ()
-    """The question about an mbarrier that was answered with no, if nothing was done since."""
+    """The test of an mbarrier that has just failed; empty if the group has done anything since."""
     cluster: int = 0
-    """The generation of the cluster barrier that it arrived for."""
+    """The generation of the cluster barrier that it has arrived for."""
     committed: Mapping[str, tuple[Clock, ...]] = field(default_factory=dict)
-    """What each committed group of wgmma, or of bulk copies, completes with all before it; never changed once made."""
+    """The clock of each committed group of wgmma or of bulk copies, with all before it. Not modified once created."""
     waited: Mapping[int, int] = field(default_factory=dict)
-    """Where it last waited for each mbarrier, by address, the latest last; never changed once made."""
+    """The last wait for each mbarrier, by address, the latest last. Not modified once created."""
     fenced: WarpClocks = BOTTOM
-    """What had been heard of and done before the last fence: what a relaxed arrival tells."""
+    """What happens before the last fence, which is what a relaxed arrival releases."""
     agent: Agent | None = None
     unfenced: WarpClocks = BOTTOM
-    """What relaxed waits told: it is known behind the next fence."""
+    """What relaxed waits have observed: it is acquired by the next fence."""
     warps: tuple[int, ...] = field(init=False)
-    """The warps of which it has lanes."""
+    """The warps that it has lanes of."""
 
     def __post_init__(self) -> None:
         self.warps = warps_of(self.threads)
 
     def warps_at(self, positions: Sequence[int]) -> tuple[int, ...]:
-        """The warps of the threads at *places*."""
+        """The warps of the threads at *positions*."""
         if len(positions) == len(self.threads):
             return self.warps
         return tuple(dict.fromkeys([self.threads[i] >> 5 for i in positions]))
 
     def clocks_of(self, observed: WarpClocks, some: ThreadGroup) -> WarpClocks:
-        """What *some* of its threads have heard of what its own have."""
+        """The clocks of the threads of *some*, a part of this group."""
         return observed if isinstance(observed, int) else select_warps(observed, self.warps, some.warps)
 
     def only_at(self, observed: WarpClocks, positions: Sequence[int]) -> WarpClocks:
-        """What is *heard* if none but the warps of the threads at *places* do."""
+        """The clocks *observed* if only the warps of the threads at *positions* observe them."""
         return (
             observed
             if len(positions) == len(self.threads)
@@ -267,9 +281,10 @@ _CLOCKS = attrgetter("clock"), attrgetter("fenced"), attrgetter("unfenced")
 
 
 def _committed(one: tuple[Clock, ...], other: tuple[Clock, ...]) -> tuple[Clock, ...]:
-    """The groups that two parts of some threads have committed, the newest of both at the end.
+    """The groups that two parts of some threads have committed, the newest of both last.
 
-    Who has committed nothing since they parted did not come by: one thread of many issues bulk copies.
+    A part that has committed nothing since they diverged did not reach the commit: one thread of many issues bulk
+    copies.
     """
     more, fewer = sorted((one, other), key=len, reverse=True)
     if more[: len(fewer)] == fewer:
@@ -278,8 +293,8 @@ def _committed(one: tuple[Clock, ...], other: tuple[Clock, ...]) -> tuple[Clock,
     return (*more[:released], *map(join, more[released:], fewer))
 
 
-class ThreadGroupScheduler:
-    """The threads of a cluster: where they are, what they hold, and what they have heard of."""
+class ThreadGroupScheduler(ABC):
+    """The threads of a cluster: their positions in the code, registers and clocks, and the order in which they run."""
 
     def __init__(self, program: Program, launch: Launch, limits: Limits) -> None:
         self.program = program
@@ -290,24 +305,25 @@ class ThreadGroupScheduler:
         self.budget = limits.steps
         """Steps that are left."""
         self.entered = {0}
-        """The blocks that groups came to."""
+        """The blocks that were executed."""
         self._loop_entries: dict[int, int] = {}
         self._iterations: dict[int, int] = {}
-        """How often groups came to the header of a loop: from outside, and again."""
+        """How often groups entered each loop from outside, and how often they reached its header again."""
         self._distances: dict[tuple[int, Agent], list[tuple[int, int]]] = {}
-        """How far groups were from the end of a loop at the end of a round, and how many steps were left then."""
+        """For each back edge that was taken, how far the compared values were apart, and the steps left then."""
         self._loop_tests: dict[tuple[int, int, int], int] = {}
         self._loop_answers: dict[tuple[int, int, int], int] = {}
-        """How often each thread has asked whether a loop has rounds left for it, and what the first was told who asked so often."""
+        """How often each thread has tested a shared loop, and the answer that the first thread got in the same test.
+        """
         self.uneven = False
-        """Warps that share the rounds of a loop have not equally many of them."""
+        """Warps that share the iterations of a loop have different trip counts."""
         self._agents: dict[tuple[object, ...], Agent] = {}
         self._warp_fields: dict[tuple[int, int], Clock] = {}
-        """Of the actors that are lanes of a warp, by its CTA and its number: the first event of each."""
+        """The fields of the agents that are lanes of a warp, by CTA and warp."""
         self._sub_agents: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Agent] = {}
-        """Those of some threads that are in some warps."""
+        """The agents of some threads of a group, by its warps."""
         self.time = 0
-        """How often threads have told others something: so many events of them are over."""
+        """The number of the current epoch of threads: an event with a smaller number is over."""
         self.alive = dict.fromkeys(range(launch.ctas), launch.threads)
         self.groups = [
             ThreadGroup(cta, tuple(range(launch.threads)), Registers(), BOTTOM) for cta in range(launch.ctas)
@@ -316,17 +332,17 @@ class ThreadGroupScheduler:
     # ------------------------------------------------------------ scheduling
 
     def run(self) -> list[Stuck]:
-        """Executes until all threads have ended; those that wait for ever are told."""
+        """Executes until all threads have exited or are blocked. Returns those that are blocked."""
         try:
             while self.groups and self._step():
                 self.model.pause()
             return [g.stuck for g in self.groups if g.stuck is not None]
         finally:
             for group in self.groups:
-                group.waits = None  # it knows all the others
+                group.waits = None  # it refers to all other groups: break the cycle
 
     def _step(self) -> bool:
-        """Executes each group that can go on, until it waits, parks or ends; whether there was one."""
+        """Runs each group that can continue. Returns whether anything happened."""
         progress = False
         for group in list(self.groups):
             if group.waits is not None:
@@ -337,16 +353,16 @@ class ThreadGroupScheduler:
             progress = True
         return progress or self._complete_transfers() or self._release_parked()
 
+    @abstractmethod
     def _complete_transfers(self) -> bool:
-        """Nobody can go on: what is under way completes; whether anything was."""
-        raise NotImplementedError
+        """No thread can continue: completes pending operations. Returns whether any was pending."""
 
+    @abstractmethod
     def _execute(self, group: ThreadGroup, step: Step) -> bool:
-        """Executes one instruction; whether the group goes on behind it."""
-        raise NotImplementedError
+        """Executes one instruction. Returns whether the group continues after it."""
 
     def _divergence_points(self) -> list[DivergencePoint]:
-        """Where the threads that are left have parted."""
+        """Where the remaining threads have diverged."""
         points: dict[int, DivergencePoint] = {}
         for group in self.groups:
             divergence = group.divergence
@@ -356,15 +372,15 @@ class ThreadGroupScheduler:
         return list(points.values())
 
     def living(self) -> Iterator[ThreadGroup]:
-        """The groups that have not ended, those that are parked as well."""
+        """The groups that have not exited, including parked ones."""
         yield from self.groups
         for divergence in self._divergence_points():
             yield from divergence.parked
 
     def _release_parked(self) -> bool:
-        """Threads that wait for others at the end of a branch go on without them."""
+        """Lets threads that wait for reconvergence continue without it. Returns whether there were any."""
         parked = [f for f in self._divergence_points() if f.parked]
-        # Lanes of a warp go apart last: they meet again at instructions that all of them execute.
+        # Lanes of a warp are released last: an instruction that all of them execute may follow.
         for divergence in [f for f in parked if not f.splits_a_warp] or parked:
             divergence.released = True
             groups, divergence.parked = divergence.parked, []
@@ -374,7 +390,7 @@ class ThreadGroupScheduler:
         return bool(parked)
 
     def _run(self, group: ThreadGroup) -> None:
-        """Executes a group until it waits, parks or ends."""
+        """Executes a group until it waits, reconverges or exits."""
         while True:
             parts = self.program.batches(group.block)
             while group.at < len(parts):
@@ -389,7 +405,7 @@ class ThreadGroupScheduler:
                     return
                 group.at += 1
                 if step is not None and step.what == "mbarrier-wait":
-                    return  # others go on, too, before it comes to the next phase
+                    return  # others run before it reaches the next phase
             self.budget -= 1
             if self.budget < 0:
                 self._extend_or_stop()
@@ -399,7 +415,7 @@ class ThreadGroupScheduler:
     # ------------------------------------------------------------ control flow
 
     def _leave_block(self, group: ThreadGroup) -> bool:
-        """Where the threads go at the end of a block; whether this group goes on."""
+        """Executes the branch at the end of a block. Returns whether this group continues."""
         block, program = group.block, self.program
         targets = (
             self._successors(group, block) if block in program.branching else program.reconvergence(block)
@@ -419,7 +435,7 @@ class ThreadGroupScheduler:
     def _check_shared_iterations(
         self, group: ThreadGroup, block: int, targets: int | dict[int, list[int]]
     ) -> None:
-        """Warps that share the rounds of a loop ask whether some are left: where all have equally many, all are told the same."""
+        """Notes whether warps that share the iterations of a loop get different answers to their tests."""
         for target, positions in {targets: None}.items() if isinstance(targets, int) else targets.items():
             for thread in group.threads if positions is None else map(group.threads.__getitem__, positions):
                 key = group.cta, block, thread
@@ -427,7 +443,7 @@ class ThreadGroupScheduler:
                 self.uneven |= self._loop_answers.setdefault((group.cta, block, times), target) != target
 
     def _count_iteration(self, group: ThreadGroup, target: int) -> None:
-        """A group comes to the header of a loop, perhaps once more than anybody has to see."""
+        """Counts an iteration of a loop, and stops the replay if there have been enough."""
         body = self.cfg.loops.get(target)
         if body is None:
             return
@@ -435,16 +451,17 @@ class ThreadGroupScheduler:
             self._loop_entries[target] = self._loop_entries.get(target, 0) + 1
             return
         self._iterations[target] = self._iterations.get(target, 0) + 1
-        if self._average(target) > _MANY and not self.program.bounds[target].issubset(
-            self.limits.irreducible
-        ):
+        if self._average(target) > hypotheses.MAX_ITERATIONS.value and not self.program.bounds[
+            target
+        ].issubset(self.limits.irreducible):
             self._request_fewer_iterations(target)
         self._extrapolate_trip_count(group, target)
 
     def _extrapolate_trip_count(self, group: ThreadGroup, header: int) -> None:
-        """Asks for other numbers as soon as a loop is seen to have far more rounds ahead than need be, or than there are steps for.
+        """Stops the replay as soon as a loop has far more iterations ahead than need be, or than there are steps for.
 
-        How far it is from its end, the test says at which each round ends: what is compared there comes nearer.
+        The values that the back edge compares approach each other; their distance in the last iterations gives the
+        trip count.
         """
         words = self.program.bounds[header]
         test = self.program.loop_tests.get(group.block)
@@ -454,57 +471,59 @@ class ThreadGroupScheduler:
         if not isinstance(a, int) or not isinstance(b, int):
             return
         distance = min(a - b & (1 << test.bits) - 1, b - a & (1 << test.bits) - 1)
-        rounds = self._distances.setdefault((header, self._agent(group)), [])
-        rounds.append((distance, self.budget))
-        if len(rounds) < _SOME:
+        iterations = self._distances.setdefault((header, self._agent(group)), [])
+        iterations.append((distance, self.budget))
+        if len(iterations) < hypotheses.MIN_ITERATIONS.value:
             return
-        (_, first), (before, second), (now, third) = rounds[-_SOME:]
+        (_, first), (before, second), (now, third) = iterations[-3:]
         if now < before:
             ahead = now // (before - now)
             steps = self.limits.steps - self.budget + ahead * min(first - second, second - third)
-            excess = max(steps // self.limits.steps, ahead // _MANY)
-            if excess >= _FAR:
+            excess = max(steps // self.limits.steps, ahead // hypotheses.MAX_ITERATIONS.value)
+            if excess >= hypotheses.MIN_EXCESS.value:
                 raise TooManyIterations(words, excess)
 
     @property
     def repeated(self) -> frozenset[int]:
-        """The loops that groups went round again, by their headers."""
+        """The headers of loops that were executed more than once."""
         return frozenset(self._iterations)
 
     @property
     def iteration_counts(self) -> tuple[object, ...]:
-        """How often loops went round: replays in which they do so equally often went the same way."""
+        """The counts of steps and iterations: replays in which they are equal have taken the same paths."""
         return self.budget, self._iterations, self._loop_entries
 
     @property
     def longest_loop(self) -> int:
-        """Where the loop begins that groups went round most often; -1: none more often than has to be seen."""
+        """The start of the loop with the most iterations; -1: no loop has more than a few."""
         header = max(self._iterations, key=self._average, default=-1)
-        often = header >= 0 and self._average(header) > _SOME
+        often = header >= 0 and self._average(header) > hypotheses.MIN_ITERATIONS.value
         return self.cfg.blocks[header].start if often else -1
 
     def _average(self, header: int) -> float:
-        """How often groups went round a loop."""
+        """How often a loop iterated for each time that it was entered."""
         return self._iterations[header] / self._loop_entries.get(header, 1)
 
     def _request_fewer_iterations(self, header: int) -> NoReturn:
-        """Asks for numbers with which a loop goes round less often, and those that go round about as often with it."""
+        """Stops the replay for values with which a loop, and those with about as many iterations, iterate less often."""
         often = self._average(header) / 2
         words = (self.program.bounds[h] for h in self._iterations if self._average(h) >= often)
         raise TooManyIterations(frozenset().union(*words))
 
     def _extend_or_stop(self) -> None:
-        """There are no steps left: the loops go round too often, or the kernel is large and needs more of them.
+        """Extends an exhausted budget, or stops the replay.
 
-        Raises ManyRounds in the one case, and OutOfSteps in the other when patience is at its end, too.
+        Raises TooManyIterations if smaller values would end a loop earlier, and OutOfSteps if the extra steps are
+        used up too.
         """
-        # Of the steps that are executed at once, those are still to come for which there are none.
+        # Of steps that are executed together, some are beyond the budget.
         ahead, self.budget = -1 - self.budget, -1
         bounds = self.program.bounds
         open_ = [
             h
             for h in self._iterations
-            if self._average(h) > _SOME and not bounds[h].issubset(self.limits.irreducible)
+            if self._average(h) > hypotheses.MIN_ITERATIONS.value
+            and not bounds[h].issubset(self.limits.irreducible)
         ]
         if open_:
             self._request_fewer_iterations(max(open_, key=self._average))
@@ -517,11 +536,11 @@ class ThreadGroupScheduler:
         self.limits = self.limits._replace(steps=self.limits.steps + more, extra_steps=0)
 
     def _successors(self, group: ThreadGroup, block: int) -> int | dict[int, list[int]]:
-        """The block that all threads go to, or each with the places of those who do; -1 is the end."""
+        """The block where all threads continue, or the positions of the threads that continue at each; -1: exit."""
         branch = self.program.branch(block)
         site, size = branch.site, len(group.threads)
         if block in self.program.dispatching and block not in self.program.sharing:
-            raise Unresolved(site, "which threads go where depends on what comes with the launch")
+            raise Unresolved(site, Reason.ROLES_FROM_LAUNCH)
         guard: Lanes = 1 if branch.guard < 0 else group.registers[branch.guard]
         if guard is None:
             guard = self._non_trapping_value(block)
@@ -536,13 +555,13 @@ class ThreadGroupScheduler:
         targets: dict[int, list[int]] = {}
         for position, (p, k) in enumerate(zip(broadcast(guard, size), broadcast(case, size), strict=True)):
             if p is None or k is None:
-                raise Unresolved(site, "a branch depends on what is not known")
+                raise Unresolved(site, Reason.UNKNOWN_BRANCH)
             targets.setdefault(taken.get(k, -1) if p ^ negated else other, []).append(position)
         self.program.divergences[key] = targets
         return targets
 
     def _non_trapping_value(self, block: int) -> Lanes:
-        """What an unknown condition is taken to be: that which does not lead to a trap; None: either may be."""
+        """The value of an unknown condition for which threads do not trap; None: either may be."""
         instructions, cfg = self.program.instructions, self.cfg
         good = [e for e in cfg.successors[block] if instructions[cfg.blocks[e.target].end - 1].flow != "trap"]
         if len(good) == 1 and good[0].predicate >= 0:
@@ -550,7 +569,10 @@ class ThreadGroupScheduler:
         return None
 
     def _enter(self, group: ThreadGroup, target: int) -> bool:
-        """Moves a group to the start of a block; whether it goes on from there: it may have to wait for others, or to end."""
+        """Moves a group to the start of a block.
+
+        Returns whether it continues there: it may wait for reconvergence, or exit.
+        """
         if target < 0:
             self._end(group)
             return False
@@ -572,7 +594,7 @@ class ThreadGroupScheduler:
         return False
 
     def _end(self, group: ThreadGroup) -> None:
-        """Takes threads out that have ended: nobody waits for them any longer."""
+        """Removes threads that have exited: others no longer wait for them."""
         self.groups.remove(group)
         self.alive[group.cta] -= len(group.threads)
         divergence = group.divergence
@@ -583,12 +605,12 @@ class ThreadGroupScheduler:
             divergence = outer
 
     def _diverge(self, group: ThreadGroup, targets: dict[int, list[int]]) -> None:
-        """Threads part at the end of a block."""
+        """Splits a group at the end of a block."""
         for target, child in zip(targets, self._split_off(group, targets.values()), strict=True):
             self._enter(child, target)
 
     def split(self, group: ThreadGroup, value: tuple[int | None, ...]) -> None:
-        """Threads for which *value* differs go on one by one from where they are."""
+        """Splits a group before an instruction by a *value* that differs between its threads."""
         positions: dict[int | None, list[int]] = {}
         for position, v in enumerate(value):
             positions.setdefault(v, []).append(position)
@@ -596,7 +618,7 @@ class ThreadGroupScheduler:
             child.block, child.at = group.block, group.at
 
     def _split_off(self, group: ThreadGroup, parts: Iterable[list[int]]) -> list[ThreadGroup]:
-        """The groups that the threads of one make, of which the places are given."""
+        """Splits a group into *parts*, given by the positions of their threads."""
         self._end_epoch(group)
         reconvergence = self.cfg.ipdom.get(group.block, -1)
         divergence = DivergencePoint(
@@ -620,7 +642,7 @@ class ThreadGroupScheduler:
         return children
 
     def _reconverge(self, divergence: DivergencePoint) -> None:
-        """Those who parted meet again, as far as they have not ended."""
+        """Merges the groups that have diverged, as far as their threads have not exited."""
         if divergence.missing or not divergence.parked or divergence.released:
             return
         parts, divergence.parked = divergence.parked, []
@@ -632,7 +654,7 @@ class ThreadGroupScheduler:
         before = divergence.before
         if threads == divergence.threads:
             registers = before.copy()
-        else:  # some have ended
+        else:  # some have exited
             index = {t: i for i, t in enumerate(divergence.threads)}
             registers = Registers(before, [index[t] for t in threads])
         written = {r for part in parts for r in part.registers.written(before)}
@@ -659,7 +681,7 @@ class ThreadGroupScheduler:
         self._enter(whole, divergence.reconvergence)
 
     def _merge_threads(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[list[int]]]:
-        """All threads of some *parts*, and the places of each part among them."""
+        """All threads of some *parts*, and the positions of each part."""
         key = tuple(parts)
         if key not in self.program.merged_threads:
             threads = tuple(sorted(chain.from_iterable(parts)))
@@ -670,7 +692,7 @@ class ThreadGroupScheduler:
     # ------------------------------------------------------------ clocks
 
     def agent(self, kind: str, cta: int, threads: tuple[int, ...] = (), mbarrier: int = -1) -> Agent:
-        """The engine of a *kind* that works for *threads*, or for an *mbarrier*; "": the threads themselves."""
+        """The engine of a *kind* that works for *threads* or for an *mbarrier*; with kind "" the threads themselves."""
         key = kind, cta, threads, mbarrier
         found = self._agents.get(key)
         if found is None:
@@ -683,7 +705,7 @@ class ThreadGroupScheduler:
         return found
 
     def _sub_agent(self, group: ThreadGroup, warps: Collection[int]) -> Agent:
-        """The threads of a group that are in some of its *warps*."""
+        """The agent of the threads of a group that are in some of its *warps*."""
         if len(warps) == len(group.warps):
             return self._agent(group)
         key = group.cta, group.threads, tuple(warps)
@@ -694,7 +716,7 @@ class ThreadGroupScheduler:
         return self._sub_agents[key]
 
     def _own_clock(self, group: ThreadGroup, warps: Sequence[int]) -> Clock:
-        """What some *warps* of a group have done themselves."""
+        """The own events of some *warps* of a group."""
         if len(warps) == len(group.warps):
             return group.own
         return group.own & field_mask(
@@ -707,24 +729,24 @@ class ThreadGroupScheduler:
         return group.agent
 
     def _end_epoch(self, group: ThreadGroup) -> None:
-        """Others may hear from a group now; of what it does from now on they do not."""
+        """Ends the epoch of a group: who acquires from it now does not observe what it does later."""
         group.own = join(group.own, event(self._agent(group), self.time))
         self.time += 1
 
     def _release_clock(self, group: ThreadGroup, positions: Sequence[int]) -> Clock:
-        """What the warps of the threads at *places* have heard of, and done, together."""
+        """What the threads at *positions* release: all that their warps have observed and done."""
         warps = group.warps_at(positions)
         return join(join_all(select_warps(group.clock, group.warps, warps)), self._own_clock(group, warps))
 
     def _full_clocks(self, group: ThreadGroup) -> WarpClocks:
-        """What each warp has heard of, and done."""
+        """What each warp has observed and done."""
         warps = group.warps
         if len(warps) == 1 and isinstance(group.clock, int):
             return join(group.clock, group.own)
         return join_warps(group.clock, tuple(self._own_clock(group, (warp,)) for warp in warps))
 
     def _fence(self, group: ThreadGroup) -> None:
-        """Orders what comes before with what comes behind (8.8)."""
+        """Orders what is before the fence with what is after it (8.8)."""
         self._end_epoch(group)
         if self.program.relaxed:
             group.fenced = join_warps(self._full_clocks(group), group.unfenced)

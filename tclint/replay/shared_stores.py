@@ -1,4 +1,4 @@
-"""What a kernel may leave in shared memory for its own loads (PTX ISA 8.2, 9.7.9.12, 9.7.9.25)."""
+"""What a kernel may write to shared memory that it loads later (PTX ISA 8.2, 9.7.9.12, 9.7.9.25)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _STORES = frozenset(("st", "st.volatile", "st.sync", "st.mmio"))
 
 
 class _Location(NamedTuple):
-    """Where an access may be."""
+    """The location of an access."""
 
     variables: frozenset[int]
-    """Those of shared memory that it may be in, as far as its address is made of such."""
+    """The variables of shared memory that its address may point into, as far as it is computed from any."""
     extent: Extent | None
     size_known: bool
-    """Whether it is known how many bytes it is about."""
+    """Whether the number of bytes is known."""
 
 
 class SharedStores:
@@ -36,7 +36,7 @@ class SharedStores:
         self._variables: dict[int, frozenset[int]] = {}
 
     def writers(self, load: int) -> list[int]:
-        """Those of the load at *load*."""
+        """The instructions that may write what the load at *load* reads."""
         found = self._writers.get(load)
         if found is None:
             reads = [self._location(access) for access in self.model.shared.accesses(load)]
@@ -50,7 +50,7 @@ class SharedStores:
 
     @cached_property
     def _writes(self) -> dict[_Location, list[int]]:
-        """The instructions that may write to shared memory, by where: thousands of stores are alike in that."""
+        """The instructions that may write to shared memory, by location: thousands of stores may share one."""
         found: dict[_Location, list[int]] = {}
         for site in self.model.shared.writers:
             for access in self.model.shared.accesses(site):
@@ -62,25 +62,25 @@ class SharedStores:
         return _Location(self._variables_of(access), self._extents.of(access), self._size_known(access.site))
 
     def values_known(self, load: int) -> bool:
-        """Whether nothing may write there but what a replay follows."""
+        """Whether a replay models everything that may write there."""
         return all(self.is_plain(i) or self.is_copy(i) or self._is_allocation(i) for i in self.writers(load))
 
     def is_plain(self, site: int) -> bool:
-        """Whether it is a store of what registers hold."""
+        """Whether it stores the value of registers."""
         match = self.model.instruction(site).match
         return match is not None and match.form.name in _STORES
 
     def is_copy(self, site: int) -> bool:
-        """Whether it is a copy that reports to an mbarrier."""
+        """Whether it is a copy that completes on an mbarrier."""
         instruction = self.model.instruction(site)
         return instruction.event in ("issue", "clc-request") and instruction.group == "mbarrier"
 
     def _is_allocation(self, site: int) -> bool:
-        """Whether it allocates tensor memory, and stores where that is."""
+        """Whether it allocates tensor memory, and so stores its address."""
         return self.model.instruction(site).event == "tmem-alloc"
 
     def values(self, load: int) -> list[int]:
-        """What plain stores may have left there."""
+        """The values that plain stores may have left there."""
         if load not in self._values:
             found = dict[int, None]()
             for site in filter(self.is_plain, self.writers(load)):
@@ -91,17 +91,17 @@ class SharedStores:
         return self._values[load]
 
     def _may_meet(self, write: _Location, read: _Location) -> bool:
-        """Whether both may be about the same byte, in whatever rounds of loops."""
+        """Whether both may access the same byte, in any iterations of loops."""
         mine, others = write.variables, read.variables
         if mine and others and mine.isdisjoint(others) and any(map(self.model.size, mine | others)):
-            return False  # only those that the launch gives a size are one
+            return False  # only variables that get their size from the launch alias
         written, loaded = write.extent, read.extent
         if written is None or loaded is None or written.base != loaded.base:
             return True
         return written.low < loaded.high and (loaded.low < written.high or not write.size_known)
 
     def _variables_of(self, access: Access) -> frozenset[int]:
-        """The variables of shared memory that an address may lie in, as far as it is made of such."""
+        """The variables of shared memory that an address may point into, as far as it is computed from any."""
         address = access.address
         if address not in self._variables:
             shared, values = self.model.shared, self.model.values
@@ -110,7 +110,7 @@ class SharedStores:
         return self._variables[address]
 
     def _outside_shared(self, access: Access) -> bool:
-        """Whether a generic address comes with the launch, as one of global memory does."""
+        """Whether a generic address comes with the launch, as those of global memory do."""
         values, match = self.model.values, self.model.instruction(access.site).match
         if match is None or match.space:
             return False
@@ -118,7 +118,7 @@ class SharedStores:
         return any(n[0] == "parameter" or (n[0] == "load" and not n[2].startswith(".shared")) for n in made)
 
     def _size_known(self, site: int) -> bool:
-        """Whether it is known how much is written: of a copy of a tensor, only how much at least."""
+        """Whether the number of bytes is known; of a tensor copy only a lower bound is."""
         match = self.model.instruction(site).match
         open_ = self.is_copy(site) or (match is not None and "bytes" in match.form.roles)
         return not open_ or self.model.known(site, "bytes") is not None

@@ -1,4 +1,9 @@
-"""What threads meet at in a replay, and what they learn there: mbarriers and barriers (PTX ISA 9.7.13)."""
+"""The objects that threads synchronise with, and what they release and acquire: mbarriers and barriers (PTX ISA
+9.7.13).
+
+Whoever arrives at an object releases its clock to it; the object joins these clocks until its phase is complete.
+Whoever waits for the phase acquires the join.
+"""
 
 from __future__ import annotations
 
@@ -14,77 +19,84 @@ __all__ = ["Arrival", "Barrier", "Mbarrier", "ReleasedWaiter", "Transfer"]
 
 @dataclass(slots=True)
 class Transfer:
-    """What is under way to an mbarrier: the bytes of a copy, or the arrivals of a commit."""
+    """A pending operation on an mbarrier: the complete_tx of a copy, or the arrivals of a commit."""
 
     clock: Clock
-    """What is complete when it is there."""
+    """The events that are complete with it."""
     bytes: int | None = 0
-    """None: the box of a tensor map says it, which is not seen."""
+    """None: unknown, as the box of a tensor map decides it."""
     arrivals: int = 0
     site: int = -1
     threads: tuple[int, ...] = ()
-    """Who sent it."""
+    """The threads that issued it."""
 
 
 class ReleasedWaiter(NamedTuple):
-    """A wait for a phase that is complete."""
+    """A thread that a wait by parity has let continue, since the phase before the current one is complete."""
 
     site: int
     agent: Agent
     threads: tuple[int, ...]
     number: int
-    """The event by which others first hear from these threads that they have passed it."""
+    """The first event of the agent after the wait: only who is ordered after it knows that the wait is over."""
     phase: int
-    """The phase that the mbarrier was in."""
+    """The phase that was current when it waited."""
 
     def may_be_late(self, ordered: Callable[[Agent, int], bool]) -> bool:
-        """Whether none of the warps was *heard* of. Where one was, others that go the same way are not taken to be far behind it."""
+        """Whether the phase may complete before the wait: no warp is *ordered* before its completion.
+
+        If one warp is, others of its thread group are not taken to be a whole phase late.
+        """
         return not any(ordered(part, self.number) for part in self.agent.components)
 
 
 @dataclass(slots=True)
 class Mbarrier:
-    """An mbarrier object (9.7.13.15.2): what its current phase waits for, and what the phases before it tell."""
+    """An mbarrier object (9.7.13.15.2): what the current phase waits for, and the clocks that completed phases
+    release.
+    """
 
     site: int
-    """Where it was initialised."""
+    """The ``mbarrier.init``."""
     address: int
     count: int
     pending: int
     phase: int = 0
     bytes: int = 0
-    """Expected in this phase, and not yet brought."""
+    """The tx-count: bytes expected in this phase and not yet received."""
     expected: list[int] = field(default_factory=lambda: [0])
-    """All bytes that each phase so far has expected."""
+    """The sum of the bytes that each phase so far has expected."""
     expects_unknown: bool = False
-    """The launch says how many it expects: as many as come."""
+    """The launch decides how many bytes the phase expects: any number completes it."""
     received_unknown: bool = False
-    """Copies of unknown size have reported: they brought what was expected by then."""
+    """A copy of unknown size has completed: it is taken to bring all bytes that were expected."""
     tx_guessed: bool = False
-    """They did in this phase, or the launch says how many bytes it expects: who knows how many are left."""
+    """The tx-count of this phase is a guess, since the size of a copy or the expected bytes are unknown."""
     transfers: list[Transfer] = field(default_factory=list)
     pending_clock: Clock = BOTTOM
     release_clocks: list[Clock] = field(default_factory=lambda: [BOTTOM])
-    """What those hear who know that so many phases are complete."""
+    """What a wait acquires that observes the completion of so many phases."""
     released_waiters: dict[Agent, ReleasedWaiter] = field(default_factory=dict)
-    """Who was let go in this phase, because the one before is complete."""
+    """The threads that waited in this phase for the phase before it."""
     overtaken: list[tuple[ReleasedWaiter, Clock]] = field(default_factory=list)
-    """Of these, whom the next phase has not heard of when it completes; and what it has heard."""
+    """Waits whose phase completed without their being ordered before its completion, each with the clock of the
+    completion.
+    """
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing has come yet in the present phase."""
+        """Whether nothing has arrived in the current phase."""
         return (
             self.pending == self.count and not self.bytes and not self.received_unknown and not self.transfers
         )
 
     def expect(self, bytes_: int | None) -> None:
-        """Expects so many bytes more in this phase; None: some."""
+        """Performs expect_tx of so many bytes; None: an unknown number."""
         self.bytes += 1 if bytes_ is None else bytes_
         self.expected[-1] += bytes_ or 0
         self.expects_unknown |= bytes_ is None
         self.tx_guessed |= self.expects_unknown
-        self.received_unknown &= bytes_ == 0  # another thread may have a copy to come
+        self.received_unknown &= bytes_ == 0  # another thread may issue a copy later
 
     def arrive(self, times: int, clock: Clock) -> None:
         self.pending -= times
@@ -92,7 +104,9 @@ class Mbarrier:
         self.advance_phase()
 
     def complete_transfers(self, commits: bool = True) -> Iterator[Transfer]:
-        """What is in flight comes, one after the other; commits only if that is said."""
+        """Completes what is pending, one operation after the other: copies, and with *commits* the arrivals of
+        commits too.
+        """
         if not self.transfers and self.pending:
             return
         transfers = [f for f in self.transfers if commits or not f.arrivals]
@@ -108,7 +122,7 @@ class Mbarrier:
         self.advance_phase()
 
     def advance_phase(self) -> None:
-        """Begins the next phase when nothing is left to wait for."""
+        """Completes the current phase if its pending count and tx-count are zero."""
         self.tx_guessed |= self.received_unknown
         if (
             self.pending == 0
@@ -129,26 +143,33 @@ class Mbarrier:
             self.pending_clock, self.released_waiters = BOTTOM, {}
 
     def acquired_clock(self, parity: int, known: Clock) -> Clock:
-        """What a wait tells a thread that it may be sure of: it may have asked as early as it could, knowing what it did."""
+        """What a wait for the phase of *parity* guarantees to a thread with the clock *known*.
+
+        The thread may have waited at the earliest point that its clock permits, so it observes the first phase of
+        that parity whose completion it does not know of.
+        """
         phase = self.phase
         while phase and not leq(self.release_clocks[phase], known):
             phase -= 1
         return self.release_clocks[phase if (phase ^ parity) & 1 else phase + 1]
 
     def complete(self, parity: int) -> bool:
-        """Whether the phase of *parity* is complete: the present one is of the other (9.7.13.15.16)."""
+        """Whether the phase of *parity* is complete: the current phase has the other parity (9.7.13.15.16)."""
         return (self.phase ^ parity) & 1 == 1
 
 
 @dataclass(slots=True)
 class Arrival:
-    """Warps that come to a barrier, each as soon as all of its lanes that have not ended are there (9.7.13.1)."""
+    """The arrival of warps at a barrier.
+
+    A warp arrives when all of its lanes that have not exited are there (9.7.13.1).
+    """
 
     lanes: set[int] = field(default_factory=set)
-    """The threads that are there."""
+    """The threads that have arrived."""
     clock: Clock = BOTTOM
     generation: int = -1
-    """That of the barrier when they arrived; -1: some lanes are still to come."""
+    """The generation of the barrier that they arrived for; -1: some lanes are missing."""
     _seen: tuple[int, int] = (0, 0)
 
     def add(self, threads: Iterable[int], clock: Clock) -> None:
@@ -156,34 +177,34 @@ class Arrival:
         self.clock = join(self.clock, clock)
 
     def changed(self, alive: int) -> bool:
-        """Whether lanes have come since this was last asked, or ended, with so many threads *alive*."""
+        """Whether lanes have arrived or exited since the last call, given the number of threads *alive*."""
         before, self._seen = self._seen, (len(self.lanes), alive)
         return self._seen != before
 
     def arrive_at(self, barrier: Barrier, warps: bool) -> None:
-        """They arrive; where *warps* are counted, lanes that have ended are counted as well."""
+        """Arrives at the barrier. If *warps* are counted, exited lanes count too."""
         barrier.add_threads(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes), self.clock)
         self.generation = barrier.generation
 
 
 @dataclass(slots=True)
 class Barrier:
-    """A barrier of a CTA or a cluster: who has come, and what they tell each other."""
+    """A CTA barrier or the cluster barrier: how many threads have arrived, and the clocks that they release."""
 
     number: int = -1
-    """Which one of the CTA it is; -1: that of the cluster, or none at all."""
+    """The number of a CTA barrier; -1: the cluster barrier, or an ``elect.sync`` that waits for lanes."""
     arrived: int = 0
     wanted: int = 0
-    """So many threads open it, as far as one that came has asked."""
+    """The threads that open it, as the last arrival computed them."""
     generation: int = 0
     pending_clock: Clock = BOTTOM
     release_clock: Clock = BOTTOM
     lanes: dict[int, Arrival] = field(default_factory=dict)
-    """Of each warp that is not here as a whole, those lanes that are."""
+    """The lanes that have arrived of each warp that has not arrived as a whole."""
 
     @property
     def missing(self) -> int:
-        """How many threads are still to come."""
+        """How many threads have not arrived."""
         return self.wanted - self.arrived
 
     def add_threads(self, threads: int, clock: Clock) -> None:
@@ -191,7 +212,7 @@ class Barrier:
         self.pending_clock = join(self.pending_clock, clock)
 
     def open_if_complete(self, wanted: int) -> bool:
-        """Opens when *wanted* threads have come; whether it did."""
+        """Opens the barrier if *wanted* threads have arrived. Returns whether it opened."""
         self.wanted = wanted
         if self.arrived < wanted:
             return False

@@ -1,4 +1,4 @@
-"""Which warps touch the same bytes of shared memory in a replay."""
+"""Which warps of a thread group access the same bytes of shared memory as others."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from tclint.values.shared_memory import Access
 __all__ = ["WarpOverlaps"]
 
 _Warps = dict[int, set[int]]
-"""The warps that touch each block of so many bytes, by its number."""
+"""The warps that access each aligned block of a size, by the number of the block."""
 
 
 @dataclass(slots=True, eq=False)
 class _AccessKind:
-    """Loads or stores that are the same: an instruction, executed by some threads at an address each."""
+    """Equal loads or stores: one instruction, executed by the same threads with the same addresses."""
 
     access: Access
     lane_addresses: LaneAddresses
     executed: Executed
     low: int
     high: int
-    """Where they begin and end, all of them."""
+    """The end of the range that all threads access; *low* is its start."""
     _blocks: dict[int, _Warps] = field(default_factory=dict)
 
     def warps_by_block(self, size: int) -> _Warps:
-        """The warps that touch each block of *size* bytes, which may be more than one of them accesses.
+        """The warps that access each block of *size* bytes, which may be larger than the access.
 
-        Each is aligned to its size (6.4.1, 9.7.9.8), so what meets a smaller one contains it.
+        Accesses are aligned to their size (6.4.1, 9.7.9.8), so of two that overlap the larger contains the smaller.
         """
         if size not in self._blocks:
             found, lanes = dict[int, set[int]](), self.access.lanes
             threads, address = self.lane_addresses.threads, self.lane_addresses.address
-            # Of loads, those count that need what they load.
+            # A load counts only in threads that use its result.
             takers = -1 if self.access.writes else self.executed.takers(self.access.site)
             for thread, a in zip(threads, broadcast(address, len(threads)), strict=True):
                 if a is not None and lanes >> (thread & 31) & 1 and takers >> thread & 1:
@@ -47,19 +47,22 @@ class _AccessKind:
 
 
 class WarpOverlaps:
-    """Which loads meet which stores, by what addresses their threads have."""
+    """The loads and stores that overlap, by the addresses of their threads.
+
+    One table serves all replays of a kernel: a key names all that an entry depends on.
+    """
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._executed = model.made(Executed)
         self._numbers: dict[tuple[int, LaneAddresses], int] = {}
         self._kinds: tuple[dict[int, _AccessKind], dict[int, _AccessKind]] = {}, {}
-        """Those of loads, and those of stores, by their numbers."""
+        """The loads, and the stores, by number."""
         self.overlapping: list[dict[int, frozenset[int]]] = []
-        """For each kind of access those that meet it, and the warps of these that meet another warp."""
+        """For each kind of access the overlapping ones, and the warps of these that share bytes with another warp."""
 
     def number(self, site: int, lane_addresses: LaneAddresses) -> int:
-        """The number of the kind of access that this is; -1: it is none that says anything."""
+        """The number of the kind of access; -1: its addresses are unknown, or it is not a plain access."""
         key = site, lane_addresses._replace(observed=0)
         if key not in self._numbers:
             kind = self._kind(*key)
@@ -95,13 +98,13 @@ class WarpOverlaps:
 
 
 def _overlapping_warps(store: _AccessKind, load: _AccessKind) -> tuple[frozenset[int], frozenset[int]]:
-    """The warps that store what another warp loads, and those that load what another one stores."""
+    """The warps that store what another warp loads, and those that load what another warp stores."""
     size = max(store.access.size, load.access.size)
     stores, loads = store.warps_by_block(size), load.warps_by_block(size)
     writing, reading = set[int](), set[int]()
     for block in stores.keys() & loads.keys():
         writers, readers = stores[block], loads[block]
-        # Who has stored there beside others reads what it has stored, or else what they may all have.
+        # A warp that stores beside others reads its own value, or any of theirs.
         if not readers <= writers:
             writing |= writers
         reading |= readers if len(writers) > 1 else readers - writers
