@@ -70,8 +70,8 @@ class Row(Generic[T]):
 
 SIZES = Row(
     (LaunchHypothesis(512, 8), LaunchHypothesis(1280, 24), LaunchHypothesis(1098, 5)),
-    "Matrix sizes with their grids: a power of two, a multiple of common tile sizes, and a value that leaves a remainder. "
-    "Three, so that a coincidence of one value convicts no kernel.",
+    "Matrix sizes with their grids: a power of two, a multiple of 256, and one that leaves a remainder for "
+    "any tile. A fault must not rest on one value.",
     "test_what_the_last_rounds_lack",
 )
 ODD_SIZES = Row(
@@ -91,7 +91,7 @@ FEW_CTAS = Row(
 )
 MANY_TILES = Row(
     4096,
-    "The trip count of a loop over tiles whose stride is a constant: enough for a second iteration with any stride in use.",
+    "The bound of a loop over tiles whose stride is a constant: large enough for a second iteration.",
     "test_later_tiles_of_a_persistent_kernel",
 )
 ELEMENTS_THAT_INCREASE = Row(
@@ -110,6 +110,7 @@ CANCELLED_CLUSTERS = Row(
     "Clusters that one cluster takes over (9.7.13.17): the loop over tiles iterates, and ends.",
     "test_clusters_that_are_cancelled_for_a_running_one",
 )
+
 # ---------------------------------------------------------------- shapes
 
 CTA_SHAPES: Row[tuple[Shape, ...]] = Row(
@@ -124,8 +125,8 @@ CLUSTER_SHAPES: Row[tuple[Shape, ...]] = Row(
         (5,), (1, 5), (7,), (1, 7), (1, 1, 2), (2, 1, 2), (1, 2, 2), (1, 1, 4), (2, 2, 2), (4, 1, 2), (1, 4, 2), (2, 1, 4),
         (1, 2, 4), (1, 1, 8), (4, 4), (8, 2), (2, 8), (16,), (1, 16),
     ),
-    "Tried in this order where the kernel does not state its cluster, the common ones first: all shapes of up to 8 CTAs, "
-    "which are portable, and those of 16 that a device may allow. Ranks, masks and arrival counts fit one shape only.",
+    "Tried in this order where the kernel does not state its cluster, the common ones first: shapes of up to 8 CTAs, and "
+    "of 16 where a device allows them. Ranks, masks and arrival counts fit one shape only.",
     "test_the_clusters_that_a_kernel_is_made_for",
 )  # fmt: skip
 

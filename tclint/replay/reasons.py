@@ -48,7 +48,7 @@ class Reason(StrEnum):
     SPLIT_WARP = "some lanes of a warp arrive at a barrier without the others"
     LANES_ELSEWHERE = "some lanes of the member mask are elsewhere"
 
-    # The launch is none of this kernel.
+    # The kernel is not made for this launch, or is faulty.
     UNINITIALISED_MBARRIER = "no mbarrier is initialised at this address"
     TOO_MANY_MBARRIERS = "the launch has more mbarriers than there is room for"
     NO_SUCH_CTA = "it names a CTA that the cluster does not have"

@@ -65,9 +65,7 @@ class Unresolved(Exception):
 
 
 class UninitialisedMbarrier(Unresolved):
-    """Threads use an address where no mbarrier was initialised: the launch is none of this kernel, or the kernel is
-    faulty.
-    """
+    """Threads use an address where no mbarrier was initialised: the kernel is not made for this launch, or is faulty."""
 
     def __init__(
         self, site: int, why: Reason, address: int = -1, made: Mapping[int, int] | None = None
@@ -289,8 +287,8 @@ def _committed(one: tuple[Clock, ...], other: tuple[Clock, ...]) -> tuple[Clock,
     more, fewer = sorted((one, other), key=len, reverse=True)
     if more[: len(fewer)] == fewer:
         return more
-    released = len(more) - len(fewer)
-    return (*more[:released], *map(join, more[released:], fewer))
+    surplus = len(more) - len(fewer)
+    return (*more[:surplus], *map(join, more[surplus:], fewer))
 
 
 class ThreadGroupScheduler(ABC):
