@@ -34,7 +34,7 @@ from tclint.checks import kernel_checks
 from tclint.ir.cfg import CFG
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Immediate, Instruction, Memory
-from tclint.replay import Replay
+from tclint.replay import Faulty, GaveUp, Replay
 from tclint.syntax.source import Source
 from tclint.values import Level
 from tclint.values.shared_memory import Access
@@ -168,12 +168,13 @@ def _replays_show(kernel: Kernel, fault: Fault) -> str:
     """The cause that replays show: they cannot go on, nobody comes by what is changed, or nothing goes wrong when it is."""
     site = _site(kernel, fault)
     before = KernelModel(kernel.function, kernel.module).made(Replay)
-    if before.run is None and before.reason and not before.short:
+    verdict = before.verdict
+    if isinstance(verdict, GaveUp) and not verdict.truncated:
         return "launch"
-    if site is None or before.run is not None:
+    if site is None or isinstance(verdict, Faulty):
         return ""
-    if not any(run.whole for run in before.runs):
-        return "long" if before.short else ""
+    if not any(run.finished for run in before.runs):
+        return "long" if isinstance(verdict, GaveUp) else ""
     cfg = CFG(kernel.function)
     block = cfg.block_of[site]
     if not any(block in run.entered for run in before.runs):
@@ -181,10 +182,12 @@ def _replays_show(kernel: Kernel, fault: Fault) -> str:
     module, _ = analyse(Source.from_bytes(apply(kernel.data, fault.edits), "mutant.ptx"))
     function = module.function(kernel.function.name)
     after = function and KernelModel(function, module).made(Replay)
-    if not after or after.run is not None:
+    if not after or isinstance(after.verdict, Faulty):
         return ""
-    if not any(run.whole for run in after.runs):
-        return "long" if after.short else "launch" if after.reason else ""
+    if not any(run.finished for run in after.runs):
+        return (
+            "" if not isinstance(after.verdict, GaveUp) else "long" if after.verdict.truncated else "launch"
+        )
     followed = any(kernel.sites("issue", group) for group in ("mbarrier", "wgmma", "tcgen05"))
     if followed and (not kernel.sites("issue", "cp.async") or _tells_nothing(_asked(kernel, site), before)):
         return "in order"
@@ -205,7 +208,7 @@ def _tells_nothing(site: int, replay: Replay) -> bool:
     """
     rings = replay.model.made(Mbarriers).rings_at(site)
     commits = all(set(ring.uses) <= {*_LIFE, "commit", "mbarrier-wait"} for ring in rings)
-    return bool(rings) and commits and not any(site in run.informed for run in replay.runs)
+    return bool(rings) and commits and not any(site in run.acquiring_waits for run in replay.runs)
 
 
 def _does_more(kernel: Kernel, cfg: CFG, body: Collection[int]) -> bool:

@@ -19,7 +19,7 @@ from tclint.checks._repairs import barrier_between
 from tclint.dataflow.views import View
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Severity
-from tclint.replay import Replay, Unmade
+from tclint.replay import Faulty, Replay, UninitialisedMbarrier
 from tclint.values import Facts
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint
@@ -200,7 +200,7 @@ def _too_early(known: _Objects) -> Iterator[tuple[str, Hit]]:
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
     replay = model.made(Replay)
-    unmade = replay.unmade if replay.run is None else None
+    unmade = None if isinstance(replay.verdict, Faulty) else replay.uninitialised
     place = None if unmade is None else _named_in_replay(known, unmade)
     if unmade is None or place is None:
         return
@@ -229,7 +229,7 @@ def _too_early(known: _Objects) -> Iterator[tuple[str, Hit]]:
     )
 
 
-def _named_in_replay(known: _Objects, unmade: Unmade) -> Place | None:
+def _named_in_replay(known: _Objects, unmade: UninitialisedMbarrier) -> Place | None:
     """The mbarrier that threads of a replay name, in the terms of the text; None where a launch has a say in it."""
     model, values = known.model, known.model.values
     value = model.value(unmade.site, "mbarrier")

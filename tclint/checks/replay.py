@@ -9,16 +9,16 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, check
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Severity
-from tclint.replay import Access, Race, Replay, Run, Stuck
+from tclint.replay import Access, Faulty, Race, Replay, Run, Stuck
 from tclint.replay.program import relaxes
-from tclint.replay.sync import Barrier, Mbarrier, Passed
+from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
 
 _IDLE = (
     "no launch that was tried has a round to go of some loop that waits: their sizes may go together in none"
 )
-"""What there is to say where :meth:`Replay.idle` holds."""
+"""What there is to say where :meth:`Replay.misses_loop` holds."""
 _UNRELATED = "different numbers that come with the launch say how often the two sides go round, and how they go together is not said"
-"""What there is to say where :meth:`Replay.unrelated` holds."""
+"""What there is to say where :meth:`Replay.mixes_trip_counts` holds."""
 _MOST = 4
 """Waits that are told of: of a whole pipeline that stands still, each role has one."""
 
@@ -29,16 +29,24 @@ def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
     replay = model.made(Replay)
-    run = replay.run
-    hit = _seen(model, run) if run is not None else None
-    if run is None or hit is None:
+    verdict = replay.verdict
+    if not isinstance(verdict, Faulty):
         return
-    if replay.assumed and replay.cluster:
-        shape = "x".join(map(str, replay.cluster))
+    run = verdict.run
+    hit = _seen(model, run)
+    if hit is None:
+        return
+    if verdict.assumed_cluster:
+        shape = "x".join(map(str, verdict.assumed_cluster))
         hit = replace(
             hit, message=f"{hit.message} (in clusters of {shape}, if launched so; no other shape goes right)"
         )
-    yield "MB016", hit.doubted(_IDLE if replay.idle(run) else _UNRELATED if replay.unrelated(run) else "")
+    yield (
+        "MB016",
+        hit.doubted(
+            _IDLE if replay.misses_loop(run) else _UNRELATED if replay.mixes_trip_counts(run) else ""
+        ),
+    )
 
 
 def _seen(model: KernelModel, run: Run) -> Hit | None:
@@ -246,7 +254,7 @@ def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
     )
 
 
-def _late(model: KernelModel, mbarrier: Mbarrier, wait: Passed) -> Hit:
+def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
     who = _who(model, wait.threads)
     return Hit(
         site=wait.site,

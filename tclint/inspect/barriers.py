@@ -37,7 +37,7 @@ from tclint.inspect.protocol import (
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.replay import Replay
+from tclint.replay import GaveUp, Replay
 from tclint.report.formats._style import BOLD, CYAN, RED, Style, printable
 from tclint.syntax.source import Problem, Source, SourceError
 from tclint.values import thread_masks as T
@@ -141,9 +141,10 @@ def _kernel(source: Source, function: Function, body: Function, module: Module) 
 def _replayed(model: KernelModel) -> Iterator[Unresolved]:
     """Why the synchronisation was not replayed to its end for all launches, which is how rule MB016 sees a hang."""
     replay = model.made(Replay)
-    if replay.run is None and replay.reason:
-        sites = (replay.site,) if replay.site >= 0 else ()
-        yield Unresolved(sites, f"not replayed{' for all launches' if replay.runs else ''}: {replay.reason}")
+    verdict = replay.verdict
+    if isinstance(verdict, GaveUp):
+        sites = (verdict.site,) if verdict.site >= 0 else ()
+        yield Unresolved(sites, f"not replayed{' for all launches' if replay.runs else ''}: {verdict.why}")
 
 
 class _Places:

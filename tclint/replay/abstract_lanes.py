@@ -1,4 +1,4 @@
-"""What a register holds in the threads of a group: one number for all of them, one for each, or something unknown."""
+"""The abstract value of a register in a thread group: one constant for all threads, a constant for each, or unknown."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ from typing import Any
 from tclint.ir.nodes import Immediate
 
 __all__ = [
-    "EVERY",
+    "ALL_BITS",
     "Lanes",
     "Results",
     "apply",
+    "broadcast",
     "collapse",
+    "gather",
     "immediate",
     "merge",
-    "pick",
-    "spread",
-    "take",
+    "select",
 ]
 
-EVERY = (1 << 64) - 1
-"""All bits of the widest register."""
+ALL_BITS = (1 << 64) - 1
+"""A mask of the widest register."""
 
 Lanes = int | tuple[int | None, ...] | None
-"""A bit pattern that all threads share, one for each thread, or None: not known."""
+"""A bit pattern that all threads share, or one for each thread, in which None is an unknown one; None: unknown in all
+threads.
+"""
 
 
-def collapse(numbers: Sequence[int | None]) -> Lanes:
-    """One number where all are the same."""
-    return numbers[0] if numbers.count(numbers[0]) == len(numbers) else tuple(numbers)
+def collapse(values: Sequence[int | None]) -> Lanes:
+    """One value if all are equal."""
+    return values[0] if values.count(values[0]) == len(values) else tuple(values)
 
 
-def spread(value: Lanes, size: int) -> tuple[int | None, ...]:
-    """One number for each of *size* threads."""
+def broadcast(value: Lanes, size: int) -> tuple[int | None, ...]:
+    """The value of each of *size* threads."""
     return value if isinstance(value, tuple) else (value,) * size
 
 
-def take(value: Lanes, places: Sequence[int]) -> Lanes:
-    """What the threads at *places* hold."""
-    return collapse([value[i] for i in places]) if isinstance(value, tuple) else value
+def gather(value: Lanes, positions: Sequence[int]) -> Lanes:
+    """The value in the threads at *positions*."""
+    return collapse([value[i] for i in positions]) if isinstance(value, tuple) else value
 
 
 def apply(function: Callable[..., int], values: Sequence[Lanes]) -> Lanes:
-    """*function* in every thread; None where what it is given is not known."""
+    """*function* in every thread; unknown where an argument is."""
     if None in values:
         return None
     if tuple not in map(type, values):
@@ -57,17 +59,19 @@ def apply(function: Callable[..., int], values: Sequence[Lanes]) -> Lanes:
 
 
 def immediate(operand: Immediate) -> Lanes:
-    """The bits of a constant; None for one that is not an integer."""
-    return operand.value & EVERY if isinstance(operand.value, int) else None
+    """The bits of an integer constant; None for a floating-point one."""
+    return operand.value & ALL_BITS if isinstance(operand.value, int) else None
 
 
 class Results(dict[Any, Lanes]):
-    """What an instruction gives, by what those of its sources hold that are no constants: one alone, several as a tuple.
+    """The results of one instruction, by the values of its sources that are not constants: one value, or a tuple of
+    several.
 
-    It is computed when it is asked for first.
+    A result is computed when it is asked for first. Values are immutable, so all replays of a kernel share the
+    results.
     """
 
-    __slots__ = ("_decisive", "_function", "_places", "_sources")
+    __slots__ = ("_decisive", "_function", "_positions", "_sources")
 
     def __init__(
         self,
@@ -77,14 +81,16 @@ class Results(dict[Any, Lanes]):
     ) -> None:
         self._function = function
         self._sources: list[Lanes] = [immediate(o) if isinstance(o, Immediate) else None for o in sources]
-        self._places = [i for i, o in enumerate(sources) if not isinstance(o, Immediate)]
+        self._positions = [i for i, o in enumerate(sources) if not isinstance(o, Immediate)]
         self._decisive = decisive
-        """The value of one of two predicates that decides alone."""
+        """The value of a predicate that decides the result whatever the other source is."""
 
     def __missing__(self, held: Any) -> Lanes:
         values = self._sources.copy()
-        for place, value in zip(self._places, (held,) if len(self._places) == 1 else held, strict=True):
-            values[place] = value
+        for position, value in zip(
+            self._positions, (held,) if len(self._positions) == 1 else held, strict=True
+        ):
+            values[position] = value
         self[held] = found = self._computed(values)
         return found
 
@@ -93,11 +99,11 @@ class Results(dict[Any, Lanes]):
             return self._decisive
         try:
             return apply(self._function, values)
-        except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
+        except ZeroDivisionError:  # undefined by the ISA (9.7.1.8)
             return None
 
 
-def pick(chosen: Lanes, yes: Lanes, no: Lanes, size: int) -> Lanes:
+def select(chosen: Lanes, yes: Lanes, no: Lanes, size: int) -> Lanes:
     """*yes* where *chosen* holds, *no* elsewhere."""
     if yes == no:
         return yes
@@ -105,17 +111,20 @@ def pick(chosen: Lanes, yes: Lanes, no: Lanes, size: int) -> Lanes:
         return yes if chosen else no
     if chosen is None:
         return None
-    both = zip(chosen, spread(yes, size), spread(no, size), strict=True)
+    both = zip(chosen, broadcast(yes, size), broadcast(no, size), strict=True)
     return collapse([None if c is None else y if c else n for c, y, n in both])
 
 
 def merge(parts: Sequence[tuple[Sequence[int], Lanes]], size: int) -> Lanes:
-    """What groups hold together; each comes with the places of its threads. What a place lacks does not matter."""
+    """The value in threads that reconverge, each part with the positions of its threads.
+
+    Positions without a part are undefined.
+    """
     first = parts[0][1]
     if not isinstance(first, tuple) and all(value == first for _, value in parts):
         return first
     whole: list[int | None] = [None] * size
-    for places, value in parts:
-        for place, number in zip(places, spread(value, len(places)), strict=True):
-            whole[place] = number
+    for positions, value in parts:
+        for position, number in zip(positions, broadcast(value, len(positions)), strict=True):
+            whole[position] = number
     return collapse(whole)

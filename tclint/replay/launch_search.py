@@ -1,4 +1,22 @@
-"""Replays of one launch after the other, each with numbers with which the loops of the kernel end."""
+"""Replays of launches whose loops end: trip counts are reduced until a replay fits its budget.
+
+Terms. A launch is *reduced* by smaller values for the words that bound its loops (``Program.bounds``). A reduction is
+*forced* if the replay has executed more iterations than need be, and *extrapolated* if the first iterations show that
+it would. A replay that exhausts a budget is *truncated*.
+
+Soundness. No fault rests on an extrapolated reduction: the kernel may be made for launches with more iterations, so a
+fault is replayed with the original values, and extrapolation stops for this search
+(:meth:`LaunchSearch._replay_once`). A forced reduction may deadlock a wait that passed with more iterations; where
+one set of words bounds all loops that wait, the launch is replayed with its full trip counts, and elsewhere it is
+given up (:meth:`LaunchSearch._replay_to_end`). What remains unsound: values that go together in no real launch.
+``launches`` and ``verdict`` hold several launches against each other for that reason.
+
+State. A search carries three facts from one launch to the next: the reductions that were needed, whether extrapolation
+has failed, and how many replays may still take extra steps. They decide how soon a launch ends and whether it is given
+up, and a launch that is reduced beyond need may have too few iterations to show its fault; none of them adds a fault.
+A search belongs to one kernel and one cluster shape and asks its launches in a fixed order, so a kernel has the same
+answers in any process and after any other kernel (``tests/test_replay_state.py``).
+"""
 
 from __future__ import annotations
 
@@ -6,247 +24,254 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 
-from tclint.replay.groups import Limits, ManyRounds, OutOfSteps, Stuck, Unmade, Unresolved
-from tclint.replay.launch import GRID, Launch, Numbers, Word
-from tclint.replay.launches import Run, Try
+from tclint.replay import hypotheses
+from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord, Shape
+from tclint.replay.launch import Launch, LaunchValues
+from tclint.replay.launches import Run
 from tclint.replay.machine import Machine, Overrun
 from tclint.replay.program import Program
 from tclint.replay.races import races
+from tclint.replay.reasons import GaveUp, Reason
+from tclint.replay.scheduler import (
+    Limits,
+    OutOfSteps,
+    Stuck,
+    TooManyIterations,
+    UninitialisedMbarrier,
+    Unresolved,
+)
 from tclint.replay.sync import Mbarrier
 
-__all__ = ["MAX_STEPS_PER_REPLAY", "TOO_LONG", "Fitting", "Shape"]
-
-Shape = tuple[int, ...]
-"""How many threads a CTA has, or CTAs a cluster, in up to three dimensions."""
-
-MAX_STEPS_PER_REPLAY = 5_000
-"""Steps of one replay."""
-MAX_EXTRA_STEPS_PER_REPLAY = 15_000
-"""Steps more for a kernel that is so large, or that says itself how often its loops go round."""
-MAX_PATIENT_LAUNCHES = 3
-"""How many launches may take so many, as long as they come to their end."""
-STEPS_PER_ITERATION = 60
-"""Steps for each round of a loop that goes as often as the launch says."""
-MAX_STEPS_PER_GLANCE = 1_000
-"""Steps after which a replay that only repeats others may show the same."""
-MAX_REPLAYS_PER_LAUNCH = 12
-"""Launches of which each makes fewer rounds of a loop than the one before."""
-TOO_LONG = "the replay takes too long"
-_TOO_OFTEN = "a loop goes round too often to be followed to its end"
+__all__ = ["LaunchSearch"]
 
 
-class Fitting:
-    """Replays of a kernel in clusters of one shape. What was made fewer for one launch is so for those behind it."""
+class LaunchSearch:
+    """The replays of a kernel with one cluster shape. Reductions of one launch are tried at once for the next."""
 
     def __init__(
         self,
         program: Program,
-        cluster: Shape = (1,),
-        budget: int = MAX_STEPS_PER_REPLAY,
-        lowered: list[frozenset[Word]] | None = None,
+        cluster: Shape,
+        budget: int,
+        reductions: list[frozenset[LaunchWord]] | None = None,
     ) -> None:
         self.program = program
         self.cluster = cluster
-        self.reason = ""
+        self.gave_up: GaveUp | None = None
         """Why the last launch was not replayed to its end."""
-        self.site = -1
-        """The instruction at which it could not go on, or its longest loop begins; -1: about the whole kernel."""
-        self.short = False
-        """It was cut short: nothing was in its way."""
-        self.limit = 0
-        """The steps after which it was cut short."""
         self.entered = frozenset[int]()
-        """The blocks that it came to."""
+        """The blocks that the last launch executed."""
         self.repeated = frozenset[int]()
-        """The loops, by their headers, that somebody went round again in it."""
+        """The headers of loops that the last launch executed more than once."""
         self.steps = 0
-        """How many steps all replays have taken."""
+        """The steps of all replays."""
         self._budget = budget
-        self._spent = False
-        """There were no steps left, and nothing to make fewer."""
-        self._patient = MAX_PATIENT_LAUNCHES
-        self._rising = False
-        self.lowered = [] if lowered is None else lowered
-        """What was made fewer for the launches before, so that their loops end."""
-        self._hasty = True
-        """Loops are foreseen to go round too often; nothing has gone wrong so far with numbers that were guessed so."""
-        self._guessed = False
-        """The last launch has numbers that nothing but foresight asked for."""
-        self._done: dict[tuple[Try, Shape], Run] = {}
-
-    def launched(self, tried: Try, shape: Shape) -> Run | None:
-        """How a launch goes with CTAs of that *shape*, with memory in which something is to be done if there is such a one.
-
-        None when it is cut short before anything goes wrong. Raises Unmade when threads name an mbarrier that none of them
-        made.
+        self._out_of_steps = False
+        """The last replay exhausted its steps, and no reduction would have shortened it."""
+        self._extensions_left = hypotheses.MAX_EXTENDED_REPLAYS.value
+        self._increasing = False
+        self.reductions = [] if reductions is None else reductions
+        """The reductions of the launches so far; cluster shapes share them, as the words that bound a loop do not
+        depend on the cluster.
         """
-        if (tried, shape) in self._done:
-            return self._done[tried, shape]
-        run = self._replay(tried, shape)
-        idle = run is not None and not run.wrong and not run.used
-        if idle and not self._rising and self.program.reads_memory:
-            self._rising = True
-            run = self._replay(tried, shape)
+        self._extrapolates = True
+        """Trip counts are extrapolated. False from the first fault or truncation on that extrapolated values show."""
+        self._extrapolated = False
+        """The last launch has a reduction that was not forced."""
+        self._runs: dict[tuple[LaunchHypothesis, Shape], Run] = {}
+
+    @property
+    def truncated(self) -> bool:
+        """Whether only a budget kept the last launch from its end."""
+        return self.gave_up is not None and self.gave_up.truncated
+
+    def replay(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
+        """Replays a launch with CTAs of *shape*. Memory holds increasing values if equal ones leave the kernel
+        without work.
+
+        Returns None if the launch was given up before a fault (:attr:`gave_up`). Raises UninitialisedMbarrier if
+        threads use an address where no mbarrier was initialised.
+        """
+        if (hypothesis, shape) in self._runs:
+            return self._runs[hypothesis, shape]
+        run = self._replay_once(hypothesis, shape)
+        idle = run is not None and not run.wrong and not run.completed_mbarriers
+        if idle and not self._increasing and self.program.reads_memory:
+            self._increasing = True
+            run = self._replay_once(hypothesis, shape)
         if run is not None:
-            self._done[tried, shape] = run
+            self._runs[hypothesis, shape] = run
         return run
 
-    def glance(self, tried: Try, shape: Shape) -> Run | None:
-        """What goes wrong soon in a replay, as it did with fewer threads or more; None: nothing did."""
-        machine = self._machine(self._numbers(tried), shape, Limits(MAX_STEPS_PER_GLANCE))
-        with suppress(ManyRounds, OutOfSteps, Overrun, Unresolved):
+    def preview(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
+        """A run that shows a race within its first steps; None: there is no such run."""
+        machine = self._machine(self._values(hypothesis), shape, Limits(hypotheses.MAX_PREVIEW_STEPS.value))
+        with suppress(TooManyIterations, OutOfSteps, Overrun, Unresolved):
             machine.run()
-        run = _seen(machine)
+        run = _observed_run(machine)
         return run if run and run.races else None
 
-    def _numbers(self, tried: Try) -> Numbers:
-        """What a launch brings, with a grid of the size that the kernel itself says."""
-        numbers = tried.numbers(self._rising)
+    def _values(self, hypothesis: LaunchHypothesis) -> LaunchValues:
+        """The values of a launch, with the size of the grid that the kernel itself implies."""
+        values = LaunchValues(
+            hypothesis.size,
+            hypothesis.grid,
+            hypothesis.cta,
+            self._increasing,
+            hypotheses.CANCELLED_CLUSTERS.value,
+            dict.fromkeys(hypothesis.large, hypotheses.MANY_TILES.value),
+        )
         if self._grid is None:
-            return numbers
-        return numbers._replace(grid=self._grid, cta=self._grid - 1 if tried.cta else 0)
+            return values
+        return values._replace(grid=self._grid, cta=self._grid - 1 if hypothesis.cta else 0)
 
     @cached_property
     def _grid(self) -> int | None:
-        """How many clusters there are, if the kernel says so."""
+        """The number of clusters, or of CTAs without clusters, if the stride of a loop states it."""
         strides = self.program.strides
         clusters, ctas = strides.get("%clusterid.x"), strides.get("%ctaid.x")
         return clusters or (max(ctas // self.cluster[0], 1) if ctas else None)
 
-    def _machine(self, numbers: Numbers, shape: Shape, limits: Limits) -> Machine:
-        return Machine(self.program, Launch(self.program.model, numbers, shape, self.cluster), limits)
+    def _machine(self, values: LaunchValues, shape: Shape, limits: Limits) -> Machine:
+        return Machine(self.program, Launch(self.program.model, values, shape, self.cluster), limits)
 
-    def _replay(self, tried: Try, shape: Shape) -> Run | None:
-        """One replay; numbers that only foresight has made fewer convict nobody."""
-        numbers = soon = self._numbers(tried)
-        for words in self.lowered if self._hasty else ():
-            soon = soon.fewer(words)
-        self._guessed = soon != numbers
+    def _replay_once(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
+        """Replays a launch with the known reductions, and with its original values if those show a fault."""
+        values = soon = self._values(hypothesis)
+        for words in self.reductions if self._extrapolates else ():
+            soon = soon.reduced(words)
+        self._extrapolated = soon != values
         try:
-            run = self._fitted(soon, shape)
-        except Unmade:
-            if not self._guessed:
+            run = self._replay_to_end(soon, shape)
+        except UninitialisedMbarrier:
+            if not self._extrapolated:
                 raise
-            run, self.short = None, True
-        if self._guessed and (self.short and not self._spent if run is None else run.wrong):
-            # So few rounds may be none of the launches that the kernel is made for: no verdict rests on them.
-            self._hasty = False
-            run = self._fitted(numbers, shape)
+            run, self.gave_up = None, GaveUp(Reason.TOO_LONG)
+        if self._extrapolated and (self.truncated and not self._out_of_steps if run is None else run.wrong):
+            # The kernel may be made for launches with more iterations only: no verdict rests on extrapolated values.
+            self._extrapolates = False
+            run = self._replay_to_end(values, shape)
         return run
 
-    def _fitted(self, numbers: Numbers, shape: Shape) -> Run | None:
-        """A replay with *numbers*, or with others with which its loops end."""
-        self.reason, self.site, self.short, self._spent = "", -1, False, False
-        settled = {GRID} if self._grid else set[Word]()
+    def _replay_to_end(self, values: LaunchValues, shape: Shape) -> Run | None:
+        """Replays a launch, again with smaller values as long as its loops do not end."""
+        self.gave_up, self._out_of_steps = None, False
+        irreducible = {GRID} if self._grid else set[LaunchWord]()
         reached: dict[tuple[int, int], int] = {}
-        whole, often, made = numbers, 0, 0
-        way: tuple[object, ...] = ()
-        for _ in range(MAX_REPLAYS_PER_LAUNCH):
-            patience = MAX_EXTRA_STEPS_PER_REPLAY if self._patient else 0
-            machine = self._machine(numbers, shape, Limits(self._budget, settled, self._hasty, patience))
+        original, often, made = values, 0, 0
+        iteration_counts: tuple[object, ...] = ()
+        for _ in range(hypotheses.MAX_REDUCTIONS.value):
+            extra_steps = hypotheses.MAX_EXTRA_STEPS.value if self._extensions_left else 0
+            machine = self._machine(
+                values, shape, Limits(self._budget, irreducible, self._extrapolates, extra_steps)
+            )
             try:
-                run = self._ran(machine)
-                if run is None or not any(_soon(s, reached) for s in run.stuck):
+                run = self._run_machine(machine)
+                if run is None or not any(_blocked_early(s, reached) for s in run.stuck):
                     return run
-                if self._related:
-                    return self._at_length(whole, shape)
-                self._cut(machine)  # the numbers may be to blame
+                if self._trip_counts_related:
+                    return self._replay_unreduced(original, shape)
+                self._note_truncation(machine)  # the reduction may have caused it
                 return None
-            except ManyRounds as error:
-                if run := _seen(machine):
+            except TooManyIterations as error:
+                if run := _observed_run(machine):
                     return run
                 reached.update(
-                    (at, phase) for at, phase in machine.passed.items() if phase > reached.get(at, 0)
+                    (at, phase)
+                    for at, phase in machine.completed_phases.items()
+                    if phase > reached.get(at, 0)
                 )
                 times, excess = int(not error.excess), error.excess
-                if machine.way == way:
-                    # What was made fewer made no difference.
-                    settled.add(GRID)
-                    times = 2 * made if self._hasty else 1
-                elif self._hasty and not excess:
-                    # So many steps more than once: the end is far, and each try costs all there are.
+                if machine.iteration_counts == iteration_counts:
+                    # The reduction made no difference.
+                    irreducible.add(GRID)
+                    times = 2 * made if self._extrapolates else 1
+                elif self._extrapolates and not excess:
+                    # The end is far, and each further replay costs a whole budget: reduce by more each time.
                     times = often = often + 1
-                way, made, words = machine.way, 0, error.words - settled
+                iteration_counts, made, words = machine.iteration_counts, 0, error.words - irreducible
                 while made < times or excess > 1:
-                    fewer = numbers.fewer(words)
-                    if fewer == numbers:
-                        settled |= words
+                    reduced = values.reduced(words)
+                    if reduced == values:
+                        irreducible |= words
                         break
-                    excess //= numbers.weight(words)
-                    self.lowered.append(words)
-                    numbers, made = fewer, made + 1
-                self._guessed |= error.excess > 0 or made > 1
+                    excess //= values.reduction_factor(words)
+                    self.reductions.append(words)
+                    values, made = reduced, made + 1
+                self._extrapolated |= error.excess > 0 or made > 1
             finally:
                 self.entered, self.repeated = frozenset(machine.entered), machine.repeated
                 self.steps += machine.limits.steps - max(machine.budget, 0)
                 if machine.limits.steps > self._budget:
-                    self._patient = 0 if self._spent else self._patient - 1
-        self._cut(machine)
+                    self._extensions_left = 0 if self._out_of_steps else self._extensions_left - 1
+        self._note_truncation(machine)
         return None
 
     @cached_property
-    def _related(self) -> bool:
-        """Whether the same words of the launch say how often all loops go round in which threads wait."""
-        bounds = {self.program.bounds[header] for header in self.program.waiting}
+    def _trip_counts_related(self) -> bool:
+        """Whether one set of words bounds all loops in which threads wait."""
+        bounds = {self.program.bounds[header] for header in self.program.waiting_loops}
         return len(bounds - {frozenset()}) == 1
 
-    def _at_length(self, numbers: Numbers, shape: Shape) -> Run | None:
-        """A replay with as many rounds as the *numbers* say, where fewer let a wait stand."""
-        words = frozenset[Word]().union(*self.program.bounds.values())
-        machine = self._machine(numbers, shape, Limits(numbers.size * STEPS_PER_ITERATION, words))
+    def _replay_unreduced(self, values: LaunchValues, shape: Shape) -> Run | None:
+        """Replays a launch with its full trip counts, to confirm a deadlock that a reduction shows."""
+        words = frozenset[LaunchWord]().union(*self.program.bounds.values())
+        machine = self._machine(
+            values, shape, Limits(values.size * hypotheses.STEPS_PER_ITERATION.value, words)
+        )
         try:
-            return self._ran(machine)
-        except ManyRounds:
-            self._cut(machine)
+            return self._run_machine(machine)
+        except TooManyIterations:
+            self._note_truncation(machine)
             return None
         finally:
             self.steps += machine.limits.steps - max(machine.budget, 0)
 
-    def _cut(self, machine: Machine) -> None:
-        """A replay took too long."""
-        self.site, self.short, self.limit = machine.longest, True, machine.limits.steps
-        self.reason = TOO_LONG if self.site < 0 else _TOO_OFTEN
+    def _note_truncation(self, machine: Machine) -> None:
+        """Records that a budget ended the replay."""
+        site = machine.longest_loop
+        self.gave_up = GaveUp(Reason.TOO_LONG if site < 0 else Reason.TOO_MANY_ITERATIONS, site)
 
-    def _ran(self, machine: Machine) -> Run | None:
-        """How the replay of one launch goes."""
+    def _run_machine(self, machine: Machine) -> Run | None:
+        """Executes one launch."""
         stuck: list[Stuck] = []
         overrun = None
-        whole = False
+        finished = False
         try:
             stuck = machine.run()
-            whole = True
-        except (ManyRounds, Unmade):
+            finished = True
+        except (TooManyIterations, UninitialisedMbarrier):
             raise
         except Unresolved as error:
-            self.reason, self.site = error.why, error.site
+            self.gave_up = GaveUp(error.why, error.site)
         except Overrun as error:
             overrun = error.at
         except OutOfSteps:
-            self._cut(machine)
-            self._spent = True
-        return _seen(machine, stuck, overrun, whole)
+            self._note_truncation(machine)
+            self._out_of_steps = True
+        return _observed_run(machine, stuck, overrun, finished)
 
 
-def _soon(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool:
-    """Whether a wait stands before a phase that it *reached* with more rounds."""
+def _blocked_early(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool:
+    """Whether threads are blocked before a phase that a replay with more iterations *reached* at the same wait."""
     what = stuck.what
     return isinstance(what, Mbarrier) and what.phase < reached.get((stuck.site, what.address), 0)
 
 
-def _seen(
-    machine: Machine, stuck: list[Stuck] | None = None, overrun: Stuck | None = None, whole: bool = False
+def _observed_run(
+    machine: Machine, stuck: list[Stuck] | None = None, overrun: Stuck | None = None, finished: bool = False
 ) -> Run | None:
-    """What a replay has shown; None when it was cut short before anything went wrong."""
+    """The result of a replay; None: it was given up before a fault."""
     run = Run(
         stuck or [],
-        list(races(machine.accesses, machine.behind, machine.program)),
+        list(races(machine.accesses, machine.ordered_in_time, machine.program)),
         overrun,
-        whole,
+        finished,
         machine.late,
         frozenset(machine.entered),
         machine.repeated,
-        machine.used,
-        frozenset(machine.informed),
+        machine.completed_mbarriers,
+        frozenset(machine.acquiring_waits),
         machine.uneven,
     )
-    return run if run.wrong or whole else None
+    return run if run.wrong or finished else None

@@ -1,4 +1,8 @@
-"""The numbers that launches of one kernel are tried with, and what the launches show together."""
+"""What the replays of several launches show together, and which launches are worth trying next.
+
+A fault in one launch may be due to values that go together in no real launch. It is *excused* by launches that
+execute the same blocks without a fault.
+"""
 
 from __future__ import annotations
 
@@ -9,80 +13,61 @@ from itertools import chain
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
-from tclint.replay.groups import Stuck
-from tclint.replay.launch import GRID, Numbers, Word
+from tclint.replay import hypotheses
+from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord
 from tclint.replay.program import Program
 from tclint.replay.races import Race
-from tclint.replay.sync import Mbarrier, Passed
+from tclint.replay.scheduler import Stuck
+from tclint.replay.sync import Mbarrier, ReleasedWaiter
 
-__all__ = ["ODD", "SIZES", "Launches", "Run", "Try", "first"]
-
-
-class Try(NamedTuple):
-    """Numbers that a launch may bring."""
-
-    size: int
-    """What 32-bit parameters and words of global memory are: sizes of matrices, from which rounds of loops are computed."""
-    grid: int
-    """How many CTAs or clusters there are."""
-    cta: int = 0
-    """Which one is replayed."""
-    large: frozenset[Word] = frozenset()
-    """Words that are ``_LARGE`` instead: how many tiles there are for a grid of which the text says the size."""
-
-    def numbers(self, rising: bool) -> Numbers:
-        return Numbers(self.size, self.grid, self.cta, rising, others=dict.fromkeys(self.large, _LARGE))
+__all__ = ["LaunchResults", "Run", "next_hypothesis"]
 
 
-_LARGE = 4096
-SIZES = (Try(512, 8), Try(1280, 24), Try(1098, 5))
-ODD = (Try(832, 13), Try(1088, 3), Try(640, 7))
-"""Numbers of which halves and quarters are left over, for what the others do not come to."""
-_LAST = tuple(t._replace(cta=t.grid - 1) for t in SIZES)
-"""The last CTA, for what the first does not come to."""
-_TILES = (Try(1098, 3), Try(1280, 2))
-"""Few CTAs for much to do, so that each goes round once more."""
-_ORDER = (SIZES[0], *ODD, *_LAST, *_TILES, *SIZES[1:])
-_NUMBERS = (("special", "%ctaid.x"), ("special", "%clusterid.x"))
-"""Which CTA or cluster it is."""
-_DECIDE: dict[tuple[str, ...], tuple[Try, ...]] = {
-    ("op", "mask"): ODD,
-    ("op", "rem"): ODD,
-    **dict.fromkeys(_NUMBERS, _LAST),
-}
-"""What decides that something is come to with other numbers."""
+_CTA_INDICES = (("special", "%ctaid.x"), ("special", "%clusterid.x"))
 
 
-def first(tries: Iterable[Try]) -> Try:
-    """Which of them is the next one."""
-    return min(tries, key=lambda t: (_ORDER.index(t) if t in _ORDER else len(_ORDER), t[:2]))
+def _reaching(node: tuple[str, ...]) -> tuple[LaunchHypothesis, ...]:
+    """The launches that may decide a branch differently whose condition is computed from *node*."""
+    if node in _CTA_INDICES:
+        return hypotheses.LAST_CTAS.value
+    return hypotheses.ODD_SIZES.value if node in (("op", "mask"), ("op", "rem")) else ()
 
 
-def _alike(tried: Try) -> tuple[Try, ...]:
-    """Those that are tried for the same reason."""
-    return next((kind for kind in (SIZES, ODD, _LAST, _TILES) if tried in kind), (tried,))
+def next_hypothesis(candidates: Iterable[LaunchHypothesis]) -> LaunchHypothesis:
+    """The candidate to replay next: one of the usual sizes, then those for special cases, then the other sizes."""
+    usual, *others = hypotheses.SIZES.value
+    special = (hypotheses.ODD_SIZES, hypotheses.LAST_CTAS, hypotheses.FEW_CTAS)
+    order = (usual, *chain.from_iterable(row.value for row in special), *others)
+    return min(candidates, key=lambda h: (order.index(h) if h in order else len(order), h[:2]))
+
+
+def _same_purpose(hypothesis: LaunchHypothesis) -> tuple[LaunchHypothesis, ...]:
+    """The hypotheses of the row that *hypothesis* is in; itself if it is in none."""
+    rows = (hypotheses.SIZES, hypotheses.ODD_SIZES, hypotheses.LAST_CTAS, hypotheses.FEW_CTAS)
+    return next((row.value for row in rows if hypothesis in row.value), (hypothesis,))
 
 
 class Run(NamedTuple):
-    """How one replay went."""
+    """The result of one replay."""
 
     stuck: list[Stuck]
     races: list[Race]
     overrun: Stuck | None
-    whole: bool
-    """Whether it came to an end."""
-    late: list[tuple[Mbarrier, Passed]]
-    """Waits that would be for a phase later, had they been asked a little later."""
+    finished: bool
+    """Whether all threads exited or are deadlocked."""
+    late: list[tuple[Mbarrier, ReleasedWaiter]]
+    """Waits that would wait for a later phase if their thread were slower."""
     entered: frozenset[int]
     """The blocks that were executed."""
     repeated: frozenset[int]
-    """The loops, by their headers, that somebody went round again."""
-    used: frozenset[int]
-    """The addresses of mbarriers of which a phase has completed."""
-    informed: frozenset[int]
-    """The waits for mbarriers at which threads heard of something that they had not heard of before."""
+    """The headers of loops that were executed more than once."""
+    completed_mbarriers: frozenset[int]
+    """The addresses of mbarriers that completed a phase."""
+    acquiring_waits: frozenset[int]
+    """The waits for mbarriers that acquired an event which their threads had not observed."""
     uneven: bool = False
-    """Some warps have more rounds of a loop than others that share these with them: the kernel may be made for no such number."""
+    """Warps that share the iterations of a loop had different trip counts: the kernel may be made for no such size.
+    """
 
     @property
     def wrong(self) -> bool:
@@ -90,12 +75,12 @@ class Run(NamedTuple):
 
     @property
     def between_warps(self) -> bool:
-        """Whether it went wrong between warps that go the same way together, and nowhere else."""
+        """Whether all faults are races between warps of one thread group."""
         return bool(self.races) and self.races[0].together
 
     @property
     def sites(self) -> set[int]:
-        """The instructions at which it went wrong."""
+        """The instructions at fault."""
         if self.races:
             return set(self.races[0].key)
         if self.overrun is not None:
@@ -103,123 +88,133 @@ class Run(NamedTuple):
         return {s.site for s in self.stuck} or {wait.site for _, wait in self.late}
 
     def again(self, other: Run) -> bool:
-        """Whether the first thing that goes wrong does so in another run as well."""
+        """Whether the first fault occurs in another run too."""
         if self.races:
             return self.races[0].key in {race.key for race in other.races}
         return not other.races and not self.sites.isdisjoint(other.sites)
 
     @property
     def mbarriers(self) -> set[int]:
-        """The addresses of the mbarriers by which it went wrong."""
+        """The addresses of the mbarriers at fault."""
         stuck = [self.overrun] if self.overrun is not None else self.stuck
         whats = [a.mbarrier for a in self.races[0]] if self.races else [s.what for s in stuck]
         return {what.address for what in whats or [m for m, _ in self.late] if isinstance(what, Mbarrier)}
 
 
 @dataclass
-class Launches:
-    """How a kernel goes with CTAs of one shape and several numbers."""
+class LaunchResults:
+    """The replays of a kernel with one shape of CTA and different values."""
 
     model: KernelModel
     program: Program
-    wrong: dict[Try, Run] = field(default_factory=dict)
+    wrong: dict[LaunchHypothesis, Run] = field(default_factory=dict)
     entered: set[int] = field(default_factory=set)
-    """The blocks in which it went right."""
+    """The blocks that some launch without a fault executed."""
     repeated: set[int] = field(default_factory=set)
-    """The loops that went right more than once."""
-    used: set[int] = field(default_factory=set)
-    """The mbarriers that went right."""
-    vain: set[Try] = field(default_factory=set)
-    """Numbers like others that have shown nothing new since anything did."""
+    """The loops that some launch without a fault executed more than once."""
+    completed_mbarriers: set[int] = field(default_factory=set)
+    """The mbarriers that completed a phase in some launch without a fault."""
+    exhausted: set[LaunchHypothesis] = field(default_factory=set)
+    """Hypotheses with the purpose of one that has added nothing since the last progress."""
 
     @property
-    def some(self) -> bool:
+    def conclusive(self) -> bool:
         return bool(self.wrong or self.entered)
 
     @property
-    def _round_by_round(self) -> bool:
-        """Whether later rounds of a loop are told from the first.
+    def _distinguishes_iterations(self) -> bool:
+        """Whether later iterations of a loop are distinguished from the first.
 
-        Not where memory says what there is to do: its numbers may be those of no launch, and what goes right once excuses all.
+        They are not where memory decides the trip count: its values may be those of no launch, so one success excuses
+        all.
         """
         return not self.program.reads_memory
 
-    def add(self, tried: Try, run: Run) -> set[Try]:
-        """Takes in one launch; the numbers with which others may show more, if it went right."""
+    def add(self, hypothesis: LaunchHypothesis, run: Run) -> set[LaunchHypothesis]:
+        """Adds a launch. Returns the hypotheses that may reach more, if it had no fault."""
         if run.wrong:
-            self.wrong[tried] = run
+            self.wrong[hypothesis] = run
             return set()
-        news = not (self.entered.issuperset(run.entered) and self.repeated.issuperset(run.repeated))
+        novel = not (self.entered.issuperset(run.entered) and self.repeated.issuperset(run.repeated))
         self.entered |= run.entered
         self.repeated |= run.repeated
-        self.used |= run.used
-        self.vain = set() if news else self.vain.union(_alike(tried))
-        return self._open(self.entered, self.repeated) - self.vain
+        self.completed_mbarriers |= run.completed_mbarriers
+        self.exhausted = set() if novel else self.exhausted.union(_same_purpose(hypothesis))
+        return self._promising(self.entered, self.repeated) - self.exhausted
 
-    def beyond(self) -> set[Try]:
-        """Numbers with which launches may come to what those that go wrong leave out, one as another."""
+    def unexplored(self) -> set[LaunchHypothesis]:
+        """Hypotheses that may reach what the launches with a fault do not."""
         runs = self.wrong.values()
-        return self._open(
+        return self._promising(
             self.entered.union(*(run.entered for run in runs)),
             self.repeated.union(*(run.repeated for run in runs)),
         )
 
     @property
-    def standing(self) -> dict[Try, Run]:
-        """The launches that go wrong where none goes right, though by mbarriers that others use and go right."""
+    def unexcused(self) -> dict[LaunchHypothesis, Run]:
+        """The launches with a fault that no launch without one excuses, if the mbarriers at fault work in others."""
         return {
-            tried: run
-            for tried, run in self.wrong.items()
-            if not self.excuses(run) and (not self.entered or self.used.issuperset(run.mbarriers))
+            hypothesis: run
+            for hypothesis, run in self.wrong.items()
+            if not self.excuses(run)
+            and (not self.entered or self.completed_mbarriers.issuperset(run.mbarriers))
         }
 
     def excuses(self, run: Run) -> bool:
-        """Whether launches go right in all blocks in which *run* goes wrong, and in later rounds if it makes such."""
+        """Whether launches without a fault execute all blocks in which *run* is at fault, and later iterations if
+        *run* does.
+        """
         cfg = self.model.cfg
         blocks = {cfg.block_of[i] for i in run.sites}
-        rounds = {head for head in run.repeated if not blocks.isdisjoint(cfg.loops[head])}
+        loops = {head for head in run.repeated if not blocks.isdisjoint(cfg.loops[head])}
         return self.entered.issuperset(blocks) and (
-            not self._round_by_round or self.repeated.issuperset(rounds)
+            not self._distinguishes_iterations or self.repeated.issuperset(loops)
         )
 
-    def fits(self, run: Run) -> bool:
-        """Whether launches go right wherever *run* comes to at which threads synchronise: they may be those that the kernel is made for.
+    def covers(self, run: Run) -> bool:
+        """Whether launches without a fault synchronise wherever *run* does, so that they may be what the kernel is
+        made for.
 
-        What only reads, as what is left over of a loop does for other numbers of threads, they need not come to.
+        They need not execute what only reads, such as the remainder of a loop with another number of threads.
         """
-        return self.within((self.entered, self.repeated), run.entered, run.repeated)
+        return self.covered((self.entered, self.repeated), run.entered, run.repeated)
 
-    def within(
+    def covered(
         self,
-        came: tuple[AbstractSet[int], AbstractSet[int]],
+        by: tuple[AbstractSet[int], AbstractSet[int]],
         entered: AbstractSet[int],
         repeated: AbstractSet[int],
     ) -> bool:
-        """Whether others *came*, to blocks and round loops again, wherever threads synchronise in those that are *entered* and *repeated*."""
-        telling, loops = self.program.telling, self.model.cfg.loops
-        rounds = {head for head in repeated if not telling.isdisjoint(loops[head])}
-        return came[0] >= entered & telling and came[1] >= rounds
+        """Whether others, with blocks and repeated loops as in *by*, synchronise wherever those *entered* and
+        *repeated* do.
+        """
+        synchronising, loops = self.program.synchronising, self.model.cfg.loops
+        needed = {head for head in repeated if not synchronising.isdisjoint(loops[head])}
+        return by[0] >= entered & synchronising and by[1] >= needed
 
-    def _open(self, entered: AbstractSet[int], repeated: AbstractSet[int]) -> set[Try]:
-        """Numbers with which blocks may be come to that were not *entered*, or loops gone round that were not *repeated*.
+    def _promising(self, entered: AbstractSet[int], repeated: AbstractSet[int]) -> set[LaunchHypothesis]:
+        """Hypotheses that may enter blocks that were not *entered*, or repeat loops that were not *repeated*.
 
-        It is the rest of a division of what comes with the launch, or which CTA it is, that decides over the blocks.
+        What guards such a block is the remainder of a division of a parameter, or the index of the CTA.
         """
         program, cfg, values = self.program, self.model.cfg, self.model.values
         deciding = {
             self.model.reachability.edge_value(edge)
-            for block in program.telling - entered
+            for block in program.synchronising - entered
             for edge in cfg.controllers(block)
             if edge.source in entered
         }
-        found = set[Try]()
+        found = set[LaunchHypothesis]()
         for predicate in deciding:
             if predicate is not None:
                 of = [values.node(v)[:2] for v in values.made_of(predicate)]
-                if any(node[0] == "parameter" or node in _NUMBERS for node in of):
-                    found.update(chain.from_iterable(_DECIDE.get(node, ()) for node in of))
-        once = [h for h in program.waiting if h in entered and h not in repeated]
-        words = frozenset[Word]().union(*(program.bounds[h] for h in once))
-        if words and self._round_by_round:
-            found.update(_TILES if GRID in words else (t._replace(large=words) for t in ODD[:2]))
+                if any(node[0] == "parameter" or node in _CTA_INDICES for node in of):
+                    found.update(chain.from_iterable(map(_reaching, of)))
+        once = [h for h in program.waiting_loops if h in entered and h not in repeated]
+        words = frozenset[LaunchWord]().union(*(program.bounds[h] for h in once))
+        if words and self._distinguishes_iterations:
+            odd = hypotheses.ODD_SIZES.value[:2]
+            found.update(
+                hypotheses.FEW_CTAS.value if GRID in words else (h._replace(large=words) for h in odd)
+            )
         return found

@@ -1,4 +1,22 @@
-"""Executes the instructions of a replay (PTX ISA 9.7.9.25, 9.7.13, 9.7.15, 9.7.16)."""
+"""Executes the instructions of one launch of a cluster (PTX ISA 9.7.9.25, 9.7.13, 9.7.15, 9.7.16).
+
+Model. Threads perform epochs; an instruction that releases ends one (``ThreadGroupScheduler._end_epoch``). A wait
+that succeeds joins what the barrier, the phase of the mbarrier or the completed operations release into the clocks of
+the waiting warps. Asynchronous operations are events of agents of their own. They stay pending until no thread can
+continue without them, so that a missing wait shows: then copies complete, with the commits to mbarriers that a thread
+waits for, and other commits only after these. The completion of a copy releases the copy, not what its thread did
+before it issued it; that this is nevertheless earlier in every run is what :meth:`Machine.ordered_in_time` answers.
+
+Unsound, towards silence. A strong load of shared memory acquires everything that any thread has done so far, as a
+flag that it reads may synchronise. Lanes of one warp share a clock where they reconverge. A phase whose tx-count is
+unknown completes with any number of bytes. Only the lowest and the highest address of an access are recorded, and
+only one thread of those whose addresses depend on the launch.
+
+Unsound, towards a report. Parameters and memory have made-up values, and an unknown branch is taken not to trap.
+Whatever else depends on an unknown value ends the replay (``reasons``). A barrier that some lanes of a warp never
+reach is opened without them, and only what stays blocked even so is reported
+(:meth:`Machine._release_split_barrier`).
+"""
 
 from __future__ import annotations
 
@@ -10,246 +28,258 @@ from typing import Any, NamedTuple
 from tclint.analyses.mbarriers import RESPONSE, transferred
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
-from tclint.replay.abstract_lanes import Lanes, apply, collapse, spread
-from tclint.replay.groups import (
-    Group,
-    Groups,
+from tclint.replay.abstract_lanes import Lanes, apply, broadcast, collapse
+from tclint.replay.launch import Launch
+from tclint.replay.program import BULK, CP_ASYNC, Program, Step
+from tclint.replay.reasons import Reason
+from tclint.replay.scheduler import (
     Limits,
-    ManyRounds,
     Stuck,
-    Unmade,
+    ThreadGroup,
+    ThreadGroupScheduler,
+    TooManyIterations,
+    UninitialisedMbarrier,
     Unresolved,
-    places_of,
+    positions_of,
     warps_of,
 )
-from tclint.replay.launch import Launch
-from tclint.replay.program import FILLING, LEAVING, Program, Step
-from tclint.replay.sync import Arrival, Barrier, Flight, Mbarrier, Passed
+from tclint.replay.sync import Arrival, Barrier, Mbarrier, ReleasedWaiter, Transfer
 from tclint.replay.vector_clocks import (
-    NOTHING,
-    Actor,
+    BOTTOM,
+    Agent,
     Clock,
-    Heard,
-    both,
-    each,
+    WarpClocks,
+    difference,
     event,
-    heard_of,
-    joined,
-    known_by,
-    last,
-    news,
-    of,
-    only,
-    together,
+    happens_before,
+    join,
+    join_all,
+    join_warps,
+    last_event,
+    leq,
+    map_warps,
+    mask_warps,
+    project,
 )
 
-__all__ = ["Access", "Machine", "Overrun", "Touch", "shuffled"]
+__all__ = ["Access", "LaneAddresses", "Machine", "Overrun", "shuffled"]
 
 _CTA = 1 << 24
-"""How far the shared memory of one CTA of a cluster is from that of the next."""
+"""The distance between the shared memories of consecutive CTAs of a cluster."""
 _OFFSET = _CTA - 1
-"""The part of a shared-memory address that is the same in all CTAs of a cluster."""
+"""The part of a shared-memory address that is the offset in the CTA."""
 _COLUMN = (1 << 21) - 1
-"""The part of an address of tensor memory that is the same in all warps: each has 32 lanes of its own (9.7.16.8.1)."""
+"""The part of a tensor-memory address that is the column. Each warp has 32 lanes of its own (9.7.16.8.1)."""
 _DESCRIPTOR = (1 << 14) - 1
-"""The start address in a matrix descriptor, in units of 16 bytes (9.7.15.5.1.2.2, 9.7.16.4.1)."""
+"""The part of a matrix descriptor that is the start address, in units of 16 bytes (9.7.15.5.1.2.2, 9.7.16.4.1)."""
 _ALL = 0xFFFF
-"""The mask that names all CTAs of a cluster."""
+"""The mask of all CTAs of a cluster."""
 _OWN = -1
-"""No mask: the CTA that the address is in."""
-_ASKING = ("mbarrier-wait", "elect", "shuffle", "vote")
-"""Steps that change nothing for anybody else: who does nothing but these asks an mbarrier the same again."""
-_SPLIT = "some lanes of a warp come to a barrier without the others"
+"""No mask: the CTA of the address."""
+_PURE_QUERIES = ("mbarrier-wait", "elect", "shuffle", "vote")
+"""Steps without an effect on other threads: a test of an mbarrier that is repeated after only these has the same
+result.
+"""
 _DATA = frozenset("compute constant unknown move load store read tensor write fill".split())
-"""Steps that neither wait nor tell anything."""
+"""Steps that neither synchronise nor release anything."""
 
 
 class Overrun(Exception):
-    """More arrivals than the phase of an mbarrier counts."""
+    """An arrival at an mbarrier whose pending count is zero."""
 
     def __init__(self, at: Stuck) -> None:
         super().__init__("more arrivals than the mbarrier counts")
         self.at = at
 
 
-class Touch(NamedTuple):
-    """Threads that go the same way, and read or write shared memory."""
+class LaneAddresses(NamedTuple):
+    """The addresses that the threads of one group access together."""
 
     threads: tuple[int, ...]
     address: Lanes
-    """Where each of them does."""
-    heard: Clock
-    """What each warp has heard of all others, those beside it too."""
+    """The address of each thread."""
+    observed: Clock
+    """What each warp has observed of the others, the warps of its own group included."""
 
 
 class Access(NamedTuple):
-    """A read of shared or tensor memory, or what an asynchronous operation writes there."""
+    """A read of shared or tensor memory, or a write by a store or an asynchronous operation."""
 
     site: int
     writes: bool
     memory: tuple[int, int]
-    """What the offset is in: of a CTA its shared memory, or its tensor memory, the quarter of the lanes that some warps have."""
+    """The memory of *offset*: a CTA, and -1 for its shared memory or the quarter of the lanes of its tensor memory.
+    """
     offset: int
     """In bytes, or in columns of tensor memory."""
     size: int | None
-    """In bytes, or in columns."""
-    actor: Actor
+    """In bytes, or in columns; None: unknown."""
+    agent: Agent
     number: int
-    """Which event of its actor it is."""
+    """The event of *agent*."""
     clock: Clock
-    """What the issuing threads had heard of."""
-    group: Group
+    """What happens before the access."""
+    group: ThreadGroup
     waited: Mapping[int, int]
-    """Where these last waited for each mbarrier, by address, the latest last."""
+    """The last wait of the issuing threads for each mbarrier, by address, the latest last."""
     mbarrier: Mbarrier | None = None
-    """Where a copy reports."""
+    """Where a copy completes."""
     phase: int = 0
-    """The phase of that when it was issued."""
+    """The phase of the mbarrier when the copy was issued."""
     box: object = None
-    """Copies that have this in common bring equally many bytes: it is of one tensor map."""
-    touch: Touch | None = None
-    """Where threads read or write themselves."""
+    """Copies with an equal box have equal sizes: they use one tensor map."""
+    lane_addresses: LaneAddresses | None = None
+    """The addresses of a plain access by thread."""
 
     @property
     def tensor(self) -> bool:
-        """Whether it is of tensor memory."""
+        """Whether it accesses tensor memory."""
         return self.memory[1] >= 0
 
     @property
     def plain(self) -> bool:
-        """Whether threads do it themselves, to shared memory."""
-        return not self.actor.kind and not self.tensor
+        """Whether it is a plain access to shared memory."""
+        return not self.agent.kind and not self.tensor
 
     @property
     def own(self) -> bool:
-        """Whether it is of threads alone, of one warp each: what they do themselves, or a copy that each of them makes."""
-        return self.actor.kind in ("", FILLING) and not self.tensor
+        """Whether single threads make it, of one warp each: a plain access, or a non-bulk copy."""
+        return self.agent.kind in ("", CP_ASYNC) and not self.tensor
 
     @property
     def stores(self) -> bool:
         """Whether it is a plain store."""
         return self.writes and self.plain
 
-    def unheard(self, clock: Clock, low: int, high: int) -> Sequence[Actor]:
-        """Whom who has heard of so much has not heard of, of those that do this from *low* on before *high*."""
-        if heard_of(clock, self.actor, self.number):
+    def unordered_agents(self, clock: Clock, low: int, high: int) -> Sequence[Agent]:
+        """The agents that make this access between *low* and *high* and whose part is not in *clock*."""
+        if happens_before(clock, self.agent, self.number):
             return ()
-        parts = self.actor.each
-        if self.actor.parts and self.touch is not None and isinstance(self.touch.address, tuple):
+        parts = self.agent.components
+        if (
+            self.agent.warps
+            and self.lane_addresses is not None
+            and isinstance(self.lane_addresses.address, tuple)
+        ):
             there = {
                 t >> 5
-                for t, a in zip(self.touch.threads, self.touch.address, strict=True)
+                for t, a in zip(self.lane_addresses.threads, self.lane_addresses.address, strict=True)
                 if a is not None and low <= a & _OFFSET < high
             }
             parts = [p for p in parts if p.threads[0] >> 5 in there]
-        return [p for p in parts if not heard_of(clock, p, self.number)]
+        return [p for p in parts if not happens_before(clock, p, self.number)]
 
 
-class Machine(Groups):
-    """A cluster of CTAs that execute one kernel."""
+class Machine(ThreadGroupScheduler):
+    """One launch of a cluster."""
 
     def __init__(self, program: Program, launch: Launch, limits: Limits) -> None:
         super().__init__(program, launch, limits)
         self.accesses: list[Access] = []
         self._mbarriers: dict[int, Mbarrier] = {}
-        self.passed: dict[tuple[int, int], int] = {}
-        """How many phases of an mbarrier, by its address, a wait has seen complete."""
-        self.informed: set[int] = set()
-        """Waits for mbarriers at which threads heard of something."""
+        self.completed_phases: dict[tuple[int, int], int] = {}
+        """How many phases of an mbarrier each wait has seen complete, by the wait and the address."""
+        self.acquiring_waits: set[int] = set()
+        """Waits for mbarriers that acquired something."""
         self._barriers: dict[tuple[int, int], Barrier] = {}
-        self._meeting = Barrier()
+        self._cluster_barrier = Barrier()
         self._memory: dict[int, int | None] = {}
-        """Shared memory, byte by byte, as far as the kernel itself wrote numbers that are known."""
-        self._lost: set[int] = set()
-        """Loads that may read what was written to places that are not known."""
-        self._engines: dict[Actor, int] = {}
-        """How many operations the tensor cores were given, by whom."""
-        self.copies: dict[Actor, int] = {}
-        """How many copies report to each mbarrier."""
+        """The bytes of shared memory that the kernel has written; None: unknown."""
+        self._clobbered_loads: set[int] = set()
+        """Loads that may read what was stored to an unknown address."""
+        self._operation_counts: dict[Agent, int] = {}
+        """How many operations each agent has issued."""
+        self.copy_counts: dict[Agent, int] = {}
+        """How many copies complete on each mbarrier."""
         self._elected: dict[tuple[tuple[int, ...], tuple[int, ...], int], tuple[Lanes, Lanes] | None] = {}
-        """What elections gave, by the threads of the group, those of them that took part, and the mask."""
-        self._issued_at: dict[tuple[int, int], Clock] = {}
-        """What threads knew of when they issued a copy, and those before it, by the index of the actor and its number."""
-        self._behind: dict[Clock, Clock] = {}
-        """What comes before those who have heard of so much."""
+        """The results of elections, by the threads of the group, those that execute, and the mask."""
+        self._issue_clocks: dict[tuple[int, int], Clock] = {}
+        """What happens before the issue of an operation and of those before it, by the index of the agent and the
+        number.
+        """
+        self._time_closures: dict[Clock, Clock] = {}
+        """The closure of a clock under what precedes the issue of the copies in it."""
         self._cancelled: dict[int, int] = {}
-        """How often each CTA has asked for the cancellation of another."""
+        """How often each CTA has executed ``try_cancel``."""
         self._columns: dict[int, int] = {}
-        """Columns of tensor memory that are allocated, by CTA."""
-        self._taken: dict[int, int] = {}
-        """How many tickets were taken from a counter in memory, by the instruction."""
-        self._torn: list[Stuck] | None = None
-        """Who waited when nobody could go on but for a barrier at which lanes wait for others of their warp."""
+        """The allocated columns of tensor memory by CTA."""
+        self._counter_reads: dict[int, int] = {}
+        """How often each atomic increment has read its counter."""
+        self._split_waiters: list[Stuck] | None = None
+        """The blocked threads when a split barrier was first released; None: none was."""
 
     def run(self) -> list[Stuck]:
         try:
             stuck = super().run()
-        except (Overrun, Unmade):
-            if self._torn is None:
+        except (Overrun, UninitialisedMbarrier):
+            if self._split_waiters is None:
                 raise
             stuck = []
-        if self._torn is None:
+        if self._split_waiters is None:
             return stuck
         ever = [
-            s for s in stuck if isinstance(s.what, Mbarrier) and any(s is before for before in self._torn)
+            s
+            for s in stuck
+            if isinstance(s.what, Mbarrier) and any(s is before for before in self._split_waiters)
         ]
         if not ever:
-            raise Unresolved(self._torn[0].site, _SPLIT)
+            raise Unresolved(self._split_waiters[0].site, Reason.SPLIT_WARP)
         return ever
 
     @property
-    def late(self) -> list[tuple[Mbarrier, Passed]]:
-        """Waits that would be for a phase later, had they been asked a little later."""
-        if self._torn is not None:
+    def late(self) -> list[tuple[Mbarrier, ReleasedWaiter]]:
+        """Waits that would wait for a later phase if their thread were slower."""
+        if self._split_waiters is not None:
             return []
         return [
-            (mbarrier, passed)
+            (mbarrier, waiter)
             for mbarrier in self._mbarriers.values()
-            for passed, heard in mbarrier.overtaken
-            if passed.overtaken(partial(self.behind, heard))
+            for waiter, clock in mbarrier.overtaken
+            if waiter.may_be_late(partial(self.ordered_in_time, clock))
         ]
 
-    def behind(self, heard: Clock, actor: Actor, number: int) -> bool:
-        """Whether who has *heard* of so much comes later than an event of *actor*.
+    def ordered_in_time(self, observed: Clock, agent: Agent, number: int) -> bool:
+        """Whether a point with the clock *observed* follows an event of *agent* in every run.
 
-        A copy tells nobody what its thread has done before, but it is complete only after that.
+        The completion of a copy does not release what its thread did before. But it is later in time, so no access
+        that follows the completion can come before that.
         """
-        known = self._behind.get(heard)
+        known = self._time_closures.get(observed)
         if known is None:
-            known, work = heard, [*news(NOTHING, heard)]
+            known, work = observed, [*difference(BOTTOM, observed)]
             while work:
-                before = self._issued_at.get(work.pop(), NOTHING)
-                work += news(known, before)
-                known = joined(known, before)
-            self._behind[heard] = known
-        return heard_of(known, actor, number)
+                before = self._issue_clocks.get(work.pop(), BOTTOM)
+                work += difference(known, before)
+                known = join(known, before)
+            self._time_closures[observed] = known
+        return happens_before(known, agent, number)
 
     @property
-    def used(self) -> frozenset[int]:
-        """The addresses of mbarriers of which a phase has completed."""
+    def completed_mbarriers(self) -> frozenset[int]:
+        """The addresses of mbarriers that have completed a phase."""
         return frozenset(m.address for m in self._mbarriers.values() if m.phase)
 
-    def _land(self) -> bool:
-        """Copies come, and of the commits first those that somebody waits for: a later one may well come later."""
+    def _complete_transfers(self) -> bool:
+        """Completes copies, and those commits that a thread waits for. Others may well complete later."""
         waited = {id(g.stuck.what) for g in self.groups if g.stuck is not None}
         for others in (False, True):
             landed = False
             for mbarrier in self._mbarriers.values():
-                for flight in mbarrier.land(others or id(mbarrier) in waited):
+                for transfer in mbarrier.complete_transfers(others or id(mbarrier) in waited):
                     landed = True
-                    self._overrun(flight.site, flight.threads, mbarrier)
+                    self._overrun(transfer.site, transfer.threads, mbarrier)
             if landed:
                 return True
-        # Where the launch says what is expected, it may be nothing; and copies may have brought it before.
-        waiting = [m for m in self._mbarriers.values() if m.guessed and not m.pending and not m.flights]
+        # If the launch decides the expected bytes, it may expect none, or no more than the copies so far have brought.
+        waiting = [m for m in self._mbarriers.values() if m.tx_guessed and not m.pending and not m.transfers]
         for mbarrier in waiting:
-            mbarrier.open = True
-            mbarrier.settle()
+            mbarrier.received_unknown = True
+            mbarrier.advance_phase()
         return bool(waiting)
 
     # ------------------------------------------------------------ steps
 
-    def _execute(self, group: Group, step: Step) -> bool:
+    def _execute(self, group: ThreadGroup, step: Step) -> bool:
         instruction = step.instruction
         where: Lanes = 1
         if instruction.guard >= 0:
@@ -261,30 +291,30 @@ class Machine(Groups):
             handler(self, group, step, where)
             return True
         if where is None or (isinstance(where, tuple) and None in where):
-            raise Unresolved(step.site, "whether it is executed depends on what is not known")
-        places: Sequence[int] = range(len(group.threads))
+            raise Unresolved(step.site, Reason.UNKNOWN_GUARD)
+        positions: Sequence[int] = range(len(group.threads))
         if where != 1:
-            places = [i for i, w in enumerate(spread(where, len(group.threads))) if w]
-        if step.what not in _ASKING:
-            group.asked = ()
-        return handler(self, group, step, places, where) is not False
+            positions = [i for i, w in enumerate(broadcast(where, len(group.threads))) if w]
+        if step.what not in _PURE_QUERIES:
+            group.failed_test = ()
+        return handler(self, group, step, positions, where) is not False
 
-    def _guard(self, group: Group, instruction: Instruction) -> Lanes:
-        """Which threads execute an instruction that has a guard."""
+    def _guard(self, group: ThreadGroup, instruction: Instruction) -> Lanes:
+        """The threads that execute an instruction with a guard."""
         return self._operand(group, Not(instruction.guard) if instruction.negated else instruction.guard)
 
     # ------------------------------------------------------------ data
 
-    def _unknown(self, group: Group, step: Step, where: Lanes) -> None:
+    def _unknown(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
         for register in step.instruction.writes:
             self._set(group, register, None)
 
-    def _constant(self, group: Group, step: Step, where: Lanes) -> None:
+    def _constant(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
         assert step.compute is not None
         for register in step.instruction.writes:
             self._set(group, register, step.compute(), where)
 
-    def _compute(self, group: Group, step: Step, where: Lanes) -> None:
+    def _compute(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
         destination, sources, results = self.program.plan(step)
         held = [self._operand(group, o) for o in sources]
         found = results[held[0] if len(held) == 1 else tuple(held)]
@@ -303,142 +333,158 @@ class Machine(Groups):
             if isinstance(destination.first, int):
                 self._set(group, destination.first, found, where)
 
-    def _load(self, group: Group, step: Step, where: Lanes) -> None:
+    def _load(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
         assert match is not None
         operand = next(o for o in instruction.operands if isinstance(o, Memory))
         own = match.space.startswith(".shared")
-        address = self._operand(group, operand) if own and step.site not in self._lost else None
+        address = self._operand(group, operand) if own and step.site not in self._clobbered_loads else None
         size = _bits(match) // 8
         for i, item in enumerate(_items(instruction.operands[0])):
             value: Lanes = None
             if own:
                 at = [address] if isinstance(address, int | None) else address
-                value = collapse([None if a is None else self._get(a + i * size, size) for a in at])
+                value = collapse([None if a is None else self._load_bytes(a + i * size, size) for a in at])
                 if value is None and size == RESPONSE and None not in at:
-                    value = 0  # what has not come yet
-            elif self.launch.gives(match.space, operand) and match.element[1] != "f":
+                    value = 0  # the response has not arrived
+            elif self.launch.provides(match.space, operand) and match.element[1] != "f":
                 base, offset = self.program.word(step)
-                value = self.launch.data(base, offset + i * size, size)
-                if step.site in self.program.tickets and _alone(where, len(group.threads)):
-                    taken = self._taken.get(step.site, 0)
-                    self._taken[step.site] = taken + 1
-                    value = self.launch.ticket(taken, value, size)
+                value = self.launch.load(base, offset + i * size, size)
+                if step.site in self.program.atomic_counters and _single_thread(where, len(group.threads)):
+                    taken = self._counter_reads.get(step.site, 0)
+                    self._counter_reads[step.site] = taken + 1
+                    value = self.launch.counter_value(taken, value, size)
             if isinstance(item, int):
                 self._set(group, item, value, where)
         if own:
             if _strong(instruction):
-                group.clock = both(group.clock, self._done())
-            self._touch(group, step, where)
+                group.clock = join_warps(group.clock, self._all_events())
+            self._plain_access(group, step, where)
 
-    def _done(self) -> Clock:
-        """All that threads have done so far: a flag that one of them sets may tell others of it."""
-        return (self.time + 1) * sum(self._lanes.values())
+    def _all_events(self) -> Clock:
+        """All events of threads so far, which a flag that one of them sets may release."""
+        return (self.time + 1) * sum(self._warp_fields.values())
 
-    def _store(self, group: Group, step: Step, where: Lanes) -> None:
+    def _store(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
         assert match is not None
         operand = next(o for o in instruction.operands if isinstance(o, Memory))
-        self._touch(group, step, where)
+        self._plain_access(group, step, where)
         threads = len(group.threads)
-        address, executing = spread(self._operand(group, operand), threads), spread(where, threads)
+        address, executing = broadcast(self._operand(group, operand), threads), broadcast(where, threads)
         if any(a is None and w != 0 for a, w in zip(address, executing, strict=True)):
-            self._lost |= self.program.overwritten[step.site]
+            self._clobbered_loads |= self.program.overwritten[step.site]
         size = _bits(match) // 8
         for i, item in enumerate(_items(instruction.operands[-1])):
             value = self._operand(group, item)
             stored: dict[int, int | None] = {}
-            for w, a, v in zip(executing, address, spread(value, threads), strict=True):
-                if w != 0 and a is not None:  # which of different ones stays is not known
+            for w, a, v in zip(executing, address, broadcast(value, threads), strict=True):
+                if w != 0 and a is not None:  # which of several stored values remains is unknown
                     number = v if w else None
                     stored[a] = number if stored.get(a, number) == number else None
             for a, number in stored.items():
-                self._put(a + i * size, number, size)
+                self._store_bytes(a + i * size, number, size)
 
-    def _get(self, address: int, size: int) -> int | None:
+    def _load_bytes(self, address: int, size: int) -> int | None:
         found = [self._memory.get(address + k) for k in range(size)]
         return None if None in found else sum(b << 8 * k for k, b in enumerate(found) if b is not None)
 
-    def _put(self, address: int, number: int | None, size: int) -> None:
+    def _store_bytes(self, address: int, number: int | None, size: int) -> None:
         for k in range(size):
             self._memory[address + k] = None if number is None else number >> 8 * k & 255
 
-    def _forget(self, address: int, size: int | None) -> None:
-        """Nobody knows what is in so many bytes. Where it is not known how many, as of tensors, all that was stored one behind the other."""
+    def _invalidate(self, address: int, size: int | None) -> None:
+        """Makes *size* bytes unknown.
+
+        If the size is unknown too, as for a tensor, all bytes that were stored contiguously.
+        """
         end = address + (_CTA if size is None else size)
         while address < end and (size is not None or address in self._memory):
             self._memory[address] = None
             address += 1
 
-    def _touch(self, group: Group, step: Step, where: Lanes) -> None:
-        """A plain access to shared memory."""
+    def _plain_access(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
+        """Records a plain access to shared memory."""
         writes = step.what in ("store", "write")
         operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
         address = self._operand(group, operand)
-        for clock, places, own in self._alike(group, step, address, where):
-            actor, known = self._doing(group, group.warps_at(places), clock)
-            touch = Touch(_at(group, places), own, clock)
+        for clock, positions, own in self._accesses_by_clock(group, step, address, where):
+            agent, known = self._thread_access(group, group.warps_at(positions), clock)
+            lane_addresses = LaneAddresses(_threads_at(group, positions), own, clock)
             for a in _outermost(own, 1):
-                self._access(group, step.site, divmod(a, _CTA), actor, self.time, known, writes, touch=touch)
+                self._record(
+                    group,
+                    step.site,
+                    divmod(a, _CTA),
+                    agent,
+                    self.time,
+                    known,
+                    writes,
+                    lane_addresses=lane_addresses,
+                )
 
-    def _doing(self, group: Group, warps: Sequence[int], heard: Clock) -> tuple[Actor, Clock]:
-        """The threads of some *warps* that do something themselves, and what they have *heard* and done by then."""
-        actor = self._some(group, warps)
-        return actor, joined(joined(heard, self._own(group, warps)), event(actor, self.time))
+    def _thread_access(
+        self, group: ThreadGroup, warps: Sequence[int], observed: Clock
+    ) -> tuple[Agent, Clock]:
+        """The agent of some *warps* that make an access themselves, and the clock of the access."""
+        agent = self._sub_agent(group, warps)
+        return agent, join(join(observed, self._own_clock(group, warps)), event(agent, self.time))
 
-    def _alike(
-        self, group: Group, step: Step, address: Lanes, where: Lanes
+    def _accesses_by_clock(
+        self, group: ThreadGroup, step: Step, address: Lanes, where: Lanes
     ) -> Iterator[tuple[Clock, Sequence[int], Lanes]]:
-        """The places of the threads that access an *address*, together those that have heard of the same, and their own addresses."""
+        """The positions of the threads that access an *address*, by equal clocks, with their own addresses."""
         if address is None or where is None:
             return
-        for clock, places in self._by_clock(group, step, address, where).items():
-            if isinstance(address, tuple) and len(places) < len(address):
-                yield clock, places, tuple(map(address.__getitem__, places))
+        for clock, positions in self._positions_by_clock(group, step, address, where).items():
+            if isinstance(address, tuple) and len(positions) < len(address):
+                yield clock, positions, tuple(map(address.__getitem__, positions))
             else:
-                yield clock, places, address
+                yield clock, positions, address
 
-    def _by_clock(
-        self, group: Group, step: Step, address: int | tuple[int | None, ...], where: Lanes
+    def _positions_by_clock(
+        self, group: ThreadGroup, step: Step, address: int | tuple[int | None, ...], where: Lanes
     ) -> Mapping[Clock, Sequence[int]]:
-        """The places of the threads that access an *address*, by what they have heard of.
+        """The positions of the threads that access an *address*, by the clock of their warp.
 
-        Where launch or memory has a part in it, numbers of another launch may lead all but the first elsewhere.
+        If the address depends on the launch, only the first: another launch may spread the others elsewhere.
         """
-        size, heard = len(group.threads), group.clock
-        steady = isinstance(address, int) or self.program.steady(step.site)
+        size, observed = len(group.threads), group.clock
+        steady = isinstance(address, int) or self.program.launch_independent(step.site)
         found: dict[Clock, list[int]] = {}
         if where == 1 and steady:
-            if isinstance(heard, int):
-                return {heard: range(size)}
-            if None not in spread(address, size):
-                for clock, places in zip(heard, places_of(group.threads), strict=True):
-                    found.setdefault(clock, []).extend(places)
+            if isinstance(observed, int):
+                return {observed: range(size)}
+            if None not in broadcast(address, size):
+                for clock, positions in zip(observed, positions_of(group.threads), strict=True):
+                    found.setdefault(clock, []).extend(positions)
                 return found
-        clocks = dict(zip(group.warps, repeat(heard) if isinstance(heard, int) else heard, strict=False))
-        rows = zip(group.threads, spread(address, size), spread(where, size), strict=True)
-        for place, (thread, a, executes) in enumerate(rows):
+        clocks = dict(
+            zip(group.warps, repeat(observed) if isinstance(observed, int) else observed, strict=False)
+        )
+        rows = zip(group.threads, broadcast(address, size), broadcast(where, size), strict=True)
+        for position, (thread, a, executes) in enumerate(rows):
             if executes and a is not None:
-                found.setdefault(clocks[thread >> 5], []).append(place)
+                found.setdefault(clocks[thread >> 5], []).append(position)
                 if not steady:
                     break
         return found
 
-    _read = _write = _touch
+    _read = _write = _plain_access
 
-    def _fill(self, group: Group, step: Step, where: Lanes) -> None:
-        """A copy of each thread into shared memory, under way until the thread waits for it, or an mbarrier that tracks it tells."""
+    def _fill(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
+        """A non-bulk copy, pending until its thread waits for it or an mbarrier that tracks it completes."""
         address, size = self._role(group, step, "destination"), self._role(group, step, "bytes")
         known = size if isinstance(size, int) else None
-        for _, places, own in self._alike(group, step, address, where):
-            actor, number, clock = self._issues(FILLING, group, places)
+        for _, positions, own in self._accesses_by_clock(group, step, address, where):
+            agent, number, clock = self._new_operation(CP_ASYNC, group, positions)
             for a in _outermost(own, 1):
-                place = divmod(a, _CTA)
-                self._access(group, step.site, place, actor, number, clock, True, known, box=step.site)
+                location = divmod(a, _CTA)
+                self._record(group, step.site, location, agent, number, clock, True, known, box=step.site)
 
-    def _tensor(self, group: Group, step: Step, where: Lanes) -> None:
-        """A load of tensor memory, or a store: each warp has its lanes (9.7.16.8.1)."""
-        instruction, followed = step.instruction, self.program.followed
+    def _tensor(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
+        """A load or a store of tensor memory, in the lanes of each warp (9.7.16.8.1)."""
+        instruction, followed = step.instruction, self.program.sliced_registers
         for register in instruction.writes:
             if register in followed:
                 self._set(group, register, None)
@@ -446,7 +492,7 @@ class Machine(Groups):
         writes = instruction.group == "tcgen05.st"
         if address is None or (writes and where != 1):
             return
-        # Whole warps load and store.
+        # Whole warps execute it.
         columns = address[::32] if isinstance(address, tuple) else repeat(address)
         clocks = repeat(group.clock) if isinstance(group.clock, int) else group.clock
         found: dict[tuple[int, int, Clock], list[int]] = {}
@@ -454,36 +500,36 @@ class Machine(Groups):
             if column is not None:
                 found.setdefault((warp % self.program.warps, column & _COLUMN, clock), []).append(warp)
         for (lanes, column, clock), warps in found.items():
-            actor, known = self._doing(group, warps, clock)
-            place = [(group.cta, lanes)]
-            self._access_tensor(group, step, "taddr", column, place, actor, self.time, known, writes)
+            agent, known = self._thread_access(group, warps, clock)
+            locations = [(group.cta, lanes)]
+            self._record_tensor(group, step, "taddr", column, locations, agent, self.time, known, writes)
 
-    def _access_tensor(
+    def _record_tensor(
         self,
-        group: Group,
+        group: ThreadGroup,
         step: Step,
         role: str,
         address: int,
-        places: Iterable[tuple[int, int]],
-        actor: Actor,
+        locations: Iterable[tuple[int, int]],
+        agent: Agent,
         number: int,
         clock: Clock,
         writes: bool,
     ) -> None:
-        """Takes down what *actor* does at an *address* of tensor memory: in which CTAs, and in the lanes of which warps."""
+        """Records an access to tensor memory at *locations*: a CTA and a quarter of the lanes each."""
         size = self.program.columns.get((step.site, role))
-        for cta, lanes in places if size is not None else ():
-            place = cta, address & _COLUMN
-            self._access(
-                group, step.site, place, actor, number, clock, writes, size, box=step.site, lanes=lanes
+        for cta, lanes in locations if size is not None else ():
+            location = cta, address & _COLUMN
+            self._record(
+                group, step.site, location, agent, number, clock, writes, size, box=step.site, lanes=lanes
             )
 
-    def _access(
+    def _record(
         self,
-        group: Group,
+        group: ThreadGroup,
         site: int,
-        place: tuple[int, int],
-        actor: Actor,
+        location: tuple[int, int],
+        agent: Agent,
         number: int,
         clock: Clock,
         writes: bool = False,
@@ -491,54 +537,56 @@ class Machine(Groups):
         mbarrier: Mbarrier | None = None,
         box: object = None,
         lanes: int = -1,
-        touch: Touch | None = None,
+        lane_addresses: LaneAddresses | None = None,
     ) -> None:
-        """Takes down that *actor* reads or writes at a *place*: a CTA, and how far into its memory."""
-        cta, offset = place
-        if cta in self.alive and self._torn is None:
+        """Records that *agent* reads or writes at a *location*: a CTA and an offset."""
+        cta, offset = location
+        if cta in self.alive and self._split_waiters is None:
             phase = mbarrier.phase if mbarrier is not None else 0
-            made = site, writes, (cta, lanes), offset, size, actor, number
-            self.accesses.append(Access(*made, clock, group, group.waited, mbarrier, phase, box, touch))
+            made = site, writes, (cta, lanes), offset, size, agent, number
+            self.accesses.append(
+                Access(*made, clock, group, group.waited, mbarrier, phase, box, lane_addresses)
+            )
 
     # ------------------------------------------------------------ lanes
 
-    def _on_elect(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
+    def _on_elect(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> bool:
         """The lowest lane of the mask, in each warp (9.7.13.14)."""
         destination = step.instruction.operands[0]
         mask = self._operand(group, step.instruction.operands[1])
         if not isinstance(mask, int):
-            raise Unresolved(step.site, "the mask is not known")
-        key = group.threads, _at(group, places), mask
+            raise Unresolved(step.site, Reason.UNKNOWN_MASK)
+        key = group.threads, _threads_at(group, positions), mask
         if key not in self._elected:
             self._elected[key] = _elected(*key, self.launch.shape.threads)
         elected = self._elected[key]
         if elected is None:
-            return self._without(group, step, mask)
+            return self._await_lanes(group, step, mask)
         if isinstance(destination, Pair):
             for register, value in zip(destination, elected, strict=True):
                 if isinstance(register, int):
                     self._set(group, register, value, where)
         return True
 
-    def _without(self, group: Group, step: Step, mask: int) -> bool:
-        """Some lanes of *mask* are elsewhere, and the others wait for them (9.7.13.14)."""
+    def _await_lanes(self, group: ThreadGroup, step: Step, mask: int) -> bool:
+        """Blocks until the missing lanes of *mask* arrive (9.7.13.14)."""
         warps = {thread >> 5 for thread in group.threads}
         away = {w * 32 + lane for w in warps for lane in range(32) if mask >> lane & 1}.difference(
             group.threads
         )
 
-        def come() -> bool:
+        def arrived() -> bool:
             others = [g for g in self.living() if g.cta == group.cta and not away.isdisjoint(g.threads)]
             alive = away.issubset(t for g in others for t in g.threads)
             if not alive or any(g.stuck is not None and g.stuck.site == step.site for g in others):
-                raise Unresolved(step.site, "some lanes of the mask are elsewhere")
+                raise Unresolved(step.site, Reason.LANES_ELSEWHERE)
             return False
 
         group.stuck = Stuck(step.site, group.threads, Barrier())
-        group.waits = come
-        return come()
+        group.waits = arrived
+        return arrived()
 
-    def _on_shuffle(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_shuffle(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
         assert match is not None
         source, *lanes = (self._operand(group, o) for o in instruction.operands[1:4])
@@ -548,7 +596,7 @@ class Machine(Groups):
         if where == 1 and None not in lanes and (isinstance(source, tuple) or isinstance(destination, Pair)):
             key = match.modifiers, group.threads, *lanes
             if key not in self.program.shuffles:
-                self.program.shuffles[key] = _exchanged(match, group.threads, lanes)
+                self.program.shuffles[key] = _shuffle_sources(match, group.threads, lanes)
             inside, froms = self.program.shuffles[key]
             if isinstance(source, tuple):
                 value = collapse([None if p is None else source[p] for p in froms])
@@ -559,16 +607,16 @@ class Machine(Groups):
         if isinstance(destination, int):
             self._set(group, destination, value, where)
 
-    def _on_vote(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_vote(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
         assert match is not None
         source = self._operand(group, instruction.operands[1])
         value: Lanes = None
         if source is not None:
             warps: dict[int, dict[int, int | None]] = {}
-            for t, p in zip(group.threads, spread(source, len(group.threads)), strict=True):
+            for t, p in zip(group.threads, broadcast(source, len(group.threads)), strict=True):
                 warps.setdefault(t >> 5, {})[t & 31] = p
-            answers = {warp: _voted(match, lanes) for warp, lanes in warps.items()}
+            answers = {warp: _vote_result(match, lanes) for warp, lanes in warps.items()}
             value = collapse([answers[t >> 5] for t in group.threads])
         for register in instruction.writes:
             self._set(group, register, value, where)
@@ -579,55 +627,61 @@ class Machine(Groups):
         found = self._mbarriers.get(address)
         if found is None:
             made = {m.address & _OFFSET: m.site for m in self._mbarriers.values()}
-            raise Unmade(step.site, "there is no mbarrier at this address", address & _OFFSET, made)
+            raise UninitialisedMbarrier(step.site, Reason.UNINITIALISED_MBARRIER, address & _OFFSET, made)
         return found
 
-    def _each(
-        self, step: Step, places: Sequence[int], *values: Lanes
+    def _by_operands(
+        self, step: Step, positions: Sequence[int], *values: Lanes
     ) -> Mapping[tuple[int, ...], Sequence[int]]:
-        """The different operands, and the places of the threads that have them."""
+        """The distinct values of operands, each with the positions of the threads that have them."""
         if None in values:
-            raise Unresolved(step.site, "an operand is not known")
+            raise Unresolved(step.site, Reason.UNKNOWN_OPERAND)
         if tuple not in map(type, values):
-            return {tuple(values): places}  # type: ignore[arg-type]
-        columns = [map(v.__getitem__, places) if isinstance(v, tuple) else repeat(v) for v in values]
+            return {tuple(values): positions}  # type: ignore[arg-type]
+        columns = [map(v.__getitem__, positions) if isinstance(v, tuple) else repeat(v) for v in values]
         found: dict[Any, list[int]] = {}
-        for place, row in zip(places, zip(*columns, strict=False), strict=False):
-            found.setdefault(row, []).append(place)
+        for position, row in zip(positions, zip(*columns, strict=False), strict=False):
+            found.setdefault(row, []).append(position)
         if any(None in row for row in found):
-            raise Unresolved(step.site, "an operand is not known")
+            raise Unresolved(step.site, Reason.UNKNOWN_OPERAND)
         return found
 
-    def _on_mbarrier_init(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_mbarrier_init(
+        self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    ) -> None:
         address, count = self._role(group, step, "mbarrier"), self._role(group, step, "count")
-        many = self.program.many(step.site)
-        for at, number in self._each(step, places, address, count):
+        many = self.program.mbarrier_count_words(step.site)
+        for at, number in self._by_operands(step, positions, address, count):
             if many and at in self._mbarriers and self._mbarriers[at].site != step.site:
-                if not many.issubset(self.limits.settled):
-                    raise ManyRounds(many)
-                raise Unmade(step.site, "the launch has more mbarriers than there is room for")
+                if not many.issubset(self.limits.irreducible):
+                    raise TooManyIterations(many)
+                raise UninitialisedMbarrier(step.site, Reason.TOO_MANY_MBARRIERS)
             self._mbarriers[at] = Mbarrier(step.site, at, number & 0xFFFFF, number & 0xFFFFF)
 
-    def _on_mbarrier_arrive(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_mbarrier_arrive(
+        self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    ) -> None:
         instruction = step.instruction
         address = self._role(group, step, "mbarrier")
         count, tx, given = self._role(group, step, "count", 1), *self._tx(group, step)
         relaxed = _relaxed(instruction)
         if not relaxed:
-            self._publish(group)
-        tracks = instruction.group == FILLING
+            self._end_epoch(group)
+        tracks = instruction.group == CP_ASYNC
         if tracks:
-            # It arrives when copies are done; without .noinc the phase waits for that beside all others (9.7.13.15.15).
+            # It arrives when the copies are complete. Without .noinc it first increments the pending count, so the
+            # net count is 0 (9.7.13.15.15).
+            # (9.7.13.15.15).
             count = int(".noinc" in instruction.opcode)
         phases = set()
-        for (at, number, bytes_), who in self._each(step, places, address, count, tx).items():
+        for (at, number, bytes_), who in self._by_operands(step, positions, address, count, tx).items():
             mbarrier, threads = self._mbarrier(step, at), len(who)
             phases.add(mbarrier.phase)
             mbarrier.expect(None if given else bytes_ * threads)
             if "drop" in instruction.opcode:
-                mbarrier.count -= number * threads  # first: the next phase takes fewer (9.7.13.15.14)
-            clock = together(group.only(group.fenced, who)) if relaxed else self._say(group, who)
-            clock = joined(clock, self._issued(FILLING, group, who)) if tracks else clock
+                mbarrier.count -= number * threads  # first: the next phase counts fewer (9.7.13.15.14)
+            clock = join_all(group.only_at(group.fenced, who)) if relaxed else self._release_clock(group, who)
+            clock = join(clock, self._issued_operations(CP_ASYNC, group, who)) if tracks else clock
             mbarrier.arrive(number * threads, clock)
             self._overrun(step.site, group.threads, mbarrier)
         state = instruction.role("state")
@@ -638,140 +692,158 @@ class Machine(Groups):
         if mbarrier.pending < 0:
             raise Overrun(Stuck(site, threads, mbarrier))
 
-    def _on_mbarrier_expect(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_mbarrier_expect(
+        self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    ) -> None:
         address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
-        for (at, bytes_), who in self._each(step, places, address, tx).items():
+        for (at, bytes_), who in self._by_operands(step, positions, address, tx).items():
             self._mbarrier(step, at).expect(None if given else bytes_ * len(who))
 
-    def _tx(self, group: Group, step: Step) -> tuple[Lanes, bool]:
-        """How many bytes an instruction is about, or 0 and that the launch says how many."""
-        given = self.program.given(step.site, "tx")
+    def _tx(self, group: ThreadGroup, step: Step) -> tuple[Lanes, bool]:
+        """The bytes of an expect_tx or complete_tx, and whether the launch decides them; then the bytes are 0."""
+        given = self.program.depends_on_launch(step.site, "tx")
         return 0 if given else self._role(group, step, "tx", 0), given
 
-    def _on_mbarrier_complete(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_mbarrier_complete(
+        self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    ) -> None:
         address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
-        for (at, bytes_), who in self._each(step, places, address, tx).items():
+        for (at, bytes_), who in self._by_operands(step, positions, address, tx).items():
             mbarrier = self._mbarrier(step, at)
             mbarrier.bytes -= bytes_ * len(who)
-            mbarrier.open |= given
-            mbarrier.settle()
+            mbarrier.received_unknown |= given
+            mbarrier.advance_phase()
 
-    def _on_mbarrier_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
+    def _on_mbarrier_wait(
+        self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    ) -> bool:
         address = self._role(group, step, "mbarrier")
         token = step.instruction.role("state") is not None
         phase = self._role(group, step, "state" if token else "parity")
-        rows = self._each(step, places, address, phase)
-        asked = sorted(rows)
+        rows = self._by_operands(step, positions, address, phase)
+        tests = sorted(rows)
 
         def complete(row: tuple[int, ...]) -> bool:
             mbarrier = self._mbarrier(step, row[0])
             return mbarrier.phase > row[1] if token else mbarrier.complete(row[1] & 1)
 
-        told = tuple(map(complete, asked))
-        answers, question = dict(zip(asked, told, strict=True)), (step.site, *asked, *told)
-        if not all(told) and group.asked == question:
-            # Nothing was done since the same was asked: what comes is the same again until a phase is complete.
-            at = asked[told.index(False)][0]
+        complete_now = tuple(map(complete, tests))
+        answers, question = dict(zip(tests, complete_now, strict=True)), (step.site, *tests, *complete_now)
+        if not all(complete_now) and group.failed_test == question:
+            # Nothing was done since the same test: the result is the same until a phase completes.
+            at = tests[complete_now.index(False)][0]
             group.stuck = Stuck(step.site, group.threads, self._mbarrier(step, at))
-            group.waits = lambda: tuple(map(complete, asked)) != told
+            group.waits = lambda: tuple(map(complete, tests)) != complete_now
             return False
-        group.asked = () if all(told) else question
+        group.failed_test = () if all(complete_now) else question
         for (at, which), answer in answers.items():
             if answer:
                 mbarrier = self._mbarrier(step, at)
                 if token:
-                    news: Heard = mbarrier.told[which + 1]
+                    acquired: WarpClocks = mbarrier.release_clocks[which + 1]
                 else:
-                    news = self._news(group, mbarrier, which & 1)
-                self._hear(group, mbarrier, step, group.only(news, rows[at, which]))
-                self.passed[step.site, at] = mbarrier.phase
+                    acquired = self._acquired_clocks(group, mbarrier, which & 1)
+                self._acquire(group, mbarrier, step, group.only_at(acquired, rows[at, which]))
+                self.completed_phases[step.site, at] = mbarrier.phase
                 if not token and self.launch.shape.ranks == 1:
-                    actor = self._some(group, group.warps_at(rows[at, which]))
-                    mbarrier.passed[actor] = Passed(
-                        step.site, actor, group.threads, self.time, mbarrier.phase
+                    agent = self._sub_agent(group, group.warps_at(rows[at, which]))
+                    mbarrier.released_waiters[agent] = ReleasedWaiter(
+                        step.site, agent, group.threads, self.time, mbarrier.phase
                     )
         destination = step.instruction.role("destination")
         if isinstance(destination, int):
-            self._set(group, destination, self._answered(group, address, phase, answers), where)
+            self._set(group, destination, self._test_results(group, address, phase, answers), where)
         return True
 
-    def _news(self, group: Group, mbarrier: Mbarrier, parity: int) -> Heard:
-        """What a wait tells each warp."""
-        heard = both(group.clock, group.rumours)
-        if isinstance(heard, int) and known_by(mbarrier.told[mbarrier.phase], heard):
-            return mbarrier.hears(parity, heard)  # whatever each has done
-        return each(partial(mbarrier.hears, parity), both(self._known(group), group.rumours))
+    def _acquired_clocks(self, group: ThreadGroup, mbarrier: Mbarrier, parity: int) -> WarpClocks:
+        """What a wait acquires for each warp."""
+        observed = join_warps(group.clock, group.unfenced)
+        if isinstance(observed, int) and leq(mbarrier.release_clocks[mbarrier.phase], observed):
+            return mbarrier.acquired_clock(parity, observed)  # whatever each warp has done
+        return map_warps(
+            partial(mbarrier.acquired_clock, parity), join_warps(self._full_clocks(group), group.unfenced)
+        )
 
-    def _answered(
-        self, group: Group, address: Lanes, phase: Lanes, answers: Mapping[tuple[int, ...], bool]
+    def _test_results(
+        self, group: ThreadGroup, address: Lanes, phase: Lanes, answers: Mapping[tuple[int, ...], bool]
     ) -> Lanes:
-        """Whether the phase that each thread asks about is complete."""
+        """Whether the phase that each thread tests is complete."""
         if len(different := set(answers.values())) == 1:
             return int(different.pop())
         size = len(group.threads)
-        rows = zip(spread(address, size), spread(phase, size), strict=True)
+        rows = zip(broadcast(address, size), broadcast(phase, size), strict=True)
         return collapse([int(answers.get(row, False)) for row in rows])  # type: ignore[arg-type]
 
-    def _hear(self, group: Group, mbarrier: Mbarrier, step: Step, told: Heard) -> None:
-        """A relaxed wait orders nothing without a fence (9.7.13.15.16), but operations of a tensor core, as MB013 has it."""
+    def _acquire(self, group: ThreadGroup, mbarrier: Mbarrier, step: Step, acquired: WarpClocks) -> None:
+        """A relaxed wait acquires nothing without a fence (9.7.13.15.16), except tensor-core operations, as MB013
+        assumes.
+        """
         if _relaxed(step.instruction):
-            group.rumours = both(group.rumours, told)
-            told = each(partial(of, self._engines), told)
-        heard = both(group.clock, told)
-        if heard != group.clock:
-            self.informed.add(step.site)
-            group.clock = heard
+            group.unfenced = join_warps(group.unfenced, acquired)
+            acquired = map_warps(partial(project, self._operation_counts), acquired)
+        clock = join_warps(group.clock, acquired)
+        if clock != group.clock:
+            self.acquiring_waits.add(step.site)
+            group.clock = clock
         before = {at: site for at, site in group.waited.items() if at != mbarrier.address}
         group.waited = {**before, mbarrier.address: step.site}
 
     # ------------------------------------------------------------ barriers
 
-    def _on_memory_fence(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_memory_fence(
+        self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    ) -> None:
         self._fence(group)
 
-    def _on_barrier_sync(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
-        return self._meet(group, step, places, wait=True)
+    def _on_barrier_sync(
+        self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    ) -> bool:
+        return self._cta_barrier(group, step, positions, wait=True)
 
-    def _on_barrier_arrive(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
+    def _on_barrier_arrive(
+        self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    ) -> bool:
         if step.instruction.group == "cluster":
-            group.cluster = self._meeting.generation
+            group.cluster = self._cluster_barrier.generation
             self._fence(group)
-            self._meeting.come(len(places), self._say(group, places))
-            self._meeting.settle(sum(self.alive.values()))
+            self._cluster_barrier.add_threads(len(positions), self._release_clock(group, positions))
+            self._cluster_barrier.open_if_complete(sum(self.alive.values()))
             return True
-        return self._meet(group, step, places, wait=False)
+        return self._cta_barrier(group, step, positions, wait=False)
 
-    def _on_barrier_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> bool:
-        meeting, since = self._meeting, group.cluster
+    def _on_barrier_wait(
+        self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    ) -> bool:
+        barrier, since = self._cluster_barrier, group.cluster
 
         def opened() -> bool:
-            if meeting.generation == since:
-                meeting.settle(sum(self.alive.values()))
-            return meeting.generation > since
+            if barrier.generation == since:
+                barrier.open_if_complete(sum(self.alive.values()))
+            return barrier.generation > since
 
         if not opened():
-            group.stuck = Stuck(step.site, group.threads, meeting)
+            group.stuck = Stuck(step.site, group.threads, barrier)
             group.waits = opened
             return False
-        group.clock = both(group.clock, group.only(meeting.told, places))
+        group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, positions))
         return True
 
-    def _meet(self, group: Group, step: Step, places: Sequence[int], wait: bool) -> bool:
-        """A barrier of the CTA."""
+    def _cta_barrier(self, group: ThreadGroup, step: Step, positions: Sequence[int], wait: bool) -> bool:
+        """A CTA barrier."""
         number = self._role(group, step, "id")
         if isinstance(number, tuple) and None not in number:
             self.split(group, number)
             return False
         if not isinstance(number, int):
-            raise Unresolved(step.site, "the number of the barrier is not known")
+            raise Unresolved(step.site, Reason.UNKNOWN_BARRIER)
         count = self._role(group, step, "count", 0)
         if count is None or isinstance(count, tuple):
-            raise Unresolved(step.site, "the threads of the barrier are not known")
-        threads = _at(group, places)
-        full = _full(threads)
-        away = set[int]() if full else self._away(group.cta, threads)
-        if away and len(places) < len(group.threads):
-            raise Unresolved(step.site, _SPLIT)
+            raise Unresolved(step.site, Reason.UNKNOWN_BARRIER_COUNT)
+        threads = _threads_at(group, positions)
+        full = _whole_warps(threads)
+        away = set[int]() if full else self._warps_elsewhere(group.cta, threads)
+        if away and len(positions) < len(group.threads):
+            raise Unresolved(step.site, Reason.SPLIT_WARP)
         warp = threads[0] >> 5
         if away and threads[-1] >> 5 != warp:
             self.split(group, tuple(t >> 5 if t >> 5 in away else -1 for t in threads))
@@ -779,60 +851,69 @@ class Machine(Groups):
         barrier = self._barriers.setdefault((group.cta, number), Barrier(number))
         arrival = barrier.lanes.setdefault(warp, Arrival()) if away else Arrival()
         self._fence(group)
-        arrival.add(threads, self._say(group, places))
+        arrival.add(threads, self._release_clock(group, positions))
 
-        def come(whole: bool = False) -> bool:
-            """Whether the warps have arrived: each lane waits for those of its warp that have not ended (9.7.13.1)."""
+        def arrived(whole: bool = False) -> bool:
+            """Opens a barrier at which some lanes of a warp wait while the others are blocked elsewhere.
+
+            By the manual the lanes at the barrier deadlock too (9.7.13.1). Only threads that stay blocked although
+            the barrier is taken to open are reported.
+            """
             if arrival.generation < 0 and (
-                whole or (arrival.changed(self.alive[group.cta]) and not self._away(group.cta, arrival.lanes))
+                whole
+                or (
+                    arrival.changed(self.alive[group.cta])
+                    and not self._warps_elsewhere(group.cta, arrival.lanes)
+                )
             ):
                 barrier.lanes.pop(warp, None)
-                arrival.at(barrier, warps=count > 0 and not full)
+                arrival.arrive_at(barrier, warps=count > 0 and not full)
             return arrival.generation >= 0
 
         def opened() -> bool:
             barrier.wanted = count or self.alive[group.cta]
-            if come() and barrier.generation == arrival.generation:
-                barrier.settle(barrier.wanted)
-            return barrier.generation > arrival.generation >= 0 if wait else come()
+            if arrived() and barrier.generation == arrival.generation:
+                barrier.open_if_complete(barrier.wanted)
+            return barrier.generation > arrival.generation >= 0 if wait else arrived()
 
-        def passed() -> bool:
+        def completed_phases() -> bool:
             if not opened():
                 return False
             if wait:
-                group.clock = both(group.clock, group.only(barrier.told, places))
+                group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, positions))
             group.at += 1
             return True
 
-        come(whole=not away)
+        arrived(whole=not away)
         if opened():
             if wait:
-                group.clock = both(group.clock, group.only(barrier.told, places))
+                group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, positions))
             return True
         group.stuck = Stuck(step.site, group.threads, barrier)
-        group.waits = passed
+        group.waits = completed_phases
         return False
 
-    def _part(self) -> bool:
-        return super()._part() or self._tear()
+    def _release_parked(self) -> bool:
+        return super()._release_parked() or self._release_split_barrier()
 
-    def _tear(self) -> bool:
-        """Some lanes of a warp are at a barrier that needs no more than the warp, of which the others wait elsewhere for ever.
+    def _release_split_barrier(self) -> bool:
+        """Opens a barrier at which some lanes of a warp wait while the others are blocked elsewhere.
 
-        By the manual they do so as well (9.7.13.1). But only who waits on when the barrier is taken to open is told of.
+        By the manual all lanes must arrive (9.7.13.1), so the kernel deadlocks. A device may open the barrier, so
+        only threads that stay blocked afterwards are reported.
         """
         stuck = [g.stuck for g in self.groups if g.stuck is not None]
         for barrier in (s.what for s in stuck):
-            if isinstance(barrier, Barrier) and barrier.lanes and barrier.lacking <= 32 * len(barrier.lanes):
-                self._torn = self._torn or stuck
+            if isinstance(barrier, Barrier) and barrier.lanes and barrier.missing <= 32 * len(barrier.lanes):
+                self._split_waiters = self._split_waiters or stuck
                 for arrival in barrier.lanes.values():
-                    arrival.at(barrier, warps=True)
+                    arrival.arrive_at(barrier, warps=True)
                 barrier.lanes.clear()
                 return True
         return False
 
-    def _away(self, cta: int, threads: Collection[int]) -> set[int]:
-        """The warps of some *threads* of which other lanes are elsewhere, and have not ended."""
+    def _warps_elsewhere(self, cta: int, threads: Collection[int]) -> set[int]:
+        """The warps of some *threads* that have other lanes elsewhere which have not exited."""
         here = set(threads)
         warps = {t >> 5 for t in here}
         others = (t for g in self.living() if g.cta == cta for t in g.threads if t >> 5 in warps)
@@ -840,48 +921,55 @@ class Machine(Groups):
 
     # ------------------------------------------------------------ asynchronous operations
 
-    def _on_issue(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_issue(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
         kind = step.instruction.group
         if kind == "mbarrier":
-            self._copy(group, step, places)
-        elif kind == LEAVING:
-            self._copy_out(group, step, places, where)
+            self._copy(group, step, positions)
+        elif kind == BULK:
+            self._copy_out(group, step, positions, where)
         else:
-            self._publish(group)
-            for who in _warpgroups(group, places) if kind == "wgmma" else (places,):
-                self._compute_matrices(group, step, who)
+            self._end_epoch(group)
+            for who in _warpgroups(group, positions) if kind == "wgmma" else (positions,):
+                self._matrix_operation(group, step, who)
 
-    def _issues(self, kind: str, group: Group, places: Sequence[int]) -> tuple[Actor, int, Clock]:
-        """Who works for the threads at *places*, the how many-th operation of these that is, and what they knew."""
-        actor = self.actor(kind, group.cta, _at(group, places))
-        self._engines[actor] = number = self._engines.get(actor, 0) + 1
-        return actor, number, self._say(group, places)
+    def _new_operation(
+        self, kind: str, group: ThreadGroup, positions: Sequence[int]
+    ) -> tuple[Agent, int, Clock]:
+        """The agent that works for the threads at *positions*, the number of its new operation, and what happens
+        before it.
+        """
+        agent = self.agent(kind, group.cta, _threads_at(group, positions))
+        self._operation_counts[agent] = number = self._operation_counts.get(agent, 0) + 1
+        return agent, number, self._release_clock(group, positions)
 
-    def _compute_matrices(self, group: Group, step: Step, places: Sequence[int]) -> None:
+    def _matrix_operation(self, group: ThreadGroup, step: Step, positions: Sequence[int]) -> None:
         kind = step.instruction.group
-        actor, number, clock = self._issues(kind, group, places)
-        for start in self._starts(group, step):
-            self._access(group, step.site, (group.cta, start), actor, number, clock)
+        agent, number, clock = self._new_operation(kind, group, positions)
+        for start in self._matrix_addresses(group, step):
+            self._record(group, step.site, (group.cta, start), agent, number, clock)
         if kind == "tcgen05":
-            self._multiply(group, step, actor, number, clock)
+            self._multiply(group, step, agent, number, clock)
         else:
-            # It is of all four warps together, and complete only when each has issued it.
-            before = self._issued_at.get((actor.index, number - 1), NOTHING)
-            self._issued_at[actor.index, number] = joined(before, clock)
+            # All four warps issue it together, and it is complete only after each has.
+            before = self._issue_clocks.get((agent.index, number - 1), BOTTOM)
+            self._issue_clocks[agent.index, number] = join(before, clock)
 
-    def _multiply(self, group: Group, step: Step, actor: Actor, number: int, clock: Clock) -> None:
-        """The matrices in tensor memory: A is read, and D is written, and read where it is added to (9.7.16.10.7)."""
+    def _multiply(self, group: ThreadGroup, step: Step, agent: Agent, number: int, clock: Clock) -> None:
+        """The matrices in tensor memory:
+
+        A is read, D is written, and D is read if it is accumulated (9.7.16.10.7).
+        """
         ctas = (group.cta, group.cta ^ 1) if ".cta_group::2" in step.instruction.opcode else (group.cta,)
-        places = [(cta, lanes) for cta in ctas for lanes in range(self.program.warps)]
+        locations = [(cta, lanes) for cta in ctas for lanes in range(self.program.warps)]
         adds = self.program.warps > 1 and self._role(group, step, "enable") == 1
         for role, writes in (("a", False), *((("d", False),) if adds else ()), ("d", True)):
             operand = step.instruction.role(role)
             address = self._operand(group, operand) if isinstance(operand, Memory) else None
             if isinstance(address, int):
-                self._access_tensor(group, step, role, address, places, actor, number, clock, writes)
+                self._record_tensor(group, step, role, address, locations, agent, number, clock, writes)
 
-    def _starts(self, group: Group, step: Step) -> Iterable[int]:
-        """Where the matrices in shared memory begin."""
+    def _matrix_addresses(self, group: ThreadGroup, step: Step) -> Iterable[int]:
+        """The start addresses of the matrices in shared memory."""
         match = step.instruction.match
         assert match is not None
         for name in match.form.async_reads:
@@ -890,11 +978,14 @@ class Machine(Groups):
             if isinstance(value, int):
                 yield (value & _DESCRIPTOR) * 16
 
-    def _copy(self, group: Group, step: Step, places: Sequence[int], response: int | None = None) -> None:
-        """A copy into shared memory, of one CTA or of several, that reports to the mbarrier at the same offset there.
+    def _copy(
+        self, group: ThreadGroup, step: Step, positions: Sequence[int], response: int | None = None
+    ) -> None:
+        """A copy into the shared memory of one or several CTAs, which completes on the mbarrier at the same offset in
+        each.
 
-        Whichever CTA the address of the mbarrier names: an H200 does not look at that. With ``.cta_group::2``, it reports
-        to the CTA of each pair that has the parity of the mbarrier's (9.7.9.27.1.2).
+        An H200 ignores the CTA in the address of the mbarrier. With ``.cta_group::2`` the copy completes in the CTA
+        of each pair that has the parity of the mbarrier's CTA (9.7.9.27.1.2).
         """
         address, destination = self._role(group, step, "mbarrier"), self._role(group, step, "destination")
         size, ctas = self._size(group, step), self._role(group, step, "mask", _ALL)
@@ -902,68 +993,72 @@ class Machine(Groups):
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
         several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
         operands = address, _known(destination), _known(size), ctas
-        self._publish(group)
-        said: dict[tuple[int, ...], Clock] = {}
-        for (at, to, many, mask), who in self._each(step, places, *operands).items():
+        self._end_epoch(group)
+        clocks: dict[tuple[int, ...], Clock] = {}
+        for (at, to, many, mask), who in self._by_operands(step, positions, *operands).items():
             bytes_ = many if many >= 0 else None
             warps = group.warps_at(who)
-            if warps not in said:
-                said[warps] = self._say(group, who)
-            known = said[warps]
+            if warps not in clocks:
+                clocks[warps] = self._release_clock(group, who)
+            known = clocks[warps]
             home = at if pairs or to < 0 else to
             for rank in self._ranks(step, mask) if several else (home >> 24,):
                 reports = rank & ~1 | at >> 24 & 1 if several and pairs else rank
                 mbarrier = self._mbarrier(step, at & _OFFSET | reports << 24)
-                actor = self.actor("copy", reports, mbarrier=mbarrier.address)
+                agent = self.agent("copy", reports, mbarrier=mbarrier.address)
                 for _ in who:
-                    self.copies[actor] = number = self.copies.get(actor, 0) + 1
-                    before = self._issued_at.get((actor.index, number - 1), NOTHING)
-                    self._issued_at[actor.index, number] = joined(before, known)
-                    mbarrier.flights.append(Flight(event(actor, number), bytes_))
+                    self.copy_counts[agent] = number = self.copy_counts.get(agent, 0) + 1
+                    before = self._issue_clocks.get((agent.index, number - 1), BOTTOM)
+                    self._issue_clocks[agent.index, number] = join(before, known)
+                    mbarrier.transfers.append(Transfer(event(agent, number), bytes_))
                 if to < 0:
-                    self._lost |= self.program.overwritten.get(step.site, set())
+                    self._clobbered_loads |= self.program.overwritten.get(step.site, set())
                 else:
-                    place = rank if several else to >> 24, to & _OFFSET
+                    location = rank if several else to >> 24, to & _OFFSET
                     if step.site in self.program.overwritten:
-                        self._forget(place[0] * _CTA + place[1], bytes_)
-                    self._access(group, step.site, place, actor, number, known, True, bytes_, mbarrier, box)
+                        self._invalidate(location[0] * _CTA + location[1], bytes_)
+                    self._record(
+                        group, step.site, location, agent, number, known, True, bytes_, mbarrier, box
+                    )
                     if response is not None:
-                        self._put(place[0] * _CTA + place[1], response, RESPONSE)
+                        self._store_bytes(location[0] * _CTA + location[1], response, RESPONSE)
 
-    def _copy_out(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
-        """A bulk copy of shared memory, which is read until the group that it is committed to is waited for."""
+    def _copy_out(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+        """A bulk copy out of shared memory, which is read until a wait for its bulk group."""
         size = self._size(group, step)
-        self._publish(group)
-        actor, number, clock = self._issues(LEAVING, group, places)
+        self._end_epoch(group)
+        agent, number, clock = self._new_operation(BULK, group, positions)
         for a in _outermost(self._role(group, step, "source"), where):
             known = size if isinstance(size, int) else None
-            self._access(group, step.site, divmod(a, _CTA), actor, number, clock, size=known)
+            self._record(group, step.site, divmod(a, _CTA), agent, number, clock, size=known)
 
-    def _size(self, group: Group, step: Step) -> Lanes:
-        """The bytes of a copy, as far as it says."""
+    def _size(self, group: ThreadGroup, step: Step) -> Lanes:
+        """The bytes of a copy; None: unknown."""
         match = step.instruction.match
         assert match is not None
         if "bytes" not in match.form.roles:
             return transferred(match)
-        return None if self.program.given(step.site, "bytes") else self._role(group, step, "bytes")
+        return (
+            None if self.program.depends_on_launch(step.site, "bytes") else self._role(group, step, "bytes")
+        )
 
     def _ranks(self, step: Step, mask: int) -> list[int]:
-        """The CTAs of the cluster that a mask names."""
+        """The CTAs of the cluster in a mask."""
         if mask != _ALL and mask >> self.launch.shape.ranks:
-            raise Unmade(step.site, "it is about a CTA that the cluster does not have")
+            raise UninitialisedMbarrier(step.site, Reason.NO_SUCH_CTA)
         return [rank for rank in range(self.launch.shape.ranks) if mask >> rank & 1]
 
-    def _on_clc_request(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
-        """Some CTAs are cancelled, and then there are none left (9.7.13.17)."""
+    def _on_clc_request(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+        """The first few requests are granted, later ones find no cluster left (9.7.13.17)."""
         self._cancelled[group.cta] = number = self._cancelled.get(group.cta, 0) + 1
-        self._copy(group, step, places, number if number <= self.launch.numbers.cancelled else 0)
+        self._copy(group, step, positions, number if number <= self.launch.values.cancelled else 0)
 
-    def _on_clc_query(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_clc_query(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
         match = step.instruction.match
         assert match is not None
         response = self._role(group, step, "source") if self.program.answered else 0
         if response is None:
-            raise Unresolved(step.site, "the response is not known")
+            raise Unresolved(step.site, Reason.UNKNOWN_RESPONSE)
         first = apply(lambda number: number * self.launch.shape.cluster[0], [response])
         found: dict[str, Sequence[Lanes]] = {
             ".is_canceled": [apply(lambda number: int(number > 0), [response])],
@@ -975,67 +1070,71 @@ class Machine(Groups):
             if isinstance(item, int):
                 self._set(group, item, value, where)
 
-    def _on_commit(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_commit(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
         kind = step.instruction.group
-        issued = self._issued(kind, group, places)
+        issued = self._issued_operations(kind, group, positions)
         if kind != "tcgen05":
             group.committed = {**group.committed, kind: (*group.committed.get(kind, ()), issued)}
         else:
-            self._publish(group)
-            clock = joined(self._say(group, places), issued)
+            self._end_epoch(group)
+            clock = join(self._release_clock(group, positions), issued)
             address, ctas = self._role(group, step, "mbarrier"), self._role(group, step, "mask", _OWN)
-            for (at, mask), who in self._each(step, places, address, ctas).items():
+            for (at, mask), who in self._by_operands(step, positions, address, ctas).items():
                 threads = len(who)
                 for rank in self._ranks(step, mask) if mask >= 0 else (at >> 24,):
                     mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
-                    flight = Flight(clock, arrivals=threads, site=step.site, threads=group.threads)
-                    mbarrier.flights.append(flight)
-                    if threads > mbarrier.count:  # whenever they come
+                    transfer = Transfer(clock, arrivals=threads, site=step.site, threads=group.threads)
+                    mbarrier.transfers.append(transfer)
+                    if threads > mbarrier.count:  # in any order
                         raise Overrun(Stuck(step.site, group.threads, mbarrier))
 
-    def _issued(self, kind: str, group: Group, places: Sequence[int]) -> Clock:
-        """The operations that the threads at *places* have issued so far, alone or with others of their warp."""
-        threads = {group.threads[i] for i in places}
+    def _issued_operations(self, kind: str, group: ThreadGroup, positions: Sequence[int]) -> Clock:
+        """The operations that the threads at *positions* have issued so far, alone or with others of their warp."""
+        threads = {group.threads[i] for i in positions}
         return sum(
-            event(actor, number)
-            for actor, number in self._engines.items()
-            if actor.kind == kind and actor.cta == group.cta and not threads.isdisjoint(actor.threads)
+            event(agent, number)
+            for agent, number in self._operation_counts.items()
+            if agent.kind == kind and agent.cta == group.cta and not threads.isdisjoint(agent.threads)
         )
 
-    def _on_wait(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_wait(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
         depth, match = self._role(group, step, "depth", 0), step.instruction.match
         kind = step.instruction.group
         committed = group.committed.get(kind, ())
         if match is not None and match.form.completion == "all":
-            told = self._issued(kind, group, places)
+            completed = self._issued_operations(kind, group, positions)
         elif isinstance(depth, int) and len(committed) > depth:
-            told = committed[-1 - depth]
+            completed = committed[-1 - depth]
         else:
             return
-        group.clock = both(group.clock, self._completed(group, places, told))
+        group.clock = join_warps(group.clock, self._completed_clocks(group, positions, completed))
 
-    def _completed(self, group: Group, places: Sequence[int], told: Clock) -> Heard:
-        """What those at *places* hear who wait for what they have committed: *told*, and what was done before it was issued."""
-        found: Heard = NOTHING
-        for actor in self._engines:
-            number = last(told, actor)
+    def _completed_clocks(self, group: ThreadGroup, positions: Sequence[int], completed: Clock) -> WarpClocks:
+        """What the warps at *positions* acquire that wait for the *completed* operations: these, and what happens
+        before their issue.
+        """
+        found: WarpClocks = BOTTOM
+        for agent in self._operation_counts:
+            number = last_event(completed, agent)
             if number >= 0:
-                issued = self._issued_at.get((actor.index, number), NOTHING)
-                done = joined(event(actor, number), issued)
-                found = both(found, only(done, group.warps, warps_of(actor.threads)))
-        return group.only(found, places)
+                issued = self._issue_clocks.get((agent.index, number), BOTTOM)
+                done = join(event(agent, number), issued)
+                found = join_warps(found, mask_warps(done, group.warps, warps_of(agent.threads)))
+        return group.only_at(found, positions)
 
-    def _on_tmem_alloc(self, group: Group, step: Step, places: Sequence[int], where: Lanes) -> None:
+    def _on_tmem_alloc(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
         address, columns = self._role(group, step, "destination"), self._role(group, step, "columns")
         if isinstance(address, int):
             start = self._columns.get(group.cta, 0)
-            self._put(address, start, 4)
+            self._store_bytes(address, start, 4)
             self._columns[group.cta] = start + (columns if isinstance(columns, int) else 0)
 
 
 @cache
 def _handler(what: str) -> Callable[..., Any]:
-    """What executes steps of a kind: a method of :class:`Machine`, not bound, so that no machine knows itself."""
+    """The unbound method of :class:`Machine` that executes a kind of step: unbound, so that no machine refers to
+    itself.
+    """
     handler: Callable[..., Any] = getattr(
         Machine, "_" + what if what in _DATA else "_on_" + what.replace("-", "_")
     )
@@ -1043,41 +1142,41 @@ def _handler(what: str) -> Callable[..., Any]:
 
 
 def _outermost(address: Lanes, where: Lanes) -> set[int]:
-    """The least and the farthest of the addresses in the threads *where* something is executed."""
+    """The lowest and the highest address of the threads *where* an instruction is executed."""
     if isinstance(address, int):
         return {address} if where == 1 or (isinstance(where, tuple) and 1 in where) else set()
     if address is None or where is None:
         return set()
     seen: Sequence[Any] = address
     if where != 1 or None in address:
-        executing = zip(address, spread(where, len(address)), strict=True)
+        executing = zip(address, broadcast(where, len(address)), strict=True)
         seen = [a for a, w in executing if w and a is not None]
     return {min(seen), max(seen)} if seen else set()
 
 
-def _full(threads: tuple[int, ...]) -> bool:
-    """Whether *threads* are warps, all of whose lanes there are."""
+def _whole_warps(threads: tuple[int, ...]) -> bool:
+    """Whether *threads* are consecutive warps with all their lanes."""
     first, size = threads[0], len(threads)
     return not first % 32 and not size % 32 and threads[-1] - first == size - 1
 
 
-def _warpgroups(group: Group, places: Sequence[int]) -> Iterable[Sequence[int]]:
-    """The places of each warpgroup: each multiplies matrices of its own (9.7.15)."""
+def _warpgroups(group: ThreadGroup, positions: Sequence[int]) -> Iterable[Sequence[int]]:
+    """The positions of each warpgroup, which multiplies matrices of its own (9.7.15)."""
     threads, found = group.threads, dict[int, list[int]]()
-    if threads[places[0]] >> 7 == threads[places[-1]] >> 7:
-        return (places,)
-    for place in places:
-        found.setdefault(threads[place] >> 7, []).append(place)
+    if threads[positions[0]] >> 7 == threads[positions[-1]] >> 7:
+        return (positions,)
+    for position in positions:
+        found.setdefault(threads[position] >> 7, []).append(position)
     return found.values()
 
 
-def _alone(where: Lanes, threads: int) -> bool:
-    """Whether one thread executes something."""
-    return spread(where, threads).count(1) == 1 and where is not None
+def _single_thread(where: Lanes, threads: int) -> bool:
+    """Whether one thread executes an instruction."""
+    return broadcast(where, threads).count(1) == 1 and where is not None
 
 
 def _strong(instruction: Instruction) -> bool:
-    """Whether a load may see what another thread stores at the same time: threads may synchronise by it (8.4, 8.7)."""
+    """Whether a load is strong, so that threads may synchronise by it (8.4, 8.7)."""
     words = instruction.opcode.split(".")
     return words[0] == "atom" or not {"volatile", "acquire", "relaxed"}.isdisjoint(words)
 
@@ -1087,20 +1186,22 @@ def _relaxed(instruction: Instruction) -> bool:
 
 
 def _known(value: Lanes) -> Lanes:
-    """*value*, or -1 where it is not known."""
+    """*value*, or -1 if it is unknown."""
     return -1 if value is None else value
 
 
-def _at(group: Group, places: Sequence[int]) -> tuple[int, ...]:
-    """The threads at *places*."""
+def _threads_at(group: ThreadGroup, positions: Sequence[int]) -> tuple[int, ...]:
+    """The threads at *positions*."""
     threads = group.threads
-    return threads if len(places) == len(threads) else tuple(map(threads.__getitem__, places))
+    return threads if len(positions) == len(threads) else tuple(map(threads.__getitem__, positions))
 
 
 def _elected(
     group: tuple[int, ...], threads: tuple[int, ...], mask: int, size: int
 ) -> tuple[Lanes, Lanes] | None:
-    """The lane that each of a *group* hears of, and whether it is that one; None when *threads* lack lanes of *mask*."""
+    """The elected lane of each warp of a *group*, and whether it is the thread itself; None if *threads* lack lanes
+    of *mask*.
+    """
     present = set(threads)
     leaders: dict[int, int] = {}
     for thread in threads:
@@ -1115,7 +1216,7 @@ def _elected(
 
 
 def shuffled(match: Match, thread: int, by: int, bounds: int) -> tuple[int, bool]:
-    """Of which thread *thread* gets the value in a shuffle, and whether that is in its part of the warp (9.7.9.6)."""
+    """The thread whose value *thread* gets in a shuffle, and whether that is in its segment of the warp (9.7.9.6)."""
     lane, by, clamp, mask = thread & 31, by & 31, bounds & 31, bounds >> 8 & 31
     last = lane & mask | clamp & ~mask
     if ".up" in match.modifiers:
@@ -1129,20 +1230,22 @@ def shuffled(match: Match, thread: int, by: int, bounds: int) -> tuple[int, bool
     return thread - lane + (other if inside else lane), inside
 
 
-def _exchanged(
+def _shuffle_sources(
     match: Match, threads: tuple[int, ...], lanes: Sequence[Lanes]
 ) -> tuple[Lanes, list[int | None]]:
-    """Of a shuffle among *threads*: who gets a value from inside its part of the warp, and the place of the one it comes from."""
-    rows = list(zip(threads, *(spread(v, len(threads)) for v in lanes), strict=True))
+    """For a shuffle among *threads*: which get a value from inside their segment, and the positions of the threads
+    they get it from.
+    """
+    rows = list(zip(threads, *(broadcast(v, len(threads)) for v in lanes), strict=True))
     if any(None in row for row in rows):
         return None, [None] * len(threads)
-    at = {thread: place for place, thread in enumerate(threads)}
+    at = {thread: position for position, thread in enumerate(threads)}
     froms = [shuffled(match, *row) for row in rows]
     return collapse([int(p) for _, p in froms]), [at.get(thread) for thread, _ in froms]
 
 
-def _voted(match: Match, lanes: dict[int, int | None]) -> int | None:
-    """The result of a vote (9.7.13.10); None when that of a lane is not known, or some are missing."""
+def _vote_result(match: Match, lanes: dict[int, int | None]) -> int | None:
+    """The result of a vote (9.7.13.10); None if the predicate of some lane is unknown, or lanes are missing."""
     votes = {lane: p for lane, p in lanes.items() if p is not None}
     if len(votes) < 32:
         return None
@@ -1159,10 +1262,10 @@ def _items(operand: Operand) -> Sequence[Operand]:
 
 
 def _part(value: Lanes, index: int, width: int) -> Lanes:
-    """The bits of *value* from *index* times *width* on."""
+    """*width* bits of *value*, from bit *index* times *width* on."""
     return apply(lambda a: a >> index * width & (1 << width) - 1, [value])
 
 
 def _bits(match: Match) -> int:
-    """The bits of an element of a vector, or of a scalar."""
+    """The width of an element of a vector, or of a scalar."""
     return int(match.element[2:])

@@ -1,4 +1,10 @@
-"""The part of a kernel that a replay executes: what threads synchronise by, and all that decides it."""
+"""The slice of a kernel that a replay executes: what synchronises, and everything that decides it.
+
+The slice starts from the events of the model (arrivals, waits, barriers, copies, matrix operations, commits) and the
+outermost accesses to memory between two of them. It adds backwards what their operands, guards and controlling
+branches are computed from. Everything here is a function of the kernel: the caches are keyed by all that a result
+depends on, so the replays of all launches share them.
+"""
 
 from __future__ import annotations
 
@@ -25,33 +31,36 @@ from tclint.isa.semantics import COMPUTE, bind
 from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
 from tclint.replay.abstract_lanes import Lanes, Results
-from tclint.replay.launch import GRID, MEMORY, Word
-from tclint.replay.shared_stores import Stored
+from tclint.replay.hypotheses import GRID, MEMORY, LaunchWord
+from tclint.replay.shared_stores import SharedStores
 from tclint.values.thread_predicates import Level
 
-__all__ = ["FILLING", "LEAVING", "Program", "Step", "relaxes"]
+__all__ = ["BULK", "CP_ASYNC", "Program", "Step", "relaxes"]
 
 _ROLES = (
     "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d", "a", "enable",
 )  # fmt: skip
-LEAVING, FILLING = _ALONE = "bulk", "cp.async"
-"""The groups of copies that a thread waits for itself: out of shared memory in bulk, and of a few bytes each into it."""
+BULK, CP_ASYNC = _SELF_AWAITED = "bulk", "cp.async"
+"""The groups that a thread waits for itself: bulk copies out of shared memory, and non-bulk copies into it."""
 _GROUPS: dict[str, tuple[str, ...]] = {
-    "issue": ("mbarrier", "wgmma", "tcgen05", LEAVING),
-    "commit": ("wgmma", "tcgen05", LEAVING, FILLING),
-    "wait": ("wgmma", LEAVING, FILLING),
+    "issue": ("mbarrier", "wgmma", "tcgen05", BULK),
+    "commit": ("wgmma", "tcgen05", BULK, CP_ASYNC),
+    "wait": ("wgmma", BULK, CP_ASYNC),
 }
-"""Of these events, the groups that are followed."""
+"""For these events, the groups that are in the slice."""
 _TENSOR = ("tcgen05.ld", "tcgen05.st")
 _FOLLOWED = frozenset(
     """issue commit wait clc-request tmem-alloc memory-fence barrier-sync barrier-arrive barrier-wait
     mbarrier-init mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-wait""".split()
 )
-"""Events by which threads synchronise. What lanes exchange is followed where something depends on it."""
+"""Events that synchronise. Exchanges between lanes are in the slice where something depends on them."""
 
 
 class Step(NamedTuple):
-    """An instruction to execute: *what* to do is a name of an event, ``compute``, ``move``, ``load``, ``store`` or ``unknown``."""
+    """An instruction to execute.
+
+    *what* is the name of an event, or ``compute``, ``move``, ``load``, ``store`` or ``unknown``.
+    """
 
     site: int
     what: str
@@ -60,50 +69,50 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is read and written to compute something."""
+    """What one computing instruction reads and writes."""
 
     destination: Operand
     sources: list[Operand]
-    """Those that are no constants."""
+    """The sources that are not constants."""
     results: Results
-    """What it gives for them, in any replay."""
+    """The results by the values of the sources, for all replays."""
 
 
-class Sum(NamedTuple):
-    """What is computed for all threads of a group from what registers hold."""
+class FusedCompute(NamedTuple):
+    """An unguarded computation on registers."""
 
     held: Callable[[Mapping[int, Lanes]], Any]
-    """What :attr:`results` are found by."""
+    """Gets the key of :attr:`results` from the registers."""
     results: Results
     destination: int
 
 
-class Part(NamedTuple):
-    """A part of a block that is executed at once."""
+class StepBatch(NamedTuple):
+    """Steps of a block that are executed together."""
 
     steps: int
-    """How many these are."""
-    sums: list[Sum]
+    """How many steps they count as."""
+    fused: list[FusedCompute]
     step: Step | None
-    """None: nothing but the sums."""
+    """None: there are only computations."""
 
 
 class Branch(NamedTuple):
-    """The last instruction of a block, which decides where threads go."""
+    """The last instruction of a block, which decides where threads continue."""
 
     site: int
     guard: int
     negated: bool
     selector: Operand | None
-    """What selects the case of a table."""
+    """The index into the branch table."""
     taken: dict[int, int]
-    """Where those go who branch, by the case of a table; -1: there is none."""
+    """The target of a taken branch by the index; -1: there is none."""
     other: int
-    """Where the others go; -1: nowhere."""
+    """The target of a branch that is not taken; -1: the thread exits."""
 
 
 class Comparison(NamedTuple):
-    """Two numbers of so many bits that are compared."""
+    """Two operands of so many bits that are compared."""
 
     a: Operand
     b: Operand
@@ -118,52 +127,61 @@ class Program:
         self.instructions = model.function.instructions
         self.widths = [width_of(r.type) or 64 for r in model.function.registers]
         self._plans: dict[int, Plan] = {}
-        self._parts: dict[int, list[Part]] = {}
+        self._batches: dict[int, list[StepBatch]] = {}
         self.shuffles: dict[tuple[object, ...], tuple[Lanes, list[int | None]]] = {}
-        """Which threads get theirs from inside their part of the warp, and the places of those whose values all get."""
-        self.parted: dict[tuple[int, Lanes, Lanes], dict[int, list[int]]] = {}
-        """Where threads went from a block, each with the places of those who did, by what they decided it by."""
-        self.gathered: dict[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], list[list[int]]]] = {}
-        """What threads some have made up together, and the places of each of them."""
+        """For shuffles: which threads read a lane inside their segment, and the positions of the threads that each
+        reads.
+        """
+        self.divergences: dict[tuple[int, Lanes, Lanes], dict[int, list[int]]] = {}
+        """For branches: the positions of the threads that continue at each target, by the block and the values that
+        decide.
+        """
+        self.merged_threads: dict[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], list[list[int]]]] = {}
+        """For threads that reconverge: all of them, and the positions of each part."""
         self._steps: dict[int, Step] = {}
-        self._wanted: set[int] = set()
+        self._sliced: set[int] = set()
         self._reached: set[int] = set()
-        self._words: dict[int, tuple[Hashable, int]] = {}
-        self._given: dict[tuple[int, str], bool] = {}
-        self._steady: dict[int, bool] = {}
+        self._load_words: dict[int, tuple[Hashable, int]] = {}
+        self._launch_operands: dict[tuple[int, str], bool] = {}
+        self._independent: dict[int, bool] = {}
         self._branches: dict[int, Branch] = {}
-        self._onward: dict[int, int] = {}
+        self._reconvergence: dict[int, int] = {}
         self.clustered = any(
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
-        """Whether it may be made for several CTAs."""
+        """Whether the kernel may be made for clusters of several CTAs."""
         self.relaxed = relaxes(model)
         """Whether fences matter."""
         self.branching: set[int] = set()
-        """Blocks whose last instruction has to be asked where to go."""
-        self.stored = model.made(Stored)
+        """Blocks whose branch is executed."""
+        self.shared_stores = model.made(SharedStores)
         self.columns = self._columns()
         self.warps = 4 if model.sites("issue", _TENSOR[1]) else 1
-        """Quarters of tensor memory to tell apart: only what threads store there is in the lanes of their warp alone."""
-        self._follow(self._events())
-        self._follow(self._plain("read"))
-        self._follow(self._tensor())
+        """How many quarters of tensor memory to distinguish: what threads store is in the lanes of their warp only
+        (9.7.16.8.1).
+        """
+        self._slice(self._events())
+        self._slice(self._plain_accesses("read"))
+        self._slice(self._tensor_accesses())
         self.overwritten: dict[int, set[int]] = {}
-        """The loads from shared memory that read what may be written there, by what may write it."""
-        self._follow_stores()
-        # Where nothing else happens, what threads store or copy themselves is not worth its way.
-        writes = (*self._plain("write"), *self._fills())
-        self._follow([s for s in writes if model.cfg.block_of[s.site] in self._reached])
-        self.followed = frozenset(self._wanted)
+        """The loads from shared memory that may read what an instruction writes, by that instruction."""
+        self._slice_stores()
+        # A block without other steps is not executed for the sake of plain stores or copies.
+        writes = (*self._plain_accesses("write"), *self._cp_async_copies())
+        self._slice([s for s in writes if model.cfg.block_of[s.site] in self._reached])
+        self.sliced_registers = frozenset(self._sliced)
         block_of = model.cfg.block_of
-        self.telling = frozenset(
+        self.synchronising = frozenset(
             block_of[step.site]
             for step in self._steps.values()
-            if step.what in _FOLLOWED and not (step.what in _GROUPS and step.instruction.group in _ALONE)
+            if step.what in _FOLLOWED
+            and not (step.what in _GROUPS and step.instruction.group in _SELF_AWAITED)
         ).intersection(model.cfg.rank)
         """Blocks in which threads synchronise."""
         self.dispatching = self._dispatching()
-        """Blocks that send threads one way or another by what comes with the launch, and decide who synchronises; what they compare."""
+        """Blocks whose branch compares a thread index with the launch and decides who synchronises, with what they
+        compare.
+        """
         self.sharing = self._sharing()
         self.blocks: list[list[Step]] = [[] for _ in model.cfg.blocks]
         unknown = self._unknown()
@@ -173,7 +191,7 @@ class Program:
                 self.blocks[model.cfg.block_of[site]].append(step)
 
     def _unknown(self) -> set[int]:
-        """Registers that nobody ever knows: all that writes them gives what is unknown, or is computed from that."""
+        """Registers that are never known: each definition is unknown, or is computed from such a register."""
         found, users = set[int](), dict[int, list[int]]()
         for site, step in self._steps.items():
             if step.what == "compute":
@@ -191,11 +209,13 @@ class Program:
         return found
 
     def _gives_unknown(self, step: Step, unknown: AbstractSet[int]) -> bool:
-        """Whether a step gives nothing known while so many registers are *unknown*."""
+        """Whether the result of a step is unknown if so many registers are *unknown*."""
         if step.what != "compute":
             return step.what == "unknown"
         match = step.instruction.match
-        either = match is not None and ".pred" in match.modifiers  # one of two may decide alone
+        either = (
+            match is not None and ".pred" in match.modifiers
+        )  # one of the two predicates may decide alone
         return not either and not unknown.isdisjoint(step.instruction.reads)
 
     def _events(self) -> Iterable[Step]:
@@ -209,9 +229,11 @@ class Program:
             if event.kind in _FOLLOWED and event.group in groups and not lanes:
                 yield Step(event.site, event.kind, instruction)
 
-    def _plain(self, verb: str) -> Iterable[Step]:
-        """Those that read or write shared memory themselves: of one base between two events, the one least and the one farthest from it."""
-        return self._outermost(
+    def _plain_accesses(self, verb: str) -> Iterable[Step]:
+        """Plain reads or writes of shared memory: of those with one base between two events, the first and the last
+        by address.
+        """
+        return self._extreme_offsets(
             verb,
             (
                 (site, self.instructions[site].named(match.form.memory[0][1]))
@@ -220,48 +242,51 @@ class Program:
             ),
         )
 
-    def _fills(self) -> Iterable[Step]:
-        """Copies of a few bytes into shared memory, of which each thread makes its own."""
-        copies = self.model.sites("issue", FILLING)
-        return self._outermost("fill", ((i, self.instructions[i].role("destination")) for i in copies))
+    def _cp_async_copies(self) -> Iterable[Step]:
+        """Non-bulk copies into shared memory, which each thread makes for itself."""
+        copies = self.model.sites("issue", CP_ASYNC)
+        return self._extreme_offsets("fill", ((i, self.instructions[i].role("destination")) for i in copies))
 
-    def _outermost(self, what: str, places: Iterable[tuple[int, Operand | None]]) -> Iterable[Step]:
+    def _extreme_offsets(self, what: str, accesses: Iterable[tuple[int, Operand | None]]) -> Iterable[Step]:
         found: dict[tuple[int, int, Operand], list[tuple[int, int]]] = {}
-        telling = sorted(i for i, step in self._steps.items() if step.what in _FOLLOWED)
-        for site, operand in places:
+        synchronising = sorted(i for i, step in self._steps.items() if step.what in _FOLLOWED)
+        for site, operand in accesses:
             block = self.model.cfg.block_of[site]
             if isinstance(operand, Memory) and block in self.model.cfg.rank:
-                key = block, bisect_left(telling, site), operand.base
+                key = block, bisect_left(synchronising, site), operand.base
                 found.setdefault(key, []).append((operand.offset, site))
         for sites in found.values():
             for site in {min(sites)[1], max(sites)[1]}:
                 yield Step(site, what, self.instructions[site])
 
     def _columns(self) -> dict[tuple[int, str], int]:
-        """How many columns of tensor memory a role covers at least, of what multiplies, loads or stores."""
+        """The least number of columns of tensor memory that an operand of a matrix operation, a load or a store
+        covers.
+        """
         model = self.model
         if not model.sites("issue", "tcgen05.ld"):
             return {}
         tmem = model.solved(TensorMemory)[0]
         found = {(i, "taddr"): tmem.range(i, "taddr") for g in _TENSOR for i in model.sites("issue", g)}
         for i in model.sites("issue", "tcgen05"):
-            # With .ws, matrices are in the lanes of one warp or two.
+            # With .ws, the matrices are in the lanes of one warp or two.
             if model.name(i).startswith("tcgen05.mma") and ".ws" not in model.instruction(i).opcode:
                 found |= {(i, role): tmem.range(i, role) for role in ("d", "a")}
         return {key: columns.columns for key, columns in found.items() if columns is not None}
 
-    def _tensor(self) -> Iterable[Step]:
-        """Loads of tensor memory, the outermost as of shared memory, and stores."""
+    def _tensor_accesses(self) -> Iterable[Step]:
+        """Stores of tensor memory, and of the loads the first and the last by address."""
         if all(role == "taddr" for _, role in self.columns):
             return
         loads, stores = (self.model.sites("issue", group) for group in _TENSOR)
-        yield from self._outermost("tensor", ((i, self.instructions[i].role("taddr")) for i in loads))
+        yield from self._extreme_offsets("tensor", ((i, self.instructions[i].role("taddr")) for i in loads))
         yield from (Step(i, "tensor", self.instructions[i]) for i in stores)
 
-    def _stored(self, step: Step) -> bool:
-        """Whether a step loads what the kernel has stored.
+    def _loads_stored_value(self, step: Step) -> bool:
+        """Whether a step loads what the kernel has stored to shared memory.
 
-        The address of tensor memory comes with its allocation, and a response of 128 bits with the request.
+        The address of tensor memory is stored by its allocation, and a response of 128 bits by its request: neither
+        counts.
         """
         if step.what != "load" or not _of_shared(step.instruction):
             return False
@@ -274,7 +299,7 @@ class Program:
 
     @cached_property
     def reads_memory(self) -> bool:
-        """Whether something is loaded from global memory."""
+        """Whether the slice loads from global memory."""
         return any(
             step.what == "load"
             and step.instruction.match
@@ -283,8 +308,8 @@ class Program:
         )
 
     @cached_property
-    def tickets(self) -> frozenset[int]:
-        """Where a counter in global memory goes up by one: its numbers say whose turn it is, or which tile comes next."""
+    def atomic_counters(self) -> frozenset[int]:
+        """Atomic increments of counters in global memory, which hand out turns or tiles."""
         values = self.model.values
         return frozenset(
             site
@@ -299,7 +324,9 @@ class Program:
 
     @cached_property
     def answered(self) -> bool:
-        """Whether responses are asked about, and all of these are loaded from shared memory as they are."""
+        """Whether the responses of ``try_cancel`` are queried, and all of them are loaded from shared memory
+        unchanged.
+        """
         queries = self.model.sites("clc-query")
         found = (self.instructions[i].role("source") for i in queries)
         made = (site for r in found if isinstance(r, int) for site in self.model.values.defs.get(r, (-1,)))
@@ -308,60 +335,61 @@ class Program:
             for site in made
         )
 
-    def _follow_stores(self) -> None:
-        """Takes in what stores what is loaded, and so on: where and what they store may be loaded as well."""
+    def _slice_stores(self) -> None:
+        """Adds the stores that loads in the slice may read, and what those store, and so on."""
         seen = set[int]()
-        while left := {i for i, step in self._steps.items() if self._stored(step)} - seen:
+        while left := {i for i, step in self._steps.items() if self._loads_stored_value(step)} - seen:
             seen |= left
             for load in left:
-                for site in self.stored.writers(load):
+                for site in self.shared_stores.writers(load):
                     self.overwritten.setdefault(site, set()).add(load)
-            stores = filter(self.stored.plain, sorted(self.overwritten))
-            self._follow([Step(i, "store", self.instructions[i]) for i in stores])
+            stores = filter(self.shared_stores.is_plain, sorted(self.overwritten))
+            self._slice([Step(i, "store", self.instructions[i]) for i in stores])
 
     def _dispatching(self) -> dict[int, list[tuple[int, int]]]:
         cfg, values = self.model.cfg, self.model.values
         found = {}
-        for block in {edge.source for b in self.telling for edge in cfg.controllers(b)}:
+        for block in {edge.source for b in self.synchronising for edge in cfg.controllers(b)}:
             last = cfg.blocks[block].end - 1
             guard = self.instructions[last].guard
-            if guard >= 0 and (compared := self._compares(values.before(guard, last))):
+            if guard >= 0 and (compared := self._compared_by_thread(values.before(guard, last))):
                 found[block] = compared
         return found
 
-    def _compares(self, predicate: int) -> list[tuple[int, int]]:
-        """Of what a predicate compares: where a thread stands with what comes with the launch.
+    def _compared_by_thread(self, predicate: int) -> list[tuple[int, int]]:
+        """The pairs that a predicate compares of which one depends on a thread index and the other on the launch.
 
-        Or it asks for a flag that is stored, and which says how such a comparison went.
+        The predicate may also be loaded as a flag that holds the result of such a comparison.
         """
         values = self.model.values
         loads = (node[1] for v in values.made_of(predicate) if (node := values.node(v))[0] == "load")
-        stored = (values.node(v) for load in loads for v in self.stored.values(load))
+        stored = (values.node(v) for load in loads for v in self.shared_stores.values(load))
         flags = [s[1] for s in stored if s[0] == "select" and None not in map(values.known, s[2:4])]
         compared = (values.node(v) for v in values.made_of(predicate, *flags))
         return [
             (node[2], node[3])
             for node in compared
-            if node[0] == "compare" and self._launched(*node[2:4]) and self._placed(*node[2:4])
+            if node[0] == "compare" and self._from_launch(*node[2:4]) and self._from_thread_index(*node[2:4])
         ]
 
-    def _placed(self, *made: int) -> bool:
-        """Whether values are made of where a thread stands in its CTA."""
+    def _from_thread_index(self, *made: int) -> bool:
+        """Whether values are computed from the index of a thread in its CTA."""
         values = self.model.values
-        return any(values.node(v)[1:2] in _PLACES for v in values.made_of(*made))
+        return any(values.node(v)[1:2] in _THREAD_INDICES for v in values.made_of(*made))
 
     def _sharing(self) -> frozenset[int]:
-        """Those that only ask whether rounds are left, of a loop whose rounds warps share out among them.
+        """Dispatching blocks that only test whether a warp has iterations left, of a loop whose iterations warps
+        share.
 
-        Each warp begins with a number of its own and goes on by a constant, up to what comes with the launch. The same may be
-        asked before the first round.
+        The counter of each warp starts at a value of its own and advances by a constant, up to a bound from the
+        launch. The same test may guard the loop.
         """
         found, ends = set[int](), set[tuple[int, int]]()
         for block, compared in self.dispatching.items():
-            counted = [self._counted(block, *both) for both in compared]
-            if None not in counted:
+            counts_known = [self._warp_counter(block, *both) for both in compared]
+            if None not in counts_known:
                 found.add(block)
-                ends.update(end for end in counted if end is not None)
+                ends.update(end for end in counts_known if end is not None)
         find = self.model.values.find
         begun = ends.union((b, a) for a, b in ends)
         return frozenset(found).union(
@@ -370,8 +398,10 @@ class Program:
             if all((find(a), find(b)) in begun for a, b in compared)
         )
 
-    def _counted(self, block: int, a: int, b: int) -> tuple[int, int] | None:
-        """With which number of a warp the counter of a loop begins, and up to what it goes, that ends where *a* and *b* are compared."""
+    def _warp_counter(self, block: int, a: int, b: int) -> tuple[int, int] | None:
+        """The start and the bound of the counter of a warp in a loop that ends where *a* and *b* are compared; None:
+        it is no such loop.
+        """
         cfg, values = self.model.cfg, self.model.values
         for counter, bound in ((a, b), (b, a)):
             terms, _ = values.linear(counter)
@@ -379,16 +409,16 @@ class Program:
             start, stride, modulus = values.induction(value) or (counter, 0, None)
             body = cfg.loops.get(values.node(value)[1], ()) if stride and modulus is None else ()
             ends = block in body and any(edge.target not in body for edge in cfg.successors[block])
-            mine = values.level(start) <= Level.WARP and not self._launched(start)
-            if ends and mine and not self._placed(bound):
+            mine = values.level(start) <= Level.WARP and not self._from_launch(start)
+            if ends and mine and not self._from_thread_index(bound):
                 return values.find(start), values.find(bound)
         return None
 
-    def _launched(self, *made: int) -> bool:
-        """Whether values are made of what comes with the launch: parameters, or what is in global memory.
+    def _from_launch(self, *made: int) -> bool:
+        """Whether values are computed from the launch: from parameters, or from the contents of global memory.
 
-        Or they are loaded from where a thread has stored such. What the launch only chooses by a condition is right for each
-        choice.
+        Or they are loaded from shared memory where such a value was stored. A value that the launch only selects by a
+        condition does not count: each choice is one of a real launch.
         """
         values, seen, left = self.model.values, set[int](), list(made)
         while left:
@@ -399,60 +429,62 @@ class Program:
                     return True
                 if kind == "load" and rest[0] not in seen:
                     seen.add(rest[0])
-                    left += self.stored.values(rest[0])
+                    left += self.shared_stores.values(rest[0])
         return False
 
-    def steady(self, site: int) -> bool:
-        """Whether neither launch nor memory decides where in shared memory an access begins and ends: else it may be elsewhere."""
-        if site not in self._steady:
+    def launch_independent(self, site: int) -> bool:
+        """Whether neither the launch nor memory decides the shared memory that an access covers."""
+        if site not in self._independent:
             values, model = self.model.values, self.model
             where = [access.address for access in model.shared.accesses(site)]
             if (size := model.value(site, "bytes")) is not None:
                 where.append(size)
             made = map(values.node, values.made_of(*where))
-            self._steady[site] = not any(node[0] in ("parameter", "load", "unknown") for node in made)
-        return self._steady[site]
+            self._independent[site] = not any(node[0] in ("parameter", "load", "unknown") for node in made)
+        return self._independent[site]
 
     @property
-    def counted(self) -> bool:
-        """Whether no launch decides how many threads an mbarrier or a barrier waits for."""
+    def counts_known(self) -> bool:
+        """Whether no launch decides the count of an mbarrier or a barrier."""
         model = self.model
         sites = [i for kind in _COUNTING for i in model.sites(kind)]
         counts = [value for i in sites if (value := model.value(i, "count")) is not None]
-        return not any(map(self._launched, counts))
+        return not any(map(self._from_launch, counts))
 
     @property
-    def phased(self) -> bool:
-        """Whether no launch says for which phase a thread waits, by a number that decides how often no loop goes round."""
+    def phases_known(self) -> bool:
+        """Whether no launch decides a parity that is waited for, other than by the trip count of a loop."""
         values = {i: self.model.value(i, "parity") for i in self.model.sites("mbarrier-wait")}
-        given = [v for i, v in values.items() if v is not None and self.given(i, "parity")]
-        return frozenset().union(*self.bounds.values()).issuperset(self.words(*given))
+        depends_on_launch = [
+            v for i, v in values.items() if v is not None and self.depends_on_launch(i, "parity")
+        ]
+        return frozenset().union(*self.bounds.values()).issuperset(self.words(*depends_on_launch))
 
-    # ------------------------------------------------------------ what comes with the launch
+    # ------------------------------------------------------------ what depends on the launch
 
-    def given(self, site: int, role: str) -> bool:
-        """Whether the launch says a number: no two of such go with each other for certain."""
+    def depends_on_launch(self, site: int, role: str) -> bool:
+        """Whether the launch decides an operand. Two such values need not go together in any real launch."""
         key = site, role
-        if key not in self._given:
+        if key not in self._launch_operands:
             value = self.model.value(site, role)
-            self._given[key] = value is not None and self._launched(value)
-        return self._given[key]
+            self._launch_operands[key] = value is not None and self._from_launch(value)
+        return self._launch_operands[key]
 
     def word(self, step: Step) -> tuple[Hashable, int]:
-        """From where a step loads what comes with the launch: a base, and bytes behind it."""
-        if step.site not in self._words:
+        """What a step loads of the launch: a base, and an offset in bytes."""
+        if step.site not in self._load_words:
             instruction = step.instruction
             assert instruction.match is not None
             operand = next(o for o in instruction.operands if isinstance(o, Memory))
             base, offset = self.model.values.linear(self.model.values.operand(operand, step.site))
-            self._words[step.site] = (
+            self._load_words[step.site] = (
                 (base, offset) if instruction.match.space.startswith(".param") else (MEMORY, offset)
             )
-        return self._words[step.site]
+        return self._load_words[step.site]
 
     @cached_property
-    def bounds(self) -> dict[int, frozenset[Word]]:
-        """The words of the launch that decide how often a loop goes round, by its header."""
+    def bounds(self) -> dict[int, frozenset[LaunchWord]]:
+        """The words of the launch that bound each loop, by its header."""
         cfg = self.model.cfg
         conditions = {
             header: {
@@ -468,18 +500,20 @@ class Program:
             header: frozenset().union(*map(words.__getitem__, found)) for header, found in conditions.items()
         }
 
-    def many(self, site: int) -> frozenset[Word]:
-        """The words of the launch that say how many mbarriers the instruction at *site* makes, one in each round of a loop."""
-        cfg, place = self.model.cfg, self.model.value(site, "mbarrier")
-        moves = place is not None and bool(self.model.values.volatile(place))
+    def mbarrier_count_words(self, site: int) -> frozenset[LaunchWord]:
+        """The words of the launch that decide how many mbarriers the loop around *site* initialises."""
+        cfg, address = self.model.cfg, self.model.value(site, "mbarrier")
+        moves = address is not None and bool(self.model.values.volatile(address))
         around = cfg.around(cfg.block_of[site]) if moves else ()
         return frozenset().union(*map(self.bounds.__getitem__, around))
 
     @cached_property
     def strides(self) -> dict[str, int]:
-        """How many CTAs or clusters there are, as loops say that step by a number from the own one on; by ``%ctaid.x``, ``%clusterid.x``.
+        """The number of CTAs or clusters that the constant strides of loops imply, by ``%ctaid.x`` or
+        ``%clusterid.x``.
 
-        Only where others step by the size of the grid, and not if they say different things: all go over the same tiles.
+        Only if other loops stride by the size of the grid, and if the constants agree: all loops iterate over the
+        same tiles.
         """
         model, values = self.model, self.model.values
         if not any(GRID in words for words in self.bounds.values()):
@@ -496,15 +530,15 @@ class Program:
         return {name: min(by) for name, by in found.items() if len(by) == 1}
 
     @cached_property
-    def waiting(self) -> list[int]:
-        """The loops in which threads wait for an mbarrier, by their headers."""
+    def waiting_loops(self) -> list[int]:
+        """The headers of loops in which threads wait for an mbarrier."""
         cfg = self.model.cfg
         waits = {cfg.block_of[i] for i in self.model.sites("mbarrier-wait")}
         return [header for header, body in cfg.loops.items() if not body.isdisjoint(waits)]
 
     @cached_property
-    def tests(self) -> dict[int, Comparison]:
-        """What is compared to tell whether there is another round, by the block at the end of a round."""
+    def loop_tests(self) -> dict[int, Comparison]:
+        """The comparison that decides whether a loop iterates again, by the block of its back edge."""
         cfg, found = self.model.cfg, dict[int, Comparison]()
         ends = {
             e.source
@@ -520,7 +554,7 @@ class Program:
         return found
 
     def _compared(self, register: int, last: int, start: int) -> Comparison | None:
-        """What is compared to tell a predicate, or a flag that is 0 or 1, from *start* on before *last*."""
+        """The comparison that a predicate, or a flag of 0 or 1, is computed from between *start* and *last*."""
         found = None
         for i in range(last - 1, start - 1, -1):
             instruction = self.instructions[i]
@@ -543,24 +577,24 @@ class Program:
         return found
 
     def _condition(self, branch: int) -> int | None:
-        """The condition of a branch; None: it has none."""
+        """The condition of a branch; None: it is unconditional."""
         guard = self.instructions[branch].guard
         return None if guard < 0 else self.model.values.find(self.model.values.before(guard, branch))
 
-    def words(self, *made: int) -> frozenset[Word]:
-        """The words of the launch that values are made of, and those that decide which flags they are made of."""
+    def words(self, *made: int) -> frozenset[LaunchWord]:
+        """The words of the launch that values are computed from, and those that select between constants."""
         return frozenset().union(*self._words_of(map(self.model.values.find, made)).values())
 
-    def _words_of(self, made: Iterable[int]) -> dict[int, set[Word]]:
-        """The same of each of the values *made*, in one walk over what all of them are made of."""
-        each: dict[int, set[Word]] = {value: set() for value in made}
-        work, uses, named = list(each), {value: list[int]() for value in each}, dict[Word, list[int]]()
+    def _words_of(self, made: Iterable[int]) -> dict[int, set[LaunchWord]]:
+        """The same for each of the values *made*, in one walk over all that they are computed from."""
+        each: dict[int, set[LaunchWord]] = {value: set() for value in made}
+        work, uses, named = list(each), {value: list[int]() for value in each}, dict[LaunchWord, list[int]]()
         while work:
             value = work.pop()
-            parts, words = self._made_of(value)
+            batches, words = self._inputs_of(value)
             for word in words:
                 named.setdefault(word, []).append(value)
-            for part in map(self.model.values.find, parts):
+            for part in map(self.model.values.find, batches):
                 if part not in uses:
                     uses[part] = []
                     work.append(part)
@@ -575,13 +609,15 @@ class Program:
                 each[value].add(word)
         return each
 
-    def _made_of(self, value: int) -> tuple[Iterable[int], tuple[Word, ...]]:
-        """What a value is made of, or what decides which of several flags it is; and the words of the launch that it is itself."""
+    def _inputs_of(self, value: int) -> tuple[Iterable[int], tuple[LaunchWord, ...]]:
+        """What a value is computed from, or what selects it if it is a choice of constants; and the words of the
+        launch that it is.
+        """
         values = self.model.values
         kind, *rest = node = values.node(value)
         if kind == "load" and rest[1].startswith(".shared"):
-            return (*values.parts(node), *self.stored.values(rest[0])), ()
-        words: tuple[Word, ...] = ()
+            return (*values.parts(node), *self.shared_stores.values(rest[0])), ()
+        words: tuple[LaunchWord, ...] = ()
         if kind == "special" and rest[0].startswith(("%nctaid", "%nclusterid")):
             words = (GRID,)
         elif kind == "load":
@@ -589,33 +625,33 @@ class Program:
         elif kind == "parameter":
             base, offset = values.linear(rest[0])
             words = (
-                Word(base, offset >> 2),
-                *((Word(base, (offset >> 2) + 1, high=True),) if rest[1] == 8 else ()),
+                LaunchWord(base, offset >> 2),
+                *((LaunchWord(base, (offset >> 2) + 1, high=True),) if rest[1] == 8 else ()),
             )
         more = values.arguments(value) if kind == "phi" else values.parts(node)
         flag = kind == "phi" and all(values.known(v) is not None for v in more)
         return self._conditions(rest[0]) if flag else more, words
 
     def _conditions(self, block: int) -> Iterable[int]:
-        """What decides on which way a block is entered."""
+        """The conditions that decide by which edge a block is entered."""
         cfg, values = self.model.cfg, self.model.values
         for edge in cfg.predecessors[block]:
             for c in (*cfg.controllers(edge.source), edge):
                 if c.predicate >= 0:
                     yield values.before(c.predicate, cfg.blocks[c.source].end - 1)
 
-    def onward(self, block: int) -> int:
-        """Where threads meet that leave a block of which it does not matter how; -1: nowhere."""
-        found = self._onward.get(block)
+    def reconvergence(self, block: int) -> int:
+        """Where threads that leave *block* reconverge if its branch does not matter; -1: nowhere."""
+        found = self._reconvergence.get(block)
         if found is None:
             cfg = self.model.cfg
             edges = cfg.successors[block]
             alone = len(edges) == 1 and block not in cfg.exits
-            found = self._onward[block] = edges[0].target if alone else cfg.ipdom.get(block, -1)
+            found = self._reconvergence[block] = edges[0].target if alone else cfg.ipdom.get(block, -1)
         return found
 
     def branch(self, block: int) -> Branch:
-        """What decides where threads go from *block*."""
+        """The branch at the end of *block*."""
         found = self._branches.get(block)
         if found is None:
             cfg = self.model.cfg
@@ -633,34 +669,34 @@ class Program:
 
     # ------------------------------------------------------------ what is executed
 
-    def parts(self, block: int) -> list[Part]:
-        """The steps of a block: at once those one behind the other that only compute, and each of the others alone."""
-        found = self._parts.get(block)
+    def batches(self, block: int) -> list[StepBatch]:
+        """The steps of a block: consecutive computations together, and every other step alone."""
+        found = self._batches.get(block)
         if found is None:
-            found = self._parts[block] = []
+            found = self._batches[block] = []
             for step in self.blocks[block]:
-                made = self._sum(step)
+                made = self._fuse(step)
                 if made is None:
-                    found.append(Part(1, [], step))
+                    found.append(StepBatch(1, [], step))
                 elif found and found[-1].step is None:
-                    steps, sums, _ = found[-1]
-                    found[-1] = Part(steps + 1, [*sums, made], None)
+                    steps, fused, _ = found[-1]
+                    found[-1] = StepBatch(steps + 1, [*fused, made], None)
                 else:
-                    found.append(Part(1, [made], None))
+                    found.append(StepBatch(1, [made], None))
         return found
 
-    def _sum(self, step: Step) -> Sum | None:
-        """A step as a sum, if all threads take part and nothing but registers is asked for."""
+    def _fuse(self, step: Step) -> FusedCompute | None:
+        """A step as an unguarded computation on registers; None: it is not one."""
         if step.what != "compute" or step.instruction.guard >= 0:
             return None
         destination, sources, results = self.plan(step)
         registers = [o for o in sources if isinstance(o, int)]
         if not isinstance(destination, int) or len(registers) < len(sources):
             return None
-        return Sum(itemgetter(*registers) if registers else lambda _: (), results, destination)
+        return FusedCompute(itemgetter(*registers) if registers else lambda _: (), results, destination)
 
     def plan(self, step: Step) -> Plan:
-        """How to compute what a step gives."""
+        """How to compute the result of a step."""
         found = self._plans.get(step.site)
         if found is None:
             instruction, match = step.instruction, step.instruction.match
@@ -677,25 +713,27 @@ class Program:
 
     # ------------------------------------------------------------ slicing
 
-    def _follow(self, roots: Iterable[Step]) -> None:
-        """Takes in steps, what decides whether they are executed, and what their operands are made of."""
+    def _slice(self, roots: Iterable[Step]) -> None:
+        """Adds steps to the slice, with what decides whether they are executed and what their operands are computed
+        from.
+        """
         self._work: list[int] = []
         for step in roots:
             if step.site not in self._steps:
                 self._steps[step.site] = step
-                self._work += self._needed(step)
+                self._work += self._registers_needed(step)
                 self._reach(self.model.cfg.block_of[step.site])
         while self._work:
             register = self._work.pop()
-            if register in self._wanted:
+            if register in self._sliced:
                 continue
-            self._wanted.add(register)
+            self._sliced.add(register)
             for site in self.model.values.defs.get(register, ()):
                 known = self._steps.get(site)
                 if known is None or known.what == "read":
-                    self._steps[site] = known = self._defining(self.instructions[site], site)
+                    self._steps[site] = known = self._defining_step(self.instructions[site], site)
                     self._reach(self.model.cfg.block_of[site])
-                self._work += self._needed(known)
+                self._work += self._registers_needed(known)
 
     def _reach(self, block: int) -> None:
         if block in self._reached:
@@ -709,8 +747,8 @@ class Program:
                 self._work += last.reads if last.guard < 0 else (*last.reads, last.guard)
                 self._reach(edge.source)
 
-    def _needed(self, step: Step) -> list[int]:
-        """The registers that have to be known for a step."""
+    def _registers_needed(self, step: Step) -> list[int]:
+        """The registers that a step reads."""
         instruction, found = step.instruction, list[int]()
         if instruction.guard >= 0:
             found.append(instruction.guard)
@@ -735,7 +773,7 @@ class Program:
         if step.what == "store":
             return [o for o in instruction.operands if isinstance(o, Memory | Vector | int)]
         assert match is not None
-        if instruction.group == LEAVING:
+        if instruction.group == BULK:
             return [o for o in map(instruction.role, ("source", "bytes", "depth")) if o is not None]
         if step.what == "clc-query":
             return [o for o in (instruction.role("source"),) if o is not None]
@@ -750,15 +788,15 @@ class Program:
             if o is not None and not isinstance(o, Vector) and not (isinstance(o, int) and o in written)
         ]
 
-    def _computing(self, instruction: Instruction, match: Match) -> Callable[..., int]:
-        """What the first destination becomes, as its register holds it."""
+    def _evaluator(self, instruction: Instruction, match: Match) -> Callable[..., int]:
+        """The function that computes the first destination, truncated to the width of its register."""
         destination = instruction.operands[0]
         register = destination.first if isinstance(destination, Pair) else destination
         bits = self.widths[register] if isinstance(register, int) else 64
         return bind(match.form.compute, match.binding, bits)
 
-    def _defining(self, instruction: Instruction, site: int) -> Step:
-        """How the destinations of an instruction come about."""
+    def _defining_step(self, instruction: Instruction, site: int) -> Step:
+        """The step that defines the destinations of an instruction."""
         match = instruction.match
         if match is None or match.problem:
             return Step(site, "unknown", instruction)
@@ -767,7 +805,7 @@ class Program:
             unordered = any((m[-1] == "u" and m[1:-1] in _ORDERED) or m == ".nan" for m in match.modifiers)
             return Step(site, "constant", instruction, lambda: int(unordered))
         if form.compute == "mov" and floating(match.modifiers):
-            # The halves of a constant may decide how a logarithm of it is computed.
+            # An integer computation may take a floating-point constant apart.
             source = instruction.operands[1]
             if not isinstance(source, Immediate):
                 return Step(site, "unknown", instruction)
@@ -777,24 +815,27 @@ class Program:
             if form.compute in ("cvta", "cvta.to", "mapa", "unpack"):
                 return Step(site, "compute", instruction, _SPECIAL[form.compute])
             if form.compute in COMPUTE:
-                return Step(site, "compute", instruction, self._computing(instruction, match))
+                return Step(site, "compute", instruction, self._evaluator(instruction, match))
         if form.event in ("shuffle", "vote", "elect", "mbarrier-wait", "mbarrier-arrive", "clc-query"):
             return Step(site, form.event, instruction)
         verbs = [verb for verb, _ in form.memory]
         step = Step(site, "load" if verbs and verbs[0] == "read" else "unknown", instruction)
-        if self._stored(step) and not self.stored.known(site):
+        if self._loads_stored_value(step) and not self.shared_stores.values_known(site):
             return step._replace(what="unknown")
         return step
 
 
-_PLACES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
+_THREAD_INDICES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
 _CONDITIONS = ("compare", "not", "logic")
 _COUNTING = ("mbarrier-init", "barrier-sync", "barrier-arrive")
 _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def _between_ctas(match: Match) -> bool:
-    """Whether an instruction is made for a cluster of several CTAs; one alone may arrive at its own mbarriers remotely."""
+    """Whether an instruction needs a cluster of several CTAs.
+
+    A remote arrival does not: it may be at an mbarrier of its own CTA.
+    """
     if ".multicast::cluster" in match.modifiers or ".cta_group::2" in match.modifiers:
         return True
     form = match.form
@@ -802,7 +843,9 @@ def _between_ctas(match: Match) -> bool:
 
 
 def relaxes(model: KernelModel) -> bool:
-    """Whether some arrival or wait at an mbarrier is relaxed: it orders nothing without a fence (9.7.13.15)."""
+    """Whether some arrival or wait at an mbarrier is relaxed, so that only a fence orders what is around it
+    (9.7.13.15).
+    """
     sites = (*model.sites("mbarrier-wait"), *model.sites("mbarrier-arrive"))
     return any(".relaxed" in model.instruction(i).opcode for i in sites)
 

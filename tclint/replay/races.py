@@ -1,4 +1,20 @@
-"""Accesses to shared and tensor memory that a replay did not order, of which one writes."""
+"""Data races in a replay: two accesses to the same shared or tensor memory, at least one of them a write, that are
+unordered.
+
+Terms. An access *happens before* another if the clock of the second contains the event of the first
+(``vector_clocks``). The order of execution in this one replay means nothing: accesses that the clocks do not order
+race even if the replay executed them far apart. Accesses are *ordered in time* if one cannot be executed before the
+other in any run although no clock orders them, such as an asynchronous copy and what its issuing thread did before
+it; these do not race.
+
+Per location, the last write and the reads since it are kept (as FastTrack does, Flanagan and Freund 2009), so of each
+pair of instructions the first race is found, and a race that is hidden by an intervening write may be missed.
+
+Unsound, towards silence: lanes of one warp do not race (how a warp orders its lanes is not modelled); of plain
+accesses only the outermost are recorded (``program``); plain stores race only if no address depends on the launch or
+on memory; the size of a tensor copy is unknown and taken from its neighbours. Unsound, towards a report: the values
+of a launch may be those of no real launch, which ``launches`` and ``verdict`` guard against.
+"""
 
 from __future__ import annotations
 
@@ -8,80 +24,86 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from tclint.replay.machine import Access, Touch
+from tclint.replay.machine import Access, LaneAddresses
 from tclint.replay.program import Program
-from tclint.replay.vector_clocks import Actor, Clock, heard_of
-from tclint.replay.warp_overlaps import Touching
+from tclint.replay.vector_clocks import Agent, Clock, happens_before
+from tclint.replay.warp_overlaps import WarpOverlaps
 
 __all__ = ["Race", "races"]
 
-Behind = Callable[[Clock, Actor, int], bool]
-"""Whether who has heard of so much comes later than an event of an actor."""
+OrderedInTime = Callable[[Clock, Agent, int], bool]
+"""Whether a point with a clock follows an event of an agent in every run (``Machine.ordered_in_time``)."""
 _LEAST = 16
-"""Bytes that a copy brings at least."""
+"""The least number of bytes of a bulk copy (9.7.9.25.4.1)."""
 
 
 class Race(NamedTuple):
-    """Two accesses of which nothing says that the first is over when the second is made."""
+    """Two accesses of which the first need not be complete when the second is made."""
 
     first: Access
     second: Access
 
     @property
     def early(self) -> bool:
-        """Whether the second overwrites what the first reads, or has written."""
+        """Whether the second overwrites what the first reads or writes."""
         return self.second.writes
 
     @property
     def key(self) -> tuple[int, int]:
-        """The instructions of both."""
+        """The two instructions."""
         return self.first.site, self.second.site
 
     @property
     def together(self) -> bool:
-        """Whether it is one of several warps that go the same way together."""
-        return not _apart(*self)
+        """Whether the accesses are of different warps of one thread group."""
+        return not _in_different_warps(*self)
 
 
 @dataclass(slots=True)
-class _Place:
-    """Where copies go: the last one, and who has read it since."""
+class _CopyRegion:
+    """A region that copies write: the last copy, and the reads since."""
 
     end: int
     copy: Access | None = None
     reads: dict[object, Access] = field(default_factory=dict)
 
 
-_NOWHERE: tuple[list[int], list[_Place]] = [], []
+_NO_REGIONS: tuple[list[int], list[_CopyRegion]] = [], []
 
-_Found = tuple[Race, Access, Clock, Sequence[Actor]]
-"""A race, the access of it that comes later in the replay, what that has heard of, and of whom it has not."""
+_Found = tuple[Race, Access, Clock, Sequence[Agent]]
+"""A race, its access that is later in the replay, the clock of that, and the agents whose part of the earlier one is
+not in the clock.
+"""
 
 
-def races(accesses: list[Access], behind: Behind, program: Program) -> Iterator[Race]:
-    """The first race of each two instructions: of asynchronous writes with reads, then of plain stores with all else.
+def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Program) -> Iterator[Race]:
+    """The first race of each pair of instructions: of asynchronous writes with reads, then of plain stores with all
+    else.
 
-    Where what races with a store is not steady, since launch or memory has a part in where it begins or ends, it proves
-    nothing.
+    A race with a store counts only if neither address depends on the launch or on memory.
     """
-    yield from _once(_copied(accesses), behind)
-    for race in _once(chain(_stored(accesses), _together(accesses, program)), behind):
-        if program.steady(race.first.site) and program.steady(race.second.site):
+    yield from _first_of_each(_async_races(accesses), ordered_in_time)
+    for race in _first_of_each(
+        chain(_store_races(accesses), _lockstep_races(accesses, program)), ordered_in_time
+    ):
+        if program.launch_independent(race.first.site) and program.launch_independent(race.second.site):
             yield race
 
 
-def _once(found: Iterable[_Found], behind: Behind) -> Iterator[Race]:
-    """The first race of each two instructions of which the access that comes later in the replay need not always do so."""
-    told = set()
-    for race, later, heard, unheard in found:
+def _first_of_each(found: Iterable[_Found], ordered_in_time: OrderedInTime) -> Iterator[Race]:
+    """The first race of each pair of instructions whose accesses are not ordered in time."""
+    reported = set()
+    for race, later, observed, unordered in found:
         before = race.first if race.second is later else race.second
-        if race.key not in told and not all(behind(heard, a, before.number) for a in unheard):
-            told.add(race.key)
+        if race.key not in reported and not all(
+            ordered_in_time(observed, a, before.number) for a in unordered
+        ):
+            reported.add(race.key)
             yield race
 
 
-def _copied(accesses: list[Access]) -> Iterator[_Found]:
-    """The races of asynchronous writes with reads, each with the access that comes later."""
+def _async_races(accesses: list[Access]) -> Iterator[_Found]:
+    """The races of asynchronous writes with reads."""
     sizes = _sizes(accesses)
     accesses = [a for a in accesses if not a.stores]
     regions: dict[tuple[int, int], dict[int, int]] = {}
@@ -89,29 +111,29 @@ def _copied(accesses: list[Access]) -> Iterator[_Found]:
         if access.writes:
             own = regions.setdefault(access.memory, {})
             own[access.offset] = max(sizes[access.site], own.get(access.offset, 0))
-    places = {
-        memory: (sorted(own), [_Place(start + own[start]) for start in sorted(own)])
+    sorted_regions = {
+        memory: (sorted(own), [_CopyRegion(start + own[start]) for start in sorted(own)])
         for memory, own in regions.items()
     }
     for access in accesses:
-        starts, there = places.get(access.memory, _NOWHERE)
+        starts, found = sorted_regions.get(access.memory, _NO_REGIONS)
         at = bisect_right(starts, access.offset) - 1
-        if at >= 0 and access.offset < there[at].end:
-            for race, unheard in _unordered(access, there[at], sizes):
-                yield race, access, access.clock, unheard
+        if at >= 0 and access.offset < found[at].end:
+            for race, unordered in _copy_races(access, found[at], sizes):
+                yield race, access, access.clock, unordered
 
 
 @dataclass(slots=True)
-class _Spot:
-    """A place that threads store to: who has done so, who has read it since, and what was copied there last."""
+class _StoreLocation:
+    """A location that threads store to: the stores, the reads since, and the last copy."""
 
     stores: dict[object, Access] = field(default_factory=dict)
     reads: dict[object, Access] = field(default_factory=dict)
     copy: Access | None = None
 
 
-def _stored(accesses: list[Access]) -> Iterator[_Found]:
-    """The races of plain stores with reads and copies, each with the access that comes later."""
+def _store_races(accesses: list[Access]) -> Iterator[_Found]:
+    """The races of plain stores with reads and copies."""
     by_memory: dict[tuple[int, int], set[int]] = {}
     for access in accesses:
         if access.stores:
@@ -119,107 +141,128 @@ def _stored(accesses: list[Access]) -> Iterator[_Found]:
     if not by_memory:
         return
     starts = {memory: sorted(own) for memory, own in by_memory.items()}
-    spots = {(memory, start): _Spot() for memory, own in starts.items() for start in own}
+    locations = {(memory, start): _StoreLocation() for memory, own in starts.items() for start in own}
     for access in accesses:
         own = starts.get(access.memory, ())
-        # Where a copy of unknown size ends is a guess, good enough where nothing but copies is.
+        # The end of a copy of unknown size is a guess: good enough for copies among themselves.
         size = 1 if access.plain else access.size or _LEAST
         for at in range(bisect_left(own, access.offset), bisect_left(own, access.offset + size)):
-            for race, unheard in _crossing(access, spots[access.memory, own[at]]):
-                yield race, access, access.clock, unheard
+            for race, unordered in _races_at(access, locations[access.memory, own[at]]):
+                yield race, access, access.clock, unordered
 
 
-def _crossing(access: Access, spot: _Spot) -> Iterator[tuple[Race, Sequence[Actor]]]:
-    """The races of an access with plain stores before it, or of a store with what is before it; *spot* takes it in."""
+def _races_at(access: Access, location: _StoreLocation) -> Iterator[tuple[Race, Sequence[Agent]]]:
+    """The races of an access with earlier plain stores, or of a store with all that is earlier.
+
+    Records the access at *location*.
+    """
     before = [
-        (s, unheard) for s in spot.stores.values() if (unheard := _unheard(s, access)) and _apart(s, access)
+        (s, unordered)
+        for s in location.stores.values()
+        if (unordered := _unordered_agents(s, access)) and _in_different_warps(s, access)
     ]
     if access.stores:
-        for read in spot.reads.values():
-            if (unheard := _unheard(read, access)) and _apart(read, access):
-                # What nobody wrote before is read too early.
-                yield Race(read, access) if spot.stores or spot.copy else Race(access, read), unheard
-        copy = spot.copy
-        if copy is not None and (unheard := _unheard(copy, access)) and _apart(copy, access):
-            yield Race(copy, access), unheard
-        spot.reads, spot.copy = {}, None
-        spot.stores = {**{s.actor: s for s, _ in before}, access.actor: access}
+        for read in location.reads.values():
+            if (unordered := _unordered_agents(read, access)) and _in_different_warps(read, access):
+                # A location that nothing wrote before is read too early.
+                yield (
+                    Race(read, access) if location.stores or location.copy else Race(access, read),
+                    unordered,
+                )
+        copy = location.copy
+        if (
+            copy is not None
+            and (unordered := _unordered_agents(copy, access))
+            and _in_different_warps(copy, access)
+        ):
+            yield Race(copy, access), unordered
+        location.reads, location.copy = {}, None
+        location.stores = {**{s.agent: s for s, _ in before}, access.agent: access}
     elif access.writes:
-        for store, unheard in before:
-            yield Race(store, access), unheard
-        spot.stores, spot.reads, spot.copy = {}, {}, access
+        for store, unordered in before:
+            yield Race(store, access), unordered
+        location.stores, location.reads, location.copy = {}, {}, access
     else:
-        for store, unheard in before:
-            yield Race(store, access), unheard
-        spot.reads[access.actor] = access
+        for store, unordered in before:
+            yield Race(store, access), unordered
+        location.reads[access.agent] = access
 
 
-def _together(accesses: list[Access], program: Program) -> Iterator[_Found]:
-    """The races of loads with stores of threads that go the same way together, in different warps."""
+def _lockstep_races(accesses: list[Access], program: Program) -> Iterator[_Found]:
+    """The races of loads with stores of other warps of the same thread group."""
     if not any(access.stores for access in accesses):
         return
-    touching = program.model.made(Touching)
+    overlaps = program.model.made(WarpOverlaps)
     last: dict[int, Access] = {}
-    touch: Touch | None = None
+    lane_addresses: LaneAddresses | None = None
     for access in accesses:
-        if access.touch is None or access.touch is touch or not program.steady(access.site):
+        if (
+            access.lane_addresses is None
+            or access.lane_addresses is lane_addresses
+            or not program.launch_independent(access.site)
+        ):
             continue
-        touch = access.touch
-        number = touching.number(access.site, touch)
+        lane_addresses = access.lane_addresses
+        number = overlaps.number(access.site, lane_addresses)
         if number < 0:
             continue
-        for other, warps in touching.meeting[number].items():
+        for other, warps in overlaps.overlapping[number].items():
             before = last.get(other)
-            if before is not None and not _apart(before, access):
-                unheard = [
+            if before is not None and not _in_different_warps(before, access):
+                unordered = [
                     p
-                    for p in before.actor.each
-                    if p.threads[0] >> 5 in warps and not heard_of(touch.heard, p, before.number)
+                    for p in before.agent.components
+                    if p.threads[0] >> 5 in warps
+                    and not happens_before(lane_addresses.observed, p, before.number)
                 ]
-                if unheard:
-                    yield Race(before, access), access, touch.heard, unheard
+                if unordered:
+                    yield Race(before, access), access, lane_addresses.observed, unordered
         last[number] = access
 
 
-def _apart(a: Access, b: Access) -> bool:
-    """Whether two accesses of threads are in different warps: how lanes of one order what they do is not followed."""
+def _in_different_warps(a: Access, b: Access) -> bool:
+    """Whether no warp makes both accesses. The order of lanes within a warp is not modelled."""
     return not (a.own and b.own) or set(a.group.warps).isdisjoint(b.group.warps)
 
 
-def _unordered(
-    access: Access, place: _Place, sizes: Mapping[int, int]
-) -> Iterator[tuple[Race, Sequence[Actor]]]:
-    """The races of an access with those before it; *place* takes it in."""
+def _copy_races(
+    access: Access, region: _CopyRegion, sizes: Mapping[int, int]
+) -> Iterator[tuple[Race, Sequence[Agent]]]:
+    """The races of an access with those before it. Records the access in *region*."""
     if not access.writes:
-        copy = place.copy
+        copy = region.copy
         if (
             copy is not None
             and access.offset < copy.offset + sizes[copy.site]
-            and (unheard := _unheard(copy, access))
-            and _apart(copy, access)
+            and (unordered := _unordered_agents(copy, access))
+            and _in_different_warps(copy, access)
         ):
-            yield Race(copy, access), unheard
-        place.reads[access.actor] = access
+            yield Race(copy, access), unordered
+        region.reads[access.agent] = access
         return
-    for read in place.reads.values():
+    for read in region.reads.values():
         end = access.offset + sizes[access.site]
-        if read.offset < end and (unheard := _unheard(read, access, end)) and _apart(read, access):
-            # What nothing was copied to before is read too early, and not filled again.
-            yield Race(read, access) if place.copy is not None else Race(access, read), unheard
-    place.copy, place.reads = access, {}
+        if (
+            read.offset < end
+            and (unordered := _unordered_agents(read, access, end))
+            and _in_different_warps(read, access)
+        ):
+            # A region that no copy wrote before is read too early.
+            yield Race(read, access) if region.copy is not None else Race(access, read), unordered
+    region.copy, region.reads = access, {}
 
 
-def _unheard(before: Access, access: Access, high: int = 0) -> Sequence[Actor]:
-    """Of whose part of what was done *before* who does something has not heard: where it begins, or up to *high*."""
-    if before.actor is access.actor:
+def _unordered_agents(before: Access, access: Access, high: int = 0) -> Sequence[Agent]:
+    """The agents whose part of the access *before* does not happen before *access*: at its start, or up to *high*."""
+    if before.agent is access.agent:
         return ()
-    return before.unheard(
+    return before.unordered_agents(
         access.clock, *((access.offset, high) if high else (before.offset, before.offset + 1))
     )
 
 
 def _sizes(accesses: Iterable[Access]) -> dict[int, int]:
-    """How many bytes each copy fills: as it says, or up to where the next one begins, or what threads store."""
+    """The bytes that each copy writes: as stated, or up to the next copy or store."""
     copies = [a for a in accesses if a.writes]
     by_memory: dict[tuple[int, int], list[int]] = {}
     for copy in copies:

@@ -1,4 +1,4 @@
-"""What a kernel may leave in shared memory for its own loads (PTX ISA 8.2, 9.7.9.12, 9.7.9.25)."""
+"""What a kernel may write to shared memory that it loads later (PTX ISA 8.2, 9.7.9.12, 9.7.9.25)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Vector
 from tclint.values.shared_memory import Access
 
-__all__ = ["Stored"]
+__all__ = ["SharedStores"]
 
 _STORES = frozenset(("st", "st.volatile", "st.sync", "st.mmio"))
 
 
-class _Place(NamedTuple):
-    """Where an access may be."""
+class _Location(NamedTuple):
+    """The location of an access."""
 
     variables: frozenset[int]
-    """Those of shared memory that it may be in, as far as its address is made of such."""
+    """The variables of shared memory that its address may point into, as far as it is computed from any."""
     extent: Extent | None
-    sized: bool
-    """Whether it is known how many bytes it is about."""
+    size_known: bool
+    """Whether the number of bytes is known."""
 
 
-class Stored:
+class SharedStores:
     """The instructions that may write what a load from shared memory reads."""
 
     def __init__(self, model: KernelModel) -> None:
@@ -36,70 +36,72 @@ class Stored:
         self._variables: dict[int, frozenset[int]] = {}
 
     def writers(self, load: int) -> list[int]:
-        """Those of the load at *load*."""
+        """The instructions that may write what the load at *load* reads."""
         found = self._writers.get(load)
         if found is None:
-            reads = [self._place(access) for access in self.model.shared.accesses(load)]
+            reads = [self._location(access) for access in self.model.shared.accesses(load)]
             met = (
-                sites for place, sites in self._writes.items() if any(self._may_meet(place, r) for r in reads)
+                sites
+                for location, sites in self._writes.items()
+                if any(self._may_meet(location, r) for r in reads)
             )
             found = self._writers[load] = sorted(set().union(*met))
         return found
 
     @cached_property
-    def _writes(self) -> dict[_Place, list[int]]:
-        """The instructions that may write to shared memory, by where: thousands of stores are alike in that."""
-        found: dict[_Place, list[int]] = {}
+    def _writes(self) -> dict[_Location, list[int]]:
+        """The instructions that may write to shared memory, by location: thousands of stores may share one."""
+        found: dict[_Location, list[int]] = {}
         for site in self.model.shared.writers:
             for access in self.model.shared.accesses(site):
-                if access.writes and (self._variables_of(access) or not self._elsewhere(access)):
-                    found.setdefault(self._place(access), []).append(site)
+                if access.writes and (self._variables_of(access) or not self._outside_shared(access)):
+                    found.setdefault(self._location(access), []).append(site)
         return found
 
-    def _place(self, access: Access) -> _Place:
-        return _Place(self._variables_of(access), self._extents.of(access), self._sized(access.site))
+    def _location(self, access: Access) -> _Location:
+        return _Location(self._variables_of(access), self._extents.of(access), self._size_known(access.site))
 
-    def known(self, load: int) -> bool:
-        """Whether nothing may write there but what a replay follows."""
-        return all(self.plain(i) or self.copies(i) or self._allocates(i) for i in self.writers(load))
+    def values_known(self, load: int) -> bool:
+        """Whether a replay models everything that may write there."""
+        return all(self.is_plain(i) or self.is_copy(i) or self._is_allocation(i) for i in self.writers(load))
 
-    def plain(self, site: int) -> bool:
-        """Whether it is a store of what registers hold."""
+    def is_plain(self, site: int) -> bool:
+        """Whether it stores the value of registers."""
         match = self.model.instruction(site).match
         return match is not None and match.form.name in _STORES
 
-    def copies(self, site: int) -> bool:
-        """Whether it is a copy that reports to an mbarrier."""
+    def is_copy(self, site: int) -> bool:
+        """Whether it is a copy that completes on an mbarrier."""
         instruction = self.model.instruction(site)
         return instruction.event in ("issue", "clc-request") and instruction.group == "mbarrier"
 
-    def _allocates(self, site: int) -> bool:
-        """Whether it allocates tensor memory, and stores where that is."""
+    def _is_allocation(self, site: int) -> bool:
+        """Whether it allocates tensor memory, and so stores its address."""
         return self.model.instruction(site).event == "tmem-alloc"
 
     def values(self, load: int) -> list[int]:
-        """What plain stores may have left there."""
+        """The values that plain stores may have left there."""
         if load not in self._values:
             found = dict[int, None]()
-            for site in filter(self.plain, self.writers(load)):
-                stored = self.model.instruction(site).operands[-1]
-                for item in stored.items if isinstance(stored, Vector) else (stored,):
+            for site in filter(self.is_plain, self.writers(load)):
+                operand = self.model.instruction(site).operands[-1]
+                for item in operand.items if isinstance(operand, Vector) else (operand,):
                     found[self.model.values.operand(item, site)] = None
             self._values[load] = list(found)
         return self._values[load]
 
-    def _may_meet(self, write: _Place, read: _Place) -> bool:
-        """Whether both may be about the same byte, in whatever rounds of loops."""
+    def _may_meet(self, write: _Location, read: _Location) -> bool:
+        """Whether both may access the same byte, in any iterations of loops."""
         mine, others = write.variables, read.variables
         if mine and others and mine.isdisjoint(others) and any(map(self.model.size, mine | others)):
-            return False  # only those that the launch gives a size are one
-        written, there = write.extent, read.extent
-        if written is None or there is None or written.base != there.base:
+            return False  # only variables that get their size from the launch alias
+        written, loaded = write.extent, read.extent
+        if written is None or loaded is None or written.base != loaded.base:
             return True
-        return written.low < there.high and (there.low < written.high or not write.sized)
+        return written.low < loaded.high and (loaded.low < written.high or not write.size_known)
 
     def _variables_of(self, access: Access) -> frozenset[int]:
-        """The variables of shared memory that an address may lie in, as far as it is made of such."""
+        """The variables of shared memory that an address may point into, as far as it is computed from any."""
         address = access.address
         if address not in self._variables:
             shared, values = self.model.shared, self.model.values
@@ -107,16 +109,16 @@ class Stored:
             self._variables[address] = frozenset(v for v in found if values.node(v)[0] == "symbol")
         return self._variables[address]
 
-    def _elsewhere(self, access: Access) -> bool:
-        """Whether a generic address comes with the launch, as one of global memory does."""
+    def _outside_shared(self, access: Access) -> bool:
+        """Whether a generic address comes with the launch, as those of global memory do."""
         values, match = self.model.values, self.model.instruction(access.site).match
         if match is None or match.space:
             return False
         made = map(values.node, values.made_of(access.address))
         return any(n[0] == "parameter" or (n[0] == "load" and not n[2].startswith(".shared")) for n in made)
 
-    def _sized(self, site: int) -> bool:
-        """Whether it is known how much is written: of a copy of a tensor, only how much at least."""
+    def _size_known(self, site: int) -> bool:
+        """Whether the number of bytes is known; of a tensor copy only a lower bound is."""
         match = self.model.instruction(site).match
-        open_ = self.copies(site) or (match is not None and "bytes" in match.form.roles)
+        open_ = self.is_copy(site) or (match is not None and "bytes" in match.form.roles)
         return not open_ or self.model.known(site, "bytes") is not None

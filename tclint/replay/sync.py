@@ -1,4 +1,9 @@
-"""What threads meet at in a replay, and what they learn there: mbarriers and barriers (PTX ISA 9.7.13)."""
+"""The objects that threads synchronise with, and what they release and acquire: mbarriers and barriers (PTX ISA
+9.7.13).
+
+Whoever arrives at an object releases its clock to it; the object joins these clocks until its phase is complete.
+Whoever waits for the phase acquires the join.
+"""
 
 from __future__ import annotations
 
@@ -7,186 +12,210 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from tclint.replay.vector_clocks import NOTHING, Actor, Clock, heard_of, joined, known_by
+from tclint.replay.vector_clocks import BOTTOM, Agent, Clock, happens_before, join, leq
 
-__all__ = ["Arrival", "Barrier", "Flight", "Mbarrier", "Passed"]
+__all__ = ["Arrival", "Barrier", "Mbarrier", "ReleasedWaiter", "Transfer"]
 
 
 @dataclass(slots=True)
-class Flight:
-    """What is under way to an mbarrier: the bytes of a copy, or the arrivals of a commit."""
+class Transfer:
+    """A pending operation on an mbarrier: the complete_tx of a copy, or the arrivals of a commit."""
 
     clock: Clock
-    """What is complete when it is there."""
+    """The events that are complete with it."""
     bytes: int | None = 0
-    """None: the box of a tensor map says it, which is not seen."""
+    """None: unknown, as the box of a tensor map decides it."""
     arrivals: int = 0
     site: int = -1
     threads: tuple[int, ...] = ()
-    """Who sent it."""
+    """The threads that issued it."""
 
 
-class Passed(NamedTuple):
-    """A wait for a phase that is complete."""
+class ReleasedWaiter(NamedTuple):
+    """A thread that a wait by parity has let continue, since the phase before the current one is complete."""
 
     site: int
-    actor: Actor
+    agent: Agent
     threads: tuple[int, ...]
     number: int
-    """The event by which others first hear from these threads that they have passed it."""
+    """The first event of the agent after the wait: only who is ordered after it knows that the wait is over."""
     phase: int
-    """The phase that the mbarrier was in."""
+    """The phase that was current when it waited."""
 
-    def overtaken(self, heard: Callable[[Actor, int], bool]) -> bool:
-        """Whether none of the warps was *heard* of. Where one was, others that go the same way are not taken to be far behind it."""
-        return not any(heard(part, self.number) for part in self.actor.each)
+    def may_be_late(self, ordered: Callable[[Agent, int], bool]) -> bool:
+        """Whether the phase may complete before the wait: no warp is *ordered* before its completion.
+
+        If one warp is, others of its thread group are not taken to be a whole phase late.
+        """
+        return not any(ordered(part, self.number) for part in self.agent.components)
 
 
 @dataclass(slots=True)
 class Mbarrier:
-    """An mbarrier object (9.7.13.15.2): what its current phase waits for, and what the phases before it tell."""
+    """An mbarrier object (9.7.13.15.2): what the current phase waits for, and the clocks that completed phases
+    release.
+    """
 
     site: int
-    """Where it was initialised."""
+    """The ``mbarrier.init``."""
     address: int
     count: int
     pending: int
     phase: int = 0
     bytes: int = 0
-    """Expected in this phase, and not yet brought."""
+    """The tx-count: bytes expected in this phase and not yet received."""
     expected: list[int] = field(default_factory=lambda: [0])
-    """All bytes that each phase so far has expected."""
-    unsaid: bool = False
-    """The launch says how many it expects: as many as come."""
-    open: bool = False
-    """Copies of unknown size have reported: they brought what was expected by then."""
-    guessed: bool = False
-    """They did in this phase, or the launch says how many bytes it expects: who knows how many are left."""
-    flights: list[Flight] = field(default_factory=list)
-    gathering: Clock = NOTHING
-    told: list[Clock] = field(default_factory=lambda: [NOTHING])
-    """What those hear who know that so many phases are complete."""
-    passed: dict[Actor, Passed] = field(default_factory=dict)
-    """Who was let go in this phase, because the one before is complete."""
-    overtaken: list[tuple[Passed, Clock]] = field(default_factory=list)
-    """Of these, whom the next phase has not heard of when it completes; and what it has heard."""
+    """The sum of the bytes that each phase so far has expected."""
+    expects_unknown: bool = False
+    """The launch decides how many bytes the phase expects: any number completes it."""
+    received_unknown: bool = False
+    """A copy of unknown size has completed: it is taken to bring all bytes that were expected."""
+    tx_guessed: bool = False
+    """The tx-count of this phase is a guess, since the size of a copy or the expected bytes are unknown."""
+    transfers: list[Transfer] = field(default_factory=list)
+    pending_clock: Clock = BOTTOM
+    release_clocks: list[Clock] = field(default_factory=lambda: [BOTTOM])
+    """What a wait acquires that observes the completion of so many phases."""
+    released_waiters: dict[Agent, ReleasedWaiter] = field(default_factory=dict)
+    """The threads that waited in this phase for the phase before it."""
+    overtaken: list[tuple[ReleasedWaiter, Clock]] = field(default_factory=list)
+    """Waits whose phase completed without their being ordered before its completion, each with the clock of the
+    completion.
+    """
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing has come yet in the present phase."""
-        return self.pending == self.count and not self.bytes and not self.open and not self.flights
+        """Whether nothing has arrived in the current phase."""
+        return (
+            self.pending == self.count and not self.bytes and not self.received_unknown and not self.transfers
+        )
 
     def expect(self, bytes_: int | None) -> None:
-        """Expects so many bytes more in this phase; None: some."""
+        """Performs expect_tx of so many bytes; None: an unknown number."""
         self.bytes += 1 if bytes_ is None else bytes_
         self.expected[-1] += bytes_ or 0
-        self.unsaid |= bytes_ is None
-        self.guessed |= self.unsaid
-        self.open &= bytes_ == 0  # another thread may have a copy to come
+        self.expects_unknown |= bytes_ is None
+        self.tx_guessed |= self.expects_unknown
+        self.received_unknown &= bytes_ == 0  # another thread may issue a copy later
 
     def arrive(self, times: int, clock: Clock) -> None:
         self.pending -= times
-        self.gathering = joined(self.gathering, clock)
-        self.settle()
+        self.pending_clock = join(self.pending_clock, clock)
+        self.advance_phase()
 
-    def land(self, commits: bool = True) -> Iterator[Flight]:
-        """What is in flight comes, one after the other; commits only if that is said."""
-        if not self.flights and self.pending:
+    def complete_transfers(self, commits: bool = True) -> Iterator[Transfer]:
+        """Completes what is pending, one operation after the other: copies, and with *commits* the arrivals of
+        commits too.
+        """
+        if not self.transfers and self.pending:
             return
-        flights = [f for f in self.flights if commits or not f.arrivals]
-        self.flights = [f for f in self.flights if f.arrivals and not commits]
-        for flight in flights:
-            self.bytes -= flight.bytes or 0
-            self.open |= flight.bytes is None or self.unsaid
-            self.pending -= flight.arrivals
-            self.gathering = joined(self.gathering, flight.clock)
-            if flight.arrivals:
-                self.settle()
-            yield flight
-        self.settle()
+        transfers = [f for f in self.transfers if commits or not f.arrivals]
+        self.transfers = [f for f in self.transfers if f.arrivals and not commits]
+        for transfer in transfers:
+            self.bytes -= transfer.bytes or 0
+            self.received_unknown |= transfer.bytes is None or self.expects_unknown
+            self.pending -= transfer.arrivals
+            self.pending_clock = join(self.pending_clock, transfer.clock)
+            if transfer.arrivals:
+                self.advance_phase()
+            yield transfer
+        self.advance_phase()
 
-    def settle(self) -> None:
-        """Begins the next phase when nothing is left to wait for."""
-        self.guessed |= self.open
-        if self.pending == 0 and (self.bytes == 0 or self.open) and not (self.bytes and self.flights):
+    def advance_phase(self) -> None:
+        """Completes the current phase if its pending count and tx-count are zero."""
+        self.tx_guessed |= self.received_unknown
+        if (
+            self.pending == 0
+            and (self.bytes == 0 or self.received_unknown)
+            and not (self.bytes and self.transfers)
+        ):
             self.phase += 1
             self.expected.append(0)
             self.pending, self.bytes = self.count, 0
-            self.open = self.guessed = self.unsaid = False
-            heard = self.gathering
+            self.received_unknown = self.tx_guessed = self.expects_unknown = False
+            clock = self.pending_clock
             self.overtaken += [
-                (p, heard) for p in self.passed.values() if p.overtaken(partial(heard_of, heard))
+                (p, clock)
+                for p in self.released_waiters.values()
+                if p.may_be_late(partial(happens_before, clock))
             ]
-            self.told.append(joined(self.told[-1], heard))
-            self.gathering, self.passed = NOTHING, {}
+            self.release_clocks.append(join(self.release_clocks[-1], clock))
+            self.pending_clock, self.released_waiters = BOTTOM, {}
 
-    def hears(self, parity: int, known: Clock) -> Clock:
-        """What a wait tells a thread that it may be sure of: it may have asked as early as it could, knowing what it did."""
+    def acquired_clock(self, parity: int, known: Clock) -> Clock:
+        """What a wait for the phase of *parity* guarantees to a thread with the clock *known*.
+
+        The thread may have waited at the earliest point that its clock permits, so it observes the first phase of
+        that parity whose completion it does not know of.
+        """
         phase = self.phase
-        while phase and not known_by(self.told[phase], known):
+        while phase and not leq(self.release_clocks[phase], known):
             phase -= 1
-        return self.told[phase if (phase ^ parity) & 1 else phase + 1]
+        return self.release_clocks[phase if (phase ^ parity) & 1 else phase + 1]
 
     def complete(self, parity: int) -> bool:
-        """Whether the phase of *parity* is complete: the present one is of the other (9.7.13.15.16)."""
+        """Whether the phase of *parity* is complete: the current phase has the other parity (9.7.13.15.16)."""
         return (self.phase ^ parity) & 1 == 1
 
 
 @dataclass(slots=True)
 class Arrival:
-    """Warps that come to a barrier, each as soon as all of its lanes that have not ended are there (9.7.13.1)."""
+    """The arrival of warps at a barrier.
+
+    A warp arrives when all of its lanes that have not exited are there (9.7.13.1).
+    """
 
     lanes: set[int] = field(default_factory=set)
-    """The threads that are there."""
-    clock: Clock = NOTHING
+    """The threads that have arrived."""
+    clock: Clock = BOTTOM
     generation: int = -1
-    """That of the barrier when they arrived; -1: some lanes are still to come."""
+    """The generation of the barrier that they arrived for; -1: some lanes are missing."""
     _seen: tuple[int, int] = (0, 0)
 
     def add(self, threads: Iterable[int], clock: Clock) -> None:
         self.lanes.update(threads)
-        self.clock = joined(self.clock, clock)
+        self.clock = join(self.clock, clock)
 
     def changed(self, alive: int) -> bool:
-        """Whether lanes have come since this was last asked, or ended, with so many threads *alive*."""
+        """Whether lanes have arrived or exited since the last call, given the number of threads *alive*."""
         before, self._seen = self._seen, (len(self.lanes), alive)
         return self._seen != before
 
-    def at(self, barrier: Barrier, warps: bool) -> None:
-        """They arrive; where *warps* are counted, lanes that have ended are counted as well."""
-        barrier.come(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes), self.clock)
+    def arrive_at(self, barrier: Barrier, warps: bool) -> None:
+        """Arrives at the barrier. If *warps* are counted, exited lanes count too."""
+        barrier.add_threads(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes), self.clock)
         self.generation = barrier.generation
 
 
 @dataclass(slots=True)
 class Barrier:
-    """A barrier of a CTA or a cluster: who has come, and what they tell each other."""
+    """A CTA barrier or the cluster barrier: how many threads have arrived, and the clocks that they release."""
 
     number: int = -1
-    """Which one of the CTA it is; -1: that of the cluster, or none at all."""
+    """The number of a CTA barrier; -1: the cluster barrier, or an ``elect.sync`` that waits for lanes."""
     arrived: int = 0
     wanted: int = 0
-    """So many threads open it, as far as one that came has asked."""
+    """The threads that open it, as the last arrival computed them."""
     generation: int = 0
-    gathering: Clock = NOTHING
-    told: Clock = NOTHING
+    pending_clock: Clock = BOTTOM
+    release_clock: Clock = BOTTOM
     lanes: dict[int, Arrival] = field(default_factory=dict)
-    """Of each warp that is not here as a whole, those lanes that are."""
+    """The lanes that have arrived of each warp that has not arrived as a whole."""
 
     @property
-    def lacking(self) -> int:
-        """How many threads are still to come."""
+    def missing(self) -> int:
+        """How many threads have not arrived."""
         return self.wanted - self.arrived
 
-    def come(self, threads: int, clock: Clock) -> None:
+    def add_threads(self, threads: int, clock: Clock) -> None:
         self.arrived += threads
-        self.gathering = joined(self.gathering, clock)
+        self.pending_clock = join(self.pending_clock, clock)
 
-    def settle(self, wanted: int) -> bool:
-        """Opens when *wanted* threads have come; whether it did."""
+    def open_if_complete(self, wanted: int) -> bool:
+        """Opens the barrier if *wanted* threads have arrived. Returns whether it opened."""
         self.wanted = wanted
         if self.arrived < wanted:
             return False
         self.arrived, self.generation = self.arrived - wanted, self.generation + 1
-        self.told, self.gathering = joined(self.told, self.gathering), NOTHING
+        self.release_clock, self.pending_clock = join(self.release_clock, self.pending_clock), BOTTOM
         return True

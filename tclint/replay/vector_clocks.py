@@ -1,7 +1,20 @@
-"""Vector clocks: what somebody has heard of, in one number with a field for each actor (PTX ISA 8.9).
+"""Vector clocks: which events happen before a point of a replay (PTX ISA 8.9).
 
-A clock has to be joined with another one at each wait, and a kernel may have hundreds of actors. Numbers are compared and
-joined field by field in a few operations on whole integers, which no dict can do.
+Terms. An *agent* performs *events* one after another: a warp, some lanes of one, or an asynchronous engine. Its
+events are numbered from 0; an event is an epoch of FastTrack (Flanagan and Freund, 2009), the pair of an agent and a
+number. A *clock* maps each agent to the number of its events that happen before a point; it is closed: with an event
+it contains all that happen before that event (Fidge 1988, Mattern 1989). Program order is part of that only for what
+threads do themselves: the completion of an asynchronous copy releases the copy, not what its thread did before. Clocks are ordered field by field
+(:func:`leq`), the least upper bound of two is :func:`join`, and the least clock is :data:`BOTTOM`. An event happens
+before a point if the clock of the point contains it (:func:`happens_before`).
+
+Representation. A kernel may have hundreds of agents, and each wait joins clocks. A clock is therefore one integer
+with a field of 32 bits for each agent; comparing and joining take a few operations on whole integers.
+
+Precision. The domain is exact for the events that it is given. What is imprecise is decided by its users: which
+operations are events and what a wait acquires (``machine``), and that lanes of one warp share a clock where they
+reconverge (:func:`reconverge_clocks`), which orders accesses within a warp that the ISA does not order. Races between
+lanes of one warp are therefore not found.
 """
 
 from __future__ import annotations
@@ -11,177 +24,188 @@ from functools import cache, reduce
 from itertools import repeat
 
 __all__ = [
-    "NOTHING",
-    "Actor",
+    "BOTTOM",
+    "Agent",
     "Clock",
-    "Heard",
-    "among",
-    "both",
-    "each",
+    "WarpClocks",
+    "difference",
     "event",
-    "every",
-    "heard_of",
-    "joined",
-    "known_by",
-    "last",
-    "met",
-    "news",
-    "of",
-    "only",
-    "together",
+    "field_mask",
+    "happens_before",
+    "join",
+    "join_all",
+    "join_warps",
+    "last_event",
+    "leq",
+    "map_warps",
+    "mask_warps",
+    "project",
+    "reconverge_clocks",
+    "select_warps",
 ]
 
-_WIDTH = 32
-"""Bits of a field. The highest is never set, so that fields can be subtracted from each other all at once."""
-_FIELD = (1 << _WIDTH - 1) - 1
-_SOME = 16
-"""Fields for which the same constants serve, so that few of these are made and kept."""
+_FIELD_BITS = 32
+"""Bits of a field.
+
+The highest is never set, so that all fields can be subtracted at once without a borrow between them.
+"""
+_FIELD_MAX = (1 << _FIELD_BITS - 1) - 1
+_FIELDS_PER_CONSTANT = 16
+"""Masks are made for multiples of this many fields, so that few of them are made and kept."""
 
 Clock = int
-"""How many events of each actor somebody has heard of, those that came before them included."""
-NOTHING: Clock = 0
-Heard = Clock | tuple[Clock, ...]
-"""What the warps of a group have heard of: all the same, or each something of its own."""
+"""For each agent the number of its events that happen before a point."""
+BOTTOM: Clock = 0
+WarpClocks = Clock | tuple[Clock, ...]
+"""The clocks of the warps of a thread group: one if all are equal, else one for each warp."""
 
 
-class Actor:
-    """Who does things one after the other; there is one of each in a replay, as clocks ask for them all the time.
+class Agent:
+    """A sequential performer of events. Each agent exists once in a replay, as identity decides equality.
 
-    *kind* is empty for *threads* themselves, and else the engine that works for them, or ``copy`` for the copies
-    that report to one mbarrier: who hears of one of them has heard of those before it. *index* tells the actors of a replay apart, and counts from 0.
-    Threads of several warps are as many actors, their *parts*: each warp does for itself what all of them do.
+    *kind* is empty for *threads* themselves. Otherwise it names the asynchronous engine that works for them, or is
+    ``copy`` for all copies that complete on one mbarrier: one that is complete implies that those before it are.
+    *index* is the field of the agent in clocks, counted from 0. Threads of several warps are not an agent of their
+    own but one for each warp, *warps*: each of them performs the event.
     """
 
-    __slots__ = ("cta", "fields", "index", "kind", "parts", "threads")
+    __slots__ = ("cta", "fields", "index", "kind", "threads", "warps")
 
     def __init__(
-        self, index: int, kind: str, cta: int, threads: tuple[int, ...] = (), parts: Sequence[Actor] = ()
+        self, index: int, kind: str, cta: int, threads: tuple[int, ...] = (), parts: Sequence[Agent] = ()
     ) -> None:
         self.index = index
         self.kind = kind
         self.cta = cta
         self.threads = threads
-        self.parts = parts
-        self.fields: Clock = sum(part.fields for part in parts) or 1 << index * _WIDTH
+        self.warps = parts
+        self.fields: Clock = sum(part.fields for part in parts) or 1 << index * _FIELD_BITS
 
     @property
-    def each(self) -> Sequence[Actor]:
-        """The actors that it is: its parts, or itself alone."""
-        return self.parts or (self,)
+    def components(self) -> Sequence[Agent]:
+        """The agents that have a field: one for each warp, or this agent."""
+        return self.warps or (self,)
 
 
-def event(actor: Actor, number: int) -> Clock:
-    """What says that event *number* of an *actor*, counted from 0, is over."""
-    return (number + 1) * actor.fields
+def event(agent: Agent, number: int) -> Clock:
+    """The clock that contains event *number* of *agent*, and of that agent the events before it."""
+    return (number + 1) * agent.fields
 
 
-def last(clock: Clock, actor: Actor) -> int:
-    """The number of the last event of *actor*, which has no parts, that was heard of; -1: none was."""
-    return (clock >> actor.index * _WIDTH & _FIELD) - 1
+def last_event(clock: Clock, agent: Agent) -> int:
+    """The number of the last event of *agent*, which has a field, in *clock*; -1: none."""
+    return (clock >> agent.index * _FIELD_BITS & _FIELD_MAX) - 1
 
 
-def heard_of(clock: Clock, actor: Actor, number: int) -> bool:
-    """Whether event *number* of an *actor* was heard of, of all of its parts."""
-    return known_by(event(actor, number), clock) if actor.parts else last(clock, actor) >= number
+def happens_before(clock: Clock, agent: Agent, number: int) -> bool:
+    """Whether event *number* of *agent* is in *clock*; of an agent of several warps, the event of each."""
+    return leq(event(agent, number), clock) if agent.warps else last_event(clock, agent) >= number
 
 
-def joined(a: Clock, b: Clock) -> Clock:
-    """What both have heard of together."""
+def join(a: Clock, b: Clock) -> Clock:
+    """The least upper bound of two clocks."""
     if a == b or not b:
         return a
     if not a:
         return b
     guards = _guards(max(b, a))
     more = (a | guards) - b & guards
-    # All bits of the fields in which *a* is no less than *b*.
-    kept = more - (more >> _WIDTH - 1)
+    # All bits of the fields in which *a* is at least *b*.
+    kept = more - (more >> _FIELD_BITS - 1)
     return b ^ ((a ^ b) & kept)
 
 
-def known_by(a: Clock, b: Clock) -> bool:
-    """Whether *b* has heard of all that *a* has."""
+def leq(a: Clock, b: Clock) -> bool:
+    """Whether *b* contains all events that *a* contains."""
     guards = _guards(max(b, a))
     return a == b or (b | guards) - a & guards == guards
 
 
-def news(known: Clock, told: Clock) -> Iterator[tuple[int, int]]:
-    """The indices of the actors of whom *told* says more than is *known*, each with the number of its last event."""
+def difference(clock_before: Clock, clock_after: Clock) -> Iterator[tuple[int, int]]:
+    """The agents of which *clock_after* contains more events than *clock_before*: their indices, and the number of
+    the last event.
+    """
     index = 0
-    while told:
-        if (count := told & _FIELD) > known & _FIELD:
+    while clock_after:
+        if (count := clock_after & _FIELD_MAX) > clock_before & _FIELD_MAX:
             yield index, count - 1
-        known, told, index = known >> _WIDTH, told >> _WIDTH, index + 1
+        clock_before, clock_after, index = clock_before >> _FIELD_BITS, clock_after >> _FIELD_BITS, index + 1
 
 
-def every(first: Clock) -> Clock:
-    """All that there is to hear of some actors, of each of whom the *first* event is given."""
-    return _FIELD * first
+def field_mask(first: Clock) -> Clock:
+    """A mask of the fields of some agents, given the sum of their fields."""
+    return _FIELD_MAX * first
 
 
-def of(actors: Iterable[Actor], clock: Clock) -> Clock:
-    """What *clock* says of some *actors*."""
-    return clock & every(sum([actor.fields for actor in actors]))
+def project(agents: Iterable[Agent], clock: Clock) -> Clock:
+    """*clock* without the events of all but some *agents*."""
+    return clock & field_mask(sum([agent.fields for agent in agents]))
 
 
-def both(a: Heard, b: Heard) -> Heard:
-    """What each warp has heard of that has heard of *a* and of *b*."""
+def join_warps(a: WarpClocks, b: WarpClocks) -> WarpClocks:
+    """The least upper bound of two clocks for each warp."""
     if isinstance(a, int) and isinstance(b, int):
-        return joined(a, b)
+        return join(a, b)
     if isinstance(a, int):
         a, b = b, a
     assert not isinstance(a, int)
-    return _shared([*map(joined, a, repeat(b) if isinstance(b, int) else b)])
+    return _collapse([*map(join, a, repeat(b) if isinstance(b, int) else b)])
 
 
-def each(function: Callable[[Clock], Clock], heard: Heard) -> Heard:
-    """*function* of what each warp has heard of."""
-    return function(heard) if isinstance(heard, int) else _shared([*map(function, heard)])
+def map_warps(function: Callable[[Clock], Clock], observed: WarpClocks) -> WarpClocks:
+    """The result of *function* for the clock of each warp."""
+    return function(observed) if isinstance(observed, int) else _collapse([*map(function, observed)])
 
 
-def only(heard: Heard, warps: Sequence[int], some: Collection[int]) -> Heard:
-    """What is *heard* if none but *some* of the *warps* do."""
-    if all(map(some.__contains__, warps)):
-        return heard
-    told = repeat(heard) if isinstance(heard, int) else heard
-    return _shared([h if w in some else NOTHING for w, h in zip(warps, told, strict=False)])
+def mask_warps(observed: WarpClocks, warps: Sequence[int], subset: Collection[int]) -> WarpClocks:
+    """The clocks with :data:`BOTTOM` for all *warps* that are not in *subset*."""
+    if all(map(subset.__contains__, warps)):
+        return observed
+    clock_after = repeat(observed) if isinstance(observed, int) else observed
+    return _collapse([h if w in subset else BOTTOM for w, h in zip(warps, clock_after, strict=False)])
 
 
-def among(heard: Heard, warps: Sequence[int], some: Collection[int]) -> Heard:
-    """What *some* of the *warps* have heard of."""
+def select_warps(observed: WarpClocks, warps: Sequence[int], subset: Collection[int]) -> WarpClocks:
+    """The clocks of a *subset* of the *warps*."""
     return (
-        heard
-        if isinstance(heard, int)
-        else _shared([h for w, h in zip(warps, heard, strict=True) if w in some])
+        observed
+        if isinstance(observed, int)
+        else _collapse([h for w, h in zip(warps, observed, strict=True) if w in subset])
     )
 
 
-def together(heard: Heard) -> Clock:
-    """What all warps have heard of together."""
-    return heard if isinstance(heard, int) else reduce(joined, heard)
+def join_all(observed: WarpClocks) -> Clock:
+    """The least upper bound of the clocks of all warps."""
+    return observed if isinstance(observed, int) else reduce(join, observed)
 
 
-def met(parts: Sequence[tuple[Sequence[int], Heard]], warps: Sequence[int]) -> Heard:
-    """What *warps* have heard of whose *parts* meet: that tells nobody anything, but lanes of one warp what others of it have heard."""
+def reconverge_clocks(parts: Sequence[tuple[Sequence[int], WarpClocks]], warps: Sequence[int]) -> WarpClocks:
+    """The clocks of *warps* whose *parts* reconverge.
+
+    Reconvergence does not synchronise warps, but lanes of one warp share a clock.
+    """
     first = parts[0][1]
-    if isinstance(first, int) and all(heard == first for _, heard in parts):
+    if isinstance(first, int) and all(observed == first for _, observed in parts):
         return first
-    found = dict.fromkeys(warps, NOTHING)
-    for own, heard in parts:
-        for warp, h in zip(own, repeat(heard) if isinstance(heard, int) else heard, strict=False):
-            found[warp] = joined(found[warp], h)
-    return _shared([*found.values()])
+    found = dict.fromkeys(warps, BOTTOM)
+    for own, observed in parts:
+        for warp, h in zip(own, repeat(observed) if isinstance(observed, int) else observed, strict=False):
+            found[warp] = join(found[warp], h)
+    return _collapse([*found.values()])
 
 
-def _shared(clocks: list[Clock]) -> Heard:
-    """One clock where all are the same."""
+def _collapse(clocks: list[Clock]) -> WarpClocks:
+    """One clock if all are equal."""
     return clocks[0] if clocks.count(clocks[0]) == len(clocks) else tuple(clocks)
 
 
 def _guards(clock: Clock) -> int:
-    """The highest bits of as many fields as a *clock* has, or some more."""
-    return _guards_of(clock.bit_length() // (_SOME * _WIDTH) + 1)
+    """A mask of the highest bit of each field, for at least as many fields as *clock* has."""
+    return _guards_of(clock.bit_length() // (_FIELDS_PER_CONSTANT * _FIELD_BITS) + 1)
 
 
 @cache
-def _guards_of(some: int) -> int:
-    return ((1 << some * _SOME * _WIDTH) - 1) // ((1 << _WIDTH) - 1) << _WIDTH - 1
+def _guards_of(subset: int) -> int:
+    return ((1 << subset * _FIELDS_PER_CONSTANT * _FIELD_BITS) - 1) // (
+        (1 << _FIELD_BITS) - 1
+    ) << _FIELD_BITS - 1

@@ -1,4 +1,4 @@
-"""Which warps touch the same bytes of shared memory in a replay."""
+"""Which warps of a thread group access the same bytes of shared memory as others."""
 
 from __future__ import annotations
 
@@ -7,96 +7,105 @@ from dataclasses import dataclass, field
 from tclint.analyses.execution import Executed
 from tclint.analyses.model import KernelModel
 from tclint.analyses.since_barrier import plain
-from tclint.replay.abstract_lanes import spread
-from tclint.replay.machine import Touch
+from tclint.replay.abstract_lanes import broadcast
+from tclint.replay.machine import LaneAddresses
 from tclint.values.shared_memory import Access
 
-__all__ = ["Touching"]
+__all__ = ["WarpOverlaps"]
 
 _Warps = dict[int, set[int]]
-"""The warps that touch each block of so many bytes, by its number."""
+"""The warps that access each aligned block of a size, by the number of the block."""
 
 
 @dataclass(slots=True, eq=False)
-class _Kind:
-    """Loads or stores that are the same: an instruction, executed by some threads at an address each."""
+class _AccessKind:
+    """Equal loads or stores: one instruction, executed by the same threads with the same addresses."""
 
     access: Access
-    touch: Touch
+    lane_addresses: LaneAddresses
     executed: Executed
     low: int
     high: int
-    """Where they begin and end, all of them."""
+    """The end of the range that all threads access; *low* is its start."""
     _blocks: dict[int, _Warps] = field(default_factory=dict)
 
-    def by(self, size: int) -> _Warps:
-        """The warps that touch each block of *size* bytes, which may be more than one of them accesses.
+    def warps_by_block(self, size: int) -> _Warps:
+        """The warps that access each block of *size* bytes, which may be larger than the access.
 
-        Each is aligned to its size (6.4.1, 9.7.9.8), so what meets a smaller one contains it.
+        Accesses are aligned to their size (6.4.1, 9.7.9.8), so of two that overlap the larger contains the smaller.
         """
         if size not in self._blocks:
             found, lanes = dict[int, set[int]](), self.access.lanes
-            threads, address = self.touch.threads, self.touch.address
-            # Of loads, those count that need what they load.
+            threads, address = self.lane_addresses.threads, self.lane_addresses.address
+            # A load counts only in threads that use its result.
             takers = -1 if self.access.writes else self.executed.takers(self.access.site)
-            for thread, a in zip(threads, spread(address, len(threads)), strict=True):
+            for thread, a in zip(threads, broadcast(address, len(threads)), strict=True):
                 if a is not None and lanes >> (thread & 31) & 1 and takers >> thread & 1:
                     found.setdefault(a // size, set()).add(thread >> 5)
             self._blocks[size] = found
         return self._blocks[size]
 
 
-class Touching:
-    """Which loads meet which stores, by what addresses their threads have."""
+class WarpOverlaps:
+    """The loads and stores that overlap, by the addresses of their threads.
+
+    One table serves all replays of a kernel: a key names all that an entry depends on.
+    """
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._executed = model.made(Executed)
-        self._numbers: dict[tuple[int, Touch], int] = {}
-        self._kinds: tuple[dict[int, _Kind], dict[int, _Kind]] = {}, {}
-        """Those of loads, and those of stores, by their numbers."""
-        self.meeting: list[dict[int, frozenset[int]]] = []
-        """For each kind of access those that meet it, and the warps of these that meet another warp."""
+        self._numbers: dict[tuple[int, LaneAddresses], int] = {}
+        self._kinds: tuple[dict[int, _AccessKind], dict[int, _AccessKind]] = {}, {}
+        """The loads, and the stores, by number."""
+        self.overlapping: list[dict[int, frozenset[int]]] = []
+        """For each kind of access the overlapping ones, and the warps of these that share bytes with another warp."""
 
-    def number(self, site: int, touch: Touch) -> int:
-        """The number of the kind of access that this is; -1: it is none that says anything."""
-        key = site, touch._replace(heard=0)
+    def number(self, site: int, lane_addresses: LaneAddresses) -> int:
+        """The number of the kind of access; -1: its addresses are unknown, or it is not a plain access."""
+        key = site, lane_addresses._replace(observed=0)
         if key not in self._numbers:
             kind = self._kind(*key)
-            self._numbers[key] = -1 if kind is None else self._take_in(kind)
+            self._numbers[key] = -1 if kind is None else self._register(kind)
         return self._numbers[key]
 
-    def _kind(self, site: int, touch: Touch) -> _Kind | None:
+    def _kind(self, site: int, lane_addresses: LaneAddresses) -> _AccessKind | None:
         accesses = self.model.shared.accesses(site) if plain(self.model, site) else ()
-        address = touch.address
+        address = lane_addresses.address
         known = [a for a in address if a is not None] if isinstance(address, tuple) else [address or 0]
         if len(accesses) != 1 or not known:
             return None
-        return _Kind(accesses[0], touch, self._executed, min(known), max(known) + accesses[0].size)
+        return _AccessKind(
+            accesses[0], lane_addresses, self._executed, min(known), max(known) + accesses[0].size
+        )
 
-    def _take_in(self, kind: _Kind) -> int:
-        number, own = len(self.meeting), dict[int, frozenset[int]]()
+    def _register(self, kind: _AccessKind) -> int:
+        number, own = len(self.overlapping), dict[int, frozenset[int]]()
         for other, before in self._kinds[not kind.access.writes].items():
             if before.low < kind.high and kind.low < before.high:
-                mine, theirs = _met(kind, before) if kind.access.writes else reversed(_met(before, kind))
+                mine, theirs = (
+                    _overlapping_warps(kind, before)
+                    if kind.access.writes
+                    else reversed(_overlapping_warps(before, kind))
+                )
                 if theirs:
                     own[other] = theirs
                 if mine:
-                    self.meeting[other][number] = mine
+                    self.overlapping[other][number] = mine
         self._kinds[kind.access.writes][number] = kind
-        self.meeting.append(own)
+        self.overlapping.append(own)
         return number
 
 
-def _met(store: _Kind, load: _Kind) -> tuple[frozenset[int], frozenset[int]]:
-    """The warps that store what another warp loads, and those that load what another one stores."""
+def _overlapping_warps(store: _AccessKind, load: _AccessKind) -> tuple[frozenset[int], frozenset[int]]:
+    """The warps that store what another warp loads, and those that load what another warp stores."""
     size = max(store.access.size, load.access.size)
-    stored, loaded = store.by(size), load.by(size)
-    tell, hear = set[int](), set[int]()
-    for block in stored.keys() & loaded.keys():
-        writers, readers = stored[block], loaded[block]
-        # Who has stored there beside others reads what it has stored, or else what they may all have.
+    stores, loads = store.warps_by_block(size), load.warps_by_block(size)
+    writing, reading = set[int](), set[int]()
+    for block in stores.keys() & loads.keys():
+        writers, readers = stores[block], loads[block]
+        # A warp that stores beside others reads its own value, or any of theirs.
         if not readers <= writers:
-            tell |= writers
-        hear |= readers if len(writers) > 1 else readers - writers
-    return frozenset(tell), frozenset(hear)
+            writing |= writers
+        reading |= readers if len(writers) > 1 else readers - writers
+    return frozenset(writing), frozenset(reading)

@@ -18,7 +18,8 @@ from benchmarks.machine_code import Assembler, loaded
 from benchmarks.misses import CAUSES, cause
 from benchmarks.mutation import kernels
 from benchmarks.ptxas import PtxasMissing, find
-from tclint.replay.launch_search import TOO_LONG, Fitting
+from tclint.replay import GaveUp, Reason
+from tclint.replay.launch_search import LaunchSearch
 from tests.tools.project import ROOT
 
 HEAD = """\
@@ -203,10 +204,10 @@ def test_a_loop_that_is_gone_round_once_is_a_cause(tmp_path: Path, turns: str, e
 
 
 def test_a_replay_that_takes_too_long_is_a_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def launched(fitting: Fitting, *launch: object) -> None:
-        fitting.reason, fitting.short = TOO_LONG, True
+    def launched(search: LaunchSearch, *launch: object) -> None:
+        search.gave_up = GaveUp(Reason.TOO_LONG)
 
-    monkeypatch.setattr(Fitting, "launched", launched)
+    monkeypatch.setattr(LaunchSearch, "replay", launched)
     text = (
         ".shared .b64 m;\nmbarrier.init.shared.b64 [m], 32;\nbar.sync 0;\nmbarrier.arrive.shared.b64 _, [m];\n"
         "L: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra L;\nst.shared.u32 [tile], %r1;\n"

@@ -355,7 +355,7 @@ ret;
     assert [why for _, why in unresolved(body.format(loaded))] == [
         "an address in shared memory depends on a caller, or a register that is never set",
         "the arrivals of a phase are not known: which threads arrive depends on memory",
-        "not replayed: a branch depends on what is not known",
+        "not replayed: a branch depends on an unknown value",
     ]
     assert unresolved(body.format("")) == []
 
@@ -400,10 +400,10 @@ def test_why_a_replay_ends_early(left_out: str, what: str) -> None:
     """It proves nothing then, though other launches may have been replayed to their end."""
     (found,) = unresolved(ROUNDS.format(left_out=left_out))
     line, why = found
-    assert why == f"{what}: a loop goes round too often to be followed to its end"
+    assert why == f"{what}: a loop has too many iterations to be replayed to its end"
     assert line is not None
 
 
 def test_a_kernel_that_calls_what_is_not_seen_is_not_replayed() -> None:
     found = unresolved(ROUNDS.format(left_out="call other;"), ".extern .func other();")
-    assert (None, "not replayed: it calls what is not seen") in found
+    assert (None, "not replayed: it calls code outside the module") in found

@@ -1,0 +1,211 @@
+"""What a replay assumes about the launch: one table of values, why each is tried, and the test that needs it.
+
+The text of a kernel leaves its launch open: the size of the grid, the parameters, the contents of global memory, often
+the shape of a CTA or a cluster. Each row gives the values that are tried for one of these (a *hypothesis*), or bounds
+how long a replay with such values may take (a *budget*). No row is a fact of the ISA, so no verdict may rest on one
+value alone: :class:`~tclint.replay.Replay` reports a fault only if the launches of all rows that reach it agree.
+
+Code reads ``hypotheses.NAME.value`` when it needs a value, so a test can replace a row. ``tests/test_hypotheses.py``
+alters each row and requires the named test to fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+__all__ = ["CANCELLED", "GRID", "MEMORY", "LaunchHypothesis", "LaunchWord", "Row", "Shape", "rows"]
+
+T = TypeVar("T")
+
+Shape = tuple[int, ...]
+"""Threads of a CTA, or CTAs of a cluster, in up to three dimensions."""
+
+
+class LaunchWord(NamedTuple):
+    """32 bits that come with the launch."""
+
+    base: Hashable
+    """The parameter."""
+    position: int = 0
+    """Which 32-bit word of it."""
+    high: bool = False
+    """It is the upper half of a 64-bit value."""
+
+
+MEMORY = LaunchWord("memory")
+"""Stands for all words of global and constant memory."""
+GRID = LaunchWord("grid")
+"""The number of CTAs or clusters of the grid."""
+CANCELLED = LaunchWord("cancelled")
+"""How many clusters a cluster takes over with ``clusterlaunchcontrol.try_cancel`` (9.7.13.17)."""
+
+
+class LaunchHypothesis(NamedTuple):
+    """The values that one launch brings."""
+
+    size: int
+    """The value of every 32-bit parameter and word of global memory: matrix sizes, from which trip counts follow."""
+    grid: int
+    """The number of CTAs, or of clusters if the kernel has any."""
+    cta: int = 0
+    """The CTA or cluster that is replayed."""
+    large: frozenset[LaunchWord] = frozenset()
+    """The words that are :data:`MANY_TILES` instead of *size*."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[T]):
+    """One hypothesis about the launch, or one budget of its replays."""
+
+    value: T
+    why: str
+    """What the value is for, and why it is this one."""
+    needed_by: str
+    """The test of ``tests/test_replay.py`` that fails with another value."""
+
+
+# ---------------------------------------------------------------- values of a launch
+
+SIZES = Row(
+    (LaunchHypothesis(512, 8), LaunchHypothesis(1280, 24), LaunchHypothesis(1098, 5)),
+    "Matrix sizes with their grids: a power of two, a multiple of 256, and one that leaves a remainder for "
+    "any tile. A fault must not rest on one value.",
+    "test_what_the_last_rounds_lack",
+)
+ODD_SIZES = Row(
+    (LaunchHypothesis(832, 13), LaunchHypothesis(1088, 3), LaunchHypothesis(640, 7)),
+    "Sizes whose halves and quarters leave remainders, for blocks that a mask or a remainder of the size guards.",
+    "test_what_is_left_over_of_a_loop",
+)
+LAST_CTAS = Row(
+    tuple(h._replace(cta=h.grid - 1) for h in SIZES.value),
+    "The last CTA of each grid, for blocks that a comparison of %ctaid or %clusterid guards.",
+    "test_what_only_the_last_cta_comes_to",
+)
+FEW_CTAS = Row(
+    (LaunchHypothesis(1098, 3), LaunchHypothesis(1280, 2)),
+    "Few CTAs for much work, so that each iterates again in a loop over tiles that strides by the size of the grid.",
+    "test_later_tiles_of_a_persistent_kernel",
+)
+MANY_TILES = Row(
+    4096,
+    "The bound of a loop over tiles whose stride is a constant: large enough for a second iteration.",
+    "test_later_tiles_of_a_persistent_kernel",
+)
+ELEMENTS_THAT_INCREASE = Row(
+    7,
+    "Where memory holds offsets, lengths are differences of neighbours: so many elements increase, the rest are equal.",
+    "test_rounds_that_are_a_difference_in_memory",
+)
+COUNTER_READS = Row(
+    8,
+    "Consecutive values that a CTA gets from an atomic counter in global memory: a ring of a few stages wraps. Then other "
+    "CTAs take the most, the counter grows fast, and the work ends.",
+    "test_tiles_that_a_counter_in_memory_hands_out",
+)
+CANCELLED_CLUSTERS = Row(
+    2,
+    "Clusters that one cluster takes over (9.7.13.17): the loop over tiles iterates, and ends.",
+    "test_clusters_that_are_cancelled_for_a_running_one",
+)
+
+# ---------------------------------------------------------------- shapes
+
+CTA_SHAPES: Row[tuple[Shape, ...]] = Row(
+    ((128,), (256,), (384,), (512,)),
+    "One to four warpgroups, tried with all values where the kernel does not state the shape of its CTA. Every other number "
+    "of warps is asked once.",
+    "test_what_goes_wrong_soon_is_not_replayed_to_the_end",
+)
+CLUSTER_SHAPES: Row[tuple[Shape, ...]] = Row(
+    (
+        (1,), (2,), (1, 2), (2, 2), (4,), (1, 4), (4, 2), (2, 4), (8,), (1, 8), (3,), (1, 3), (3, 2), (2, 3), (6,), (1, 6),
+        (5,), (1, 5), (7,), (1, 7), (1, 1, 2), (2, 1, 2), (1, 2, 2), (1, 1, 4), (2, 2, 2), (4, 1, 2), (1, 4, 2), (2, 1, 4),
+        (1, 2, 4), (1, 1, 8), (4, 4), (8, 2), (2, 8), (16,), (1, 16),
+    ),
+    "Tried in this order where the kernel does not state its cluster, the common ones first: shapes of up to 8 CTAs, and "
+    "of 16 where a device allows them. Ranks, masks and arrival counts fit one shape only.",
+    "test_the_clusters_that_a_kernel_is_made_for",
+)  # fmt: skip
+
+# ---------------------------------------------------------------- budgets
+
+MAX_STEPS = Row(
+    5_000,
+    "Steps of one replay: a few iterations of each loop of most kernels.",
+    "test_a_barrier_that_too_few_come_to",
+)
+MAX_EXTRA_STEPS = Row(
+    15_000,
+    "Further steps where no value of the launch would shorten the replay: the kernel is large, or its trip counts are "
+    "constants.",
+    "test_a_kernel_of_many_steps_gets_more_of_them",
+)
+MAX_EXTENDED_REPLAYS = Row(
+    3,
+    "Replays per kernel and cluster shape that may take the extra steps: one for each of SIZES.",
+    "test_a_kernel_of_many_steps_gets_more_of_them",
+)
+MAX_PREVIEW_STEPS = Row(
+    1_000,
+    "Steps after which a replay with another number of warps may already show the fault that was seen before.",
+    "test_what_goes_wrong_soon_is_not_replayed_to_the_end",
+)
+MAX_CLUSTER_SEARCH_STEPS = Row(
+    400_000,
+    "Steps of all replays together that search for the cluster shape.",
+    "test_the_clusters_that_a_kernel_is_made_for",
+)
+STEPS_PER_ITERATION = Row(
+    60,
+    "Steps for each iteration when a loop is replayed with its full trip count, to confirm a deadlock that fewer "
+    "iterations show.",
+    "test_what_the_last_rounds_lack",
+)
+MAX_REDUCTIONS = Row(
+    12,
+    "Replays of one launch, each with smaller trip counts than the one before.",
+    "test_a_barrier_that_too_few_come_to",
+)
+MAX_ITERATIONS = Row(
+    32,
+    "Iterations of a loop after which smaller trip counts are tried: a ring of a few stages has wrapped several times.",
+    "test_what_the_last_rounds_lack",
+)
+MIN_ITERATIONS = Row(
+    3,
+    "Iterations that a replay must see before it extrapolates a trip count or shortens a loop.",
+    "test_a_loop_with_many_rounds_ahead_is_foreseen",
+)
+MIN_EXCESS = Row(
+    2,
+    "How many times over its budget an extrapolated loop must be before the replay stops for smaller trip counts.",
+    "test_a_loop_with_many_rounds_ahead_is_foreseen",
+)
+MAX_GRID = Row(
+    1 << 10,
+    "A grid is not widened beyond this to leave each CTA less work.",
+    "test_what_makes_no_difference_is_not_tried_again",
+)
+GRID_FACTOR = Row(
+    16,
+    "How many times wider the grid becomes each time it is widened.",
+    "test_what_makes_no_difference_is_not_tried_again",
+)
+VALUE_DIVISOR = Row(
+    4,
+    "How many times smaller the other words of the launch become each time they are reduced.",
+    "test_what_makes_no_difference_is_not_tried_again",
+)
+MIN_FAILING_LAUNCHES = Row(
+    2,
+    "Launches that must show a fault in blocks where others succeed: one may be a launch the kernel is not made for.",
+    "test_later_tiles_of_a_persistent_kernel",
+)
+
+
+def rows() -> dict[str, Row[object]]:
+    """All rows of the table by name."""
+    return {name: row for name, row in globals().items() if isinstance(row, Row)}

@@ -1,0 +1,783 @@
+"""Thread groups: threads of one CTA that execute the same path together, where they diverge and reconverge, who runs
+next.
+
+Threads diverge where a branch depends on the thread and reconverge at the immediate post-dominator of the branch. If
+other threads need them earlier, they continue without reconverging: warps first, then lanes of a warp. A group runs
+until it waits, reconverges or exits; after each successful wait the others run first. This is one schedule. It is
+enough, as what counts is the order that clocks establish, not the order of this run (``races``).
+
+Registers hold one value per group or per thread (``abstract_lanes``). The clock of each warp is kept separately as
+soon as the warps of a group differ in what they have observed; lanes of a warp share one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, reduce
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import NamedTuple, NoReturn
+
+from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
+from tclint.replay import hypotheses
+from tclint.replay.abstract_lanes import ALL_BITS, Lanes, apply, broadcast, gather, immediate, merge, select
+from tclint.replay.hypotheses import CANCELLED, LaunchWord
+from tclint.replay.launch import Launch
+from tclint.replay.program import Program, Step
+from tclint.replay.reasons import Reason
+from tclint.replay.sync import Barrier, Mbarrier
+from tclint.replay.vector_clocks import (
+    BOTTOM,
+    Agent,
+    Clock,
+    WarpClocks,
+    event,
+    field_mask,
+    join,
+    join_all,
+    join_warps,
+    mask_warps,
+    reconverge_clocks,
+    select_warps,
+)
+
+__all__ = [
+    "Limits",
+    "OutOfSteps",
+    "Stuck",
+    "ThreadGroup",
+    "ThreadGroupScheduler",
+    "TooManyIterations",
+    "UninitialisedMbarrier",
+    "Unresolved",
+]
+
+
+class Unresolved(Exception):
+    """The replay cannot continue: the instruction at *site* depends on an unknown value."""
+
+    def __init__(self, site: int, why: Reason) -> None:
+        super().__init__(why)
+        self.site = site
+        self.why = why
+
+
+class UninitialisedMbarrier(Unresolved):
+    """Threads use an address where no mbarrier was initialised: the kernel is not made for this launch, or is faulty."""
+
+    def __init__(
+        self, site: int, why: Reason, address: int = -1, made: Mapping[int, int] | None = None
+    ) -> None:
+        super().__init__(site, why)
+        self.address = address
+        """The offset of the address in shared memory; -1: the CTA does not exist."""
+        self.made = made or {}
+        """The mbarriers that exist: the ``mbarrier.init`` of each, by offset."""
+
+
+class OutOfSteps(Exception):
+    """The steps are used up. What was observed is true; what would have followed is unknown."""
+
+
+class TooManyIterations(Exception):
+    """A loop iterates more often than need be. Smaller values for *words* would end it earlier."""
+
+    def __init__(self, words: frozenset[LaunchWord], excess: int = 0) -> None:
+        super().__init__("a loop has too many iterations")
+        self.words = words
+        self.excess = excess
+        """By what factor the extrapolated trip count is too large; 0: it was not extrapolated, the loop has iterated
+        too often.
+        """
+
+
+class Limits(NamedTuple):
+    """The budgets of one replay."""
+
+    steps: int
+    irreducible: Collection[LaunchWord] = ()
+    """Words of the launch whose reduction has no effect."""
+    extrapolates: bool = False
+    """Whether trip counts are extrapolated from the first iterations."""
+    extra_steps: int = 0
+    """Further steps if no reduction would shorten the replay."""
+
+
+class Stuck(NamedTuple):
+    """Threads that are blocked at an mbarrier or a barrier."""
+
+    site: int
+    threads: tuple[int, ...]
+    what: Mbarrier | Barrier
+
+
+class _MergedRegisters:
+    """The registers of groups that reconverged, merged when a register is read."""
+
+    __slots__ = ("_parts", "_size")
+
+    def __init__(self, parts: Sequence[tuple[Sequence[int], Registers]], size: int) -> None:
+        self._parts = parts
+        self._size = size
+
+    def value(self, register: int) -> Lanes:
+        """The value of *register*."""
+        return merge([(positions, part[register]) for positions, part in self._parts], self._size)
+
+
+class Registers(dict[int, Lanes]):
+    """The registers of a group: what it has written, and otherwise the values from before it diverged.
+
+    ``registers[number]`` is the value, None if it is unknown. The items of the :class:`dict` are what was written
+    since.
+    """
+
+    __slots__ = ("_seen", "merged", "outer", "positions")
+
+    def __init__(self, outer: Registers | None = None, positions: Sequence[int] = ()) -> None:
+        self.outer = outer
+        self.positions = positions
+        """The positions of these threads among those of *outer*."""
+        self.merged: dict[int, _MergedRegisters] = {}
+        """Registers that were written before the threads reconverged, and not since."""
+        self._seen: dict[int, Lanes] = {}
+
+    def written(self, since: Registers) -> Iterator[int]:
+        """The registers written since the threads diverged that held *since*, at any depth of nested branches."""
+        here: Registers | None = self
+        while here is not None and here is not since:
+            yield from here
+            yield from here.merged
+            here = here.outer
+
+    def __missing__(self, register: int) -> Lanes:
+        if register in self.merged:
+            self[register] = value = self.merged[register].value(register)
+            return value
+        outer = self.outer
+        if outer is None:
+            return None
+        if register not in self._seen:
+            self._seen[register] = gather(outer[register], self.positions)
+        return self._seen[register]
+
+    def copy(self) -> Registers:
+        """A copy to write to."""
+        made = Registers(self.outer, self.positions)
+        made.update(self)
+        made.merged.update(self.merged)
+        return made
+
+    def meet(self, written: Collection[int], together: _MergedRegisters) -> None:
+        """Takes over the registers *written* by threads that reconverged."""
+        for register in written:
+            self.pop(register, None)
+        self.merged.update(dict.fromkeys(written, together))
+
+
+@dataclass(eq=False, slots=True)
+class DivergencePoint:
+    """Threads that diverged at a branch, and the block where they reconverge."""
+
+    reconvergence: int
+    outer: DivergencePoint | None
+    before: Registers
+    threads: tuple[int, ...]
+    """All threads that diverged."""
+    missing: int
+    """How many of them have neither reached the block nor exited."""
+    parked: list[ThreadGroup] = field(default_factory=list)
+    released: bool = False
+    """They no longer wait for each other."""
+
+    @property
+    def splits_a_warp(self) -> bool:
+        """Whether parked lanes wait for other lanes of their warp."""
+        parked = {t for group in self.parked for t in group.threads}
+        warps = {t >> 5 for t in parked}
+        return any(t >> 5 in warps and t not in parked for t in self.threads)
+
+
+@cache
+def warps_of(threads: tuple[int, ...]) -> tuple[int, ...]:
+    """The warps of *threads*."""
+    return tuple(dict.fromkeys([t >> 5 for t in threads]))
+
+
+@cache
+def positions_of(threads: tuple[int, ...]) -> tuple[Sequence[int], ...]:
+    """The positions of the threads of each warp among *threads*."""
+    found: dict[int, list[int]] = {}
+    for position, thread in enumerate(threads):
+        found.setdefault(thread >> 5, []).append(position)
+    return tuple(found.values())
+
+
+def _threads_by_warp(threads: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The threads of each warp."""
+    return (tuple(map(threads.__getitem__, positions)) for positions in positions_of(threads))
+
+
+@dataclass(eq=False, slots=True)
+class ThreadGroup:
+    """Threads of one CTA that execute the same path together."""
+
+    cta: int
+    threads: tuple[int, ...]
+    registers: Registers
+    clock: WarpClocks
+    """What its warps have acquired."""
+    own: Clock = BOTTOM
+    """The events of its own threads, of which each warp has observed only its own."""
+    block: int = 0
+    at: int = 0
+    divergence: DivergencePoint | None = None
+    waits: Callable[[], bool] | None = None
+    """Whether what the group waits for has happened."""
+    stuck: Stuck | None = None
+    failed_test: tuple[object, ...] = ()
+    """The test of an mbarrier that has just failed; empty if the group has done anything since."""
+    cluster: int = 0
+    """The generation of the cluster barrier that it has arrived for."""
+    committed: Mapping[str, tuple[Clock, ...]] = field(default_factory=dict)
+    """The clock of each committed group of wgmma or of bulk copies, with all before it. Not modified once created."""
+    waited: Mapping[int, int] = field(default_factory=dict)
+    """The last wait for each mbarrier, by address, the latest last. Not modified once created."""
+    fenced: WarpClocks = BOTTOM
+    """What happens before the last fence, which is what a relaxed arrival releases."""
+    agent: Agent | None = None
+    unfenced: WarpClocks = BOTTOM
+    """What relaxed waits have observed: it is acquired by the next fence."""
+    warps: tuple[int, ...] = field(init=False)
+    """The warps that it has lanes of."""
+
+    def __post_init__(self) -> None:
+        self.warps = warps_of(self.threads)
+
+    def warps_at(self, positions: Sequence[int]) -> tuple[int, ...]:
+        """The warps of the threads at *positions*."""
+        if len(positions) == len(self.threads):
+            return self.warps
+        return tuple(dict.fromkeys([self.threads[i] >> 5 for i in positions]))
+
+    def clocks_of(self, observed: WarpClocks, some: ThreadGroup) -> WarpClocks:
+        """The clocks of the threads of *some*, a part of this group."""
+        return observed if isinstance(observed, int) else select_warps(observed, self.warps, some.warps)
+
+    def only_at(self, observed: WarpClocks, positions: Sequence[int]) -> WarpClocks:
+        """The clocks *observed* if only the warps of the threads at *positions* observe them."""
+        return (
+            observed
+            if len(positions) == len(self.threads)
+            else mask_warps(observed, self.warps, self.warps_at(positions))
+        )
+
+
+_CLOCKS = attrgetter("clock"), attrgetter("fenced"), attrgetter("unfenced")
+
+
+def _committed(one: tuple[Clock, ...], other: tuple[Clock, ...]) -> tuple[Clock, ...]:
+    """The groups that two parts of some threads have committed, the newest of both last.
+
+    A part that has committed nothing since they diverged did not reach the commit: one thread of many issues bulk
+    copies.
+    """
+    more, fewer = sorted((one, other), key=len, reverse=True)
+    if more[: len(fewer)] == fewer:
+        return more
+    surplus = len(more) - len(fewer)
+    return (*more[:surplus], *map(join, more[surplus:], fewer))
+
+
+class ThreadGroupScheduler(ABC):
+    """The threads of a cluster: their positions in the code, registers and clocks, and the order in which they run."""
+
+    def __init__(self, program: Program, launch: Launch, limits: Limits) -> None:
+        self.program = program
+        self.model = program.model
+        self.cfg = program.model.cfg
+        self.launch = launch
+        self.limits = limits
+        self.budget = limits.steps
+        """Steps that are left."""
+        self.entered = {0}
+        """The blocks that were executed."""
+        self._loop_entries: dict[int, int] = {}
+        self._iterations: dict[int, int] = {}
+        """How often groups entered each loop from outside, and how often they reached its header again."""
+        self._distances: dict[tuple[int, Agent], list[tuple[int, int]]] = {}
+        """For each back edge that was taken, how far the compared values were apart, and the steps left then."""
+        self._loop_tests: dict[tuple[int, int, int], int] = {}
+        self._loop_answers: dict[tuple[int, int, int], int] = {}
+        """How often each thread has tested a shared loop, and the answer that the first thread got in the same test.
+        """
+        self.uneven = False
+        """Warps that share the iterations of a loop have different trip counts."""
+        self._agents: dict[tuple[object, ...], Agent] = {}
+        self._warp_fields: dict[tuple[int, int], Clock] = {}
+        """The fields of the agents that are lanes of a warp, by CTA and warp."""
+        self._sub_agents: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Agent] = {}
+        """The agents of some threads of a group, by its warps."""
+        self.time = 0
+        """The number of the current epoch of threads: an event with a smaller number is over."""
+        self.alive = dict.fromkeys(range(launch.shape.ranks), launch.shape.threads)
+        self.groups = [
+            ThreadGroup(cta, tuple(range(launch.shape.threads)), Registers(), BOTTOM)
+            for cta in range(launch.shape.ranks)
+        ]
+
+    # ------------------------------------------------------------ scheduling
+
+    def run(self) -> list[Stuck]:
+        """Executes until all threads have exited or are blocked. Returns those that are blocked."""
+        try:
+            while self.groups and self._step():
+                self.model.pause()
+            return [g.stuck for g in self.groups if g.stuck is not None]
+        finally:
+            for group in self.groups:
+                group.waits = None  # it refers to all other groups: break the cycle
+
+    def _step(self) -> bool:
+        """Runs each group that can continue. Returns whether anything happened."""
+        progress = False
+        for group in list(self.groups):
+            if group.waits is not None:
+                if not group.waits():
+                    continue
+                group.waits = group.stuck = None
+            self._run(group)
+            progress = True
+        return progress or self._complete_transfers() or self._release_parked()
+
+    @abstractmethod
+    def _complete_transfers(self) -> bool:
+        """No thread can continue: completes pending operations. Returns whether any was pending."""
+
+    @abstractmethod
+    def _execute(self, group: ThreadGroup, step: Step) -> bool:
+        """Executes one instruction. Returns whether the group continues after it."""
+
+    def _divergence_points(self) -> list[DivergencePoint]:
+        """Where the remaining threads have diverged."""
+        points: dict[int, DivergencePoint] = {}
+        for group in self.groups:
+            divergence = group.divergence
+            while divergence is not None and id(divergence) not in points:
+                points[id(divergence)] = divergence
+                divergence = divergence.outer
+        return list(points.values())
+
+    def living(self) -> Iterator[ThreadGroup]:
+        """The groups that have not exited, including parked ones."""
+        yield from self.groups
+        for divergence in self._divergence_points():
+            yield from divergence.parked
+
+    def _release_parked(self) -> bool:
+        """Lets threads that wait for reconvergence continue without it. Returns whether there were any."""
+        parked = [f for f in self._divergence_points() if f.parked]
+        # Lanes of a warp are released last: an instruction that all of them execute may follow.
+        for divergence in [f for f in parked if not f.splits_a_warp] or parked:
+            divergence.released = True
+            groups, divergence.parked = divergence.parked, []
+            for group in groups:
+                self.groups.append(group)
+                self._enter(group, divergence.reconvergence)
+        return bool(parked)
+
+    def _run(self, group: ThreadGroup) -> None:
+        """Executes a group until it waits, reconverges or exits."""
+        while True:
+            parts = self.program.batches(group.block)
+            while group.at < len(parts):
+                steps, sums, step = parts[group.at]
+                self.budget -= steps
+                if self.budget < 0:
+                    self._extend_or_stop()
+                registers = group.registers
+                for held, results, destination in sums:
+                    registers[destination] = results[held(registers)]
+                if step is not None and not self._execute(group, step):
+                    return
+                group.at += 1
+                if step is not None and step.what == "mbarrier-wait":
+                    return  # others run before it reaches the next phase
+            self.budget -= 1
+            if self.budget < 0:
+                self._extend_or_stop()
+            if not self._leave_block(group):
+                return
+
+    # ------------------------------------------------------------ control flow
+
+    def _leave_block(self, group: ThreadGroup) -> bool:
+        """Executes the branch at the end of a block. Returns whether this group continues."""
+        block, program = group.block, self.program
+        targets = (
+            self._successors(group, block) if block in program.branching else program.reconvergence(block)
+        )
+        if block in program.sharing:
+            self._check_shared_iterations(group, block, targets)
+        if isinstance(targets, int):
+            self._count_iteration(group, targets)
+            return self._enter(group, targets)
+        for target in targets:
+            self._count_iteration(group, target)
+        if len(targets) > 1:
+            self._diverge(group, targets)
+            return False
+        return self._enter(group, next(iter(targets)))
+
+    def _check_shared_iterations(
+        self, group: ThreadGroup, block: int, targets: int | dict[int, list[int]]
+    ) -> None:
+        """Notes whether warps that share the iterations of a loop get different answers to their tests."""
+        for target, positions in {targets: None}.items() if isinstance(targets, int) else targets.items():
+            for thread in group.threads if positions is None else map(group.threads.__getitem__, positions):
+                key = group.cta, block, thread
+                self._loop_tests[key] = times = self._loop_tests.get(key, 0) + 1
+                self.uneven |= self._loop_answers.setdefault((group.cta, block, times), target) != target
+
+    def _count_iteration(self, group: ThreadGroup, target: int) -> None:
+        """Counts an iteration of a loop, and stops the replay if there have been enough."""
+        body = self.cfg.loops.get(target)
+        if body is None:
+            return
+        if group.block not in body:
+            self._loop_entries[target] = self._loop_entries.get(target, 0) + 1
+            return
+        self._iterations[target] = self._iterations.get(target, 0) + 1
+        if self._average(target) > hypotheses.MAX_ITERATIONS.value and not self.program.bounds[
+            target
+        ].issubset(self.limits.irreducible):
+            self._request_fewer_iterations(target)
+        self._extrapolate_trip_count(group, target)
+
+    def _extrapolate_trip_count(self, group: ThreadGroup, header: int) -> None:
+        """Stops the replay as soon as a loop has far more iterations ahead than need be, or than there are steps for.
+
+        The values that the back edge compares approach each other; their distance in the last iterations gives the
+        trip count.
+        """
+        words = self.program.bounds[header]
+        test = self.program.loop_tests.get(group.block)
+        if not self.limits.extrapolates or test is None or words.issubset(self.limits.irreducible):
+            return
+        a, b = (gather(self._operand(group, o), (0,)) for o in (test.a, test.b))
+        if not isinstance(a, int) or not isinstance(b, int):
+            return
+        distance = min(a - b & (1 << test.bits) - 1, b - a & (1 << test.bits) - 1)
+        iterations = self._distances.setdefault((header, self._agent(group)), [])
+        iterations.append((distance, self.budget))
+        if len(iterations) < hypotheses.MIN_ITERATIONS.value:
+            return
+        (_, first), (before, second), (now, third) = iterations[-3:]
+        if now < before:
+            ahead = now // (before - now)
+            steps = self.limits.steps - self.budget + ahead * min(first - second, second - third)
+            excess = max(steps // self.limits.steps, ahead // hypotheses.MAX_ITERATIONS.value)
+            if excess >= hypotheses.MIN_EXCESS.value:
+                raise TooManyIterations(words, excess)
+
+    @property
+    def repeated(self) -> frozenset[int]:
+        """The headers of loops that were executed more than once."""
+        return frozenset(self._iterations)
+
+    @property
+    def iteration_counts(self) -> tuple[object, ...]:
+        """The counts of steps and iterations: replays in which they are equal have taken the same paths."""
+        return self.budget, self._iterations, self._loop_entries
+
+    @property
+    def longest_loop(self) -> int:
+        """The start of the loop with the most iterations; -1: no loop has more than a few."""
+        header = max(self._iterations, key=self._average, default=-1)
+        often = header >= 0 and self._average(header) > hypotheses.MIN_ITERATIONS.value
+        return self.cfg.blocks[header].start if often else -1
+
+    def _average(self, header: int) -> float:
+        """How often a loop iterated for each time that it was entered."""
+        return self._iterations[header] / self._loop_entries.get(header, 1)
+
+    def _request_fewer_iterations(self, header: int) -> NoReturn:
+        """Stops the replay for values with which a loop, and those with about as many iterations, iterate less often."""
+        often = self._average(header) / 2
+        words = (self.program.bounds[h] for h in self._iterations if self._average(h) >= often)
+        raise TooManyIterations(frozenset().union(*words))
+
+    def _extend_or_stop(self) -> None:
+        """Extends an exhausted budget, or stops the replay.
+
+        Raises TooManyIterations if smaller values would end a loop earlier, and OutOfSteps if the extra steps are
+        used up too.
+        """
+        # Of steps that are executed together, some are beyond the budget.
+        ahead, self.budget = -1 - self.budget, -1
+        bounds = self.program.bounds
+        open_ = [
+            h
+            for h in self._iterations
+            if self._average(h) > hypotheses.MIN_ITERATIONS.value
+            and not bounds[h].issubset(self.limits.irreducible)
+        ]
+        if open_:
+            self._request_fewer_iterations(max(open_, key=self._average))
+        if self.program.answered and self.launch.values.cancelled:
+            raise TooManyIterations(frozenset((CANCELLED,)))
+        more = self.limits.extra_steps
+        if not more:
+            raise OutOfSteps
+        self.budget += more - ahead
+        self.limits = self.limits._replace(steps=self.limits.steps + more, extra_steps=0)
+
+    def _successors(self, group: ThreadGroup, block: int) -> int | dict[int, list[int]]:
+        """The block where all threads continue, or the positions of the threads that continue at each; -1: exit."""
+        branch = self.program.branch(block)
+        site, size = branch.site, len(group.threads)
+        if block in self.program.dispatching and block not in self.program.sharing:
+            raise Unresolved(site, Reason.ROLES_FROM_LAUNCH)
+        guard: Lanes = 1 if branch.guard < 0 else group.registers[branch.guard]
+        if guard is None:
+            guard = self._non_trapping_value(block)
+        case = -1 if branch.selector is None else self._operand(group, branch.selector)
+        taken, other, negated = branch.taken, branch.other, branch.negated
+        if isinstance(guard, int) and isinstance(case, int):
+            return taken.get(case, -1) if guard ^ negated else other
+        key = block, guard, case
+        found = self.program.divergences.get(key)
+        if found is not None:
+            return found
+        targets: dict[int, list[int]] = {}
+        for position, (p, k) in enumerate(zip(broadcast(guard, size), broadcast(case, size), strict=True)):
+            if p is None or k is None:
+                raise Unresolved(site, Reason.UNKNOWN_BRANCH)
+            targets.setdefault(taken.get(k, -1) if p ^ negated else other, []).append(position)
+        self.program.divergences[key] = targets
+        return targets
+
+    def _non_trapping_value(self, block: int) -> Lanes:
+        """The value of an unknown condition for which threads do not trap; None: either may be."""
+        instructions, cfg = self.program.instructions, self.cfg
+        good = [e for e in cfg.successors[block] if instructions[cfg.blocks[e.target].end - 1].flow != "trap"]
+        if len(good) == 1 and good[0].predicate >= 0:
+            return int(good[0].value)
+        return None
+
+    def _enter(self, group: ThreadGroup, target: int) -> bool:
+        """Moves a group to the start of a block.
+
+        Returns whether it continues there: it may wait for reconvergence, or exit.
+        """
+        if target < 0:
+            self._end(group)
+            return False
+        group.block, group.at = target, 0
+        self.entered.add(target)
+        while (
+            group.divergence is not None
+            and group.divergence.reconvergence == target
+            and group.divergence.released
+        ):
+            group.divergence = group.divergence.outer
+        divergence = group.divergence
+        if divergence is None or divergence.reconvergence != target:
+            return True
+        self.groups.remove(group)
+        divergence.parked.append(group)
+        divergence.missing -= len(group.threads)
+        self._reconverge(divergence)
+        return False
+
+    def _end(self, group: ThreadGroup) -> None:
+        """Removes threads that have exited: others no longer wait for them."""
+        self.groups.remove(group)
+        self.alive[group.cta] -= len(group.threads)
+        divergence = group.divergence
+        while divergence is not None:
+            divergence.missing -= len(group.threads)
+            outer = divergence.outer
+            self._reconverge(divergence)
+            divergence = outer
+
+    def _diverge(self, group: ThreadGroup, targets: dict[int, list[int]]) -> None:
+        """Splits a group at the end of a block."""
+        for target, child in zip(targets, self._split_off(group, targets.values()), strict=True):
+            self._enter(child, target)
+
+    def split(self, group: ThreadGroup, value: tuple[int | None, ...]) -> None:
+        """Splits a group before an instruction by a *value* that differs between its threads."""
+        positions: dict[int | None, list[int]] = {}
+        for position, v in enumerate(value):
+            positions.setdefault(v, []).append(position)
+        for child in self._split_off(group, positions.values()):
+            child.block, child.at = group.block, group.at
+
+    def _split_off(self, group: ThreadGroup, parts: Iterable[list[int]]) -> list[ThreadGroup]:
+        """Splits a group into *parts*, given by the positions of their threads."""
+        self._end_epoch(group)
+        reconvergence = self.cfg.ipdom.get(group.block, -1)
+        divergence = DivergencePoint(
+            reconvergence, group.divergence, group.registers, group.threads, len(group.threads)
+        )
+        self.groups.remove(group)
+        children = []
+        for positions in parts:
+            registers = Registers(group.registers, positions)
+            threads = tuple(map(group.threads.__getitem__, positions))
+            child = ThreadGroup(
+                group.cta, threads, registers, BOTTOM, divergence=divergence, cluster=group.cluster
+            )
+            child.clock, child.fenced, child.unfenced = map(
+                group.clocks_of, (group.clock, group.fenced, group.unfenced), repeat(child)
+            )
+            child.own = self._own_clock(group, child.warps)
+            child.committed, child.waited = group.committed, group.waited
+            children.append(child)
+        self.groups += children
+        return children
+
+    def _reconverge(self, divergence: DivergencePoint) -> None:
+        """Merges the groups that have diverged, as far as their threads have not exited."""
+        if divergence.missing or not divergence.parked or divergence.released:
+            return
+        parts, divergence.parked = divergence.parked, []
+        first = parts[0]
+        threads, positions = self._merge_threads([part.threads for part in parts])
+        for part in parts if len(parts) > 1 else ():
+            self._end_epoch(part)
+        held = [(where, part.registers) for where, part in zip(positions, parts, strict=True)]
+        before = divergence.before
+        if threads == divergence.threads:
+            registers = before.copy()
+        else:  # some have exited
+            index = {t: i for i, t in enumerate(divergence.threads)}
+            registers = Registers(before, [index[t] for t in threads])
+        written = {r for part in parts for r in part.registers.written(before)}
+        registers.meet(written, _MergedRegisters(held, len(threads)))
+        whole = ThreadGroup(
+            first.cta,
+            threads,
+            registers,
+            BOTTOM,
+            block=divergence.reconvergence,
+            divergence=divergence.outer,
+            cluster=first.cluster,
+        )
+        whole.own = reduce(join, [part.own for part in parts])
+        whole.clock, whole.fenced, whole.unfenced = (
+            reconverge_clocks([(part.warps, observed(part)) for part in parts], whole.warps)
+            for observed in _CLOCKS
+        )
+        for part in parts:
+            both = {k: _committed(whole.committed.get(k, ()), c) for k, c in part.committed.items()}
+            whole.committed = {**whole.committed, **both}
+            whole.waited = {**whole.waited, **part.waited}
+        self.groups.append(whole)
+        self._enter(whole, divergence.reconvergence)
+
+    def _merge_threads(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[list[int]]]:
+        """All threads of some *parts*, and the positions of each part."""
+        key = tuple(parts)
+        if key not in self.program.merged_threads:
+            threads = tuple(sorted(chain.from_iterable(parts)))
+            at = dict(zip(threads, range(len(threads)), strict=True))
+            self.program.merged_threads[key] = threads, [list(map(at.__getitem__, part)) for part in parts]
+        return self.program.merged_threads[key]
+
+    # ------------------------------------------------------------ clocks
+
+    def agent(self, kind: str, cta: int, threads: tuple[int, ...] = (), mbarrier: int = -1) -> Agent:
+        """The engine of a *kind* that works for *threads* or for an *mbarrier*; with kind "" the threads themselves."""
+        key = kind, cta, threads, mbarrier
+        found = self._agents.get(key)
+        if found is None:
+            warps = () if kind else warps_of(threads)
+            parts = [self.agent("", cta, own) for own in _threads_by_warp(threads)] if len(warps) > 1 else ()
+            found = self._agents[key] = Agent(len(self._agents), kind, cta, threads, parts)
+            if len(warps) == 1:
+                warp = cta, *warps
+                self._warp_fields[warp] = self._warp_fields.get(warp, BOTTOM) + found.fields
+        return found
+
+    def _sub_agent(self, group: ThreadGroup, warps: Collection[int]) -> Agent:
+        """The agent of the threads of a group that are in some of its *warps*."""
+        if len(warps) == len(group.warps):
+            return self._agent(group)
+        key = group.cta, group.threads, tuple(warps)
+        if key not in self._sub_agents:
+            self._sub_agents[key] = self.agent(
+                "", group.cta, tuple(t for t in group.threads if t >> 5 in warps)
+            )
+        return self._sub_agents[key]
+
+    def _own_clock(self, group: ThreadGroup, warps: Sequence[int]) -> Clock:
+        """The own events of some *warps* of a group."""
+        if len(warps) == len(group.warps):
+            return group.own
+        return group.own & field_mask(
+            sum([self._warp_fields.get((group.cta, warp), BOTTOM) for warp in warps])
+        )
+
+    def _agent(self, group: ThreadGroup) -> Agent:
+        if group.agent is None:
+            group.agent = self.agent("", group.cta, group.threads)
+        return group.agent
+
+    def _end_epoch(self, group: ThreadGroup) -> None:
+        """Ends the epoch of a group: who acquires from it now does not observe what it does later."""
+        group.own = join(group.own, event(self._agent(group), self.time))
+        self.time += 1
+
+    def _release_clock(self, group: ThreadGroup, positions: Sequence[int]) -> Clock:
+        """What the threads at *positions* release: all that their warps have observed and done."""
+        warps = group.warps_at(positions)
+        return join(join_all(select_warps(group.clock, group.warps, warps)), self._own_clock(group, warps))
+
+    def _full_clocks(self, group: ThreadGroup) -> WarpClocks:
+        """What each warp has observed and done."""
+        warps = group.warps
+        if len(warps) == 1 and isinstance(group.clock, int):
+            return join(group.clock, group.own)
+        return join_warps(group.clock, tuple(self._own_clock(group, (warp,)) for warp in warps))
+
+    def _fence(self, group: ThreadGroup) -> None:
+        """Orders what is before the fence with what is after it (8.8)."""
+        self._end_epoch(group)
+        if self.program.relaxed:
+            group.fenced = join_warps(self._full_clocks(group), group.unfenced)
+            group.clock = join_warps(group.clock, group.unfenced)
+
+    # ------------------------------------------------------------ operands
+
+    def _operand(self, group: ThreadGroup, operand: Operand | None) -> Lanes:
+        if isinstance(operand, int):
+            return group.registers[operand]
+        if isinstance(operand, Memory):
+            base, offset = self._operand(group, operand.base), operand.offset
+            if not offset or base is None:
+                return base
+            if isinstance(base, int):
+                return base + offset & ALL_BITS
+            return tuple([None if a is None else a + offset & ALL_BITS for a in base])
+        if isinstance(operand, Immediate):
+            return immediate(operand)
+        if isinstance(operand, Symbol):
+            return self.launch.address(operand.name, group.cta) + operand.offset
+        if isinstance(operand, Special):
+            return self.launch.special(operand.name, group.cta, group.threads)
+        if isinstance(operand, Not):
+            return apply(lambda p: 1 - p, [group.registers[operand.register]])
+        return None
+
+    def _role(self, group: ThreadGroup, step: Step, name: str, default: Lanes = None) -> Lanes:
+        operand = step.instruction.role(name)
+        return default if operand is None else self._operand(group, operand)
+
+    def _set(self, group: ThreadGroup, register: int, value: Lanes, where: Lanes = 1) -> None:
+        if where != 1:
+            value = select(where, value, group.registers[register], len(group.threads))
+        group.registers[register] = value

@@ -1,0 +1,327 @@
+"""The verdict on a kernel: which launches are replayed, in which order, and what they prove together.
+
+A fault is proved if every launch that reaches the code shows it. Launches that end without a fault excuse the others
+(:class:`~tclint.replay.launches.LaunchResults`); a launch that cannot be replayed makes the verdict :class:`GaveUp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from math import prod
+
+from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import whole_program
+from tclint.ir.nodes import MOST_THREADS
+from tclint.replay import hypotheses
+from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
+from tclint.replay.interface import Faulty, NoFault, ReplayAnswers, Verdict
+from tclint.replay.launch_search import LaunchSearch
+from tclint.replay.launches import LaunchResults, Run, next_hypothesis
+from tclint.replay.program import Program
+from tclint.replay.races import Race
+from tclint.replay.reasons import GaveUp, Reason
+from tclint.replay.scheduler import Stuck, UninitialisedMbarrier
+from tclint.replay.sync import Mbarrier
+
+__all__ = ["QUESTION", "Replay"]
+
+QUESTION = "replay"
+"""What :attr:`KernelModel.ledger` calls the question whether the synchronisation of a kernel is faulty."""
+
+
+class Replay(ReplayAnswers):
+    """The replays of one kernel."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._cluster: Shape | None = model.function.directives.get(".reqnctapercluster")
+        """The shape of a cluster; None: the kernel does not state it, and it has not been found."""
+        self._gave_up: GaveUp | None = None
+        """Why the last launch that was tried has no result."""
+        self.uninitialised: UninitialisedMbarrier | None = None
+        """The first use of an address where no mbarrier had been initialised, in the first launch with such a use."""
+        self._bounds: Mapping[int, frozenset[LaunchWord]] = {}
+        """The words of the launch that bound each loop, by its header."""
+        self.runs: list[Run] = []
+        """The launches that ended, or showed a fault."""
+        self.verdict: Verdict = self._replayed() or self._gave_up or NoFault()
+        """Whether the synchronisation is faulty."""
+        if isinstance(self.verdict, GaveUp):
+            model.ledger.give_up(QUESTION, self.verdict.site, self.verdict.why.value)
+
+    @property
+    def run(self) -> Run | None:
+        """The launch that shows the fault, if the kernel is faulty."""
+        return self.verdict.run if isinstance(self.verdict, Faulty) else None
+
+    def _replayed(self) -> Faulty | None:
+        """The fault, if launches prove one.
+
+        Otherwise :attr:`_gave_up` is why there is no verdict, if there is none.
+        """
+        if not self.model.function.entry or not self.model.sites("mbarrier-init"):
+            return None
+        if not whole_program(self.model):
+            self._gave_up = GaveUp(Reason.UNSEEN_CALL)
+            return None
+        program = Program(self.model)
+        self._bounds = program.bounds
+        if not (program.counts_known and program.phases_known):
+            self._gave_up = GaveUp(
+                Reason.PHASE_FROM_LAUNCH if program.counts_known else Reason.COUNT_FROM_LAUNCH
+            )
+            return None
+        search: LaunchSearch | None = None
+        assumed = None
+        if program.clustered and self._cluster is None:
+            search, assumed = self._search_clusters(program)
+        else:
+            search = LaunchSearch(program, self._cluster or (1,), hypotheses.MAX_STEPS.value)
+        try:
+            run = None if search is None else self._find_fault(search)
+        except UninitialisedMbarrier as error:
+            self._gave_up = GaveUp(error.why, error.site)
+            return None
+        return None if run is None else Faulty(run, assumed)
+
+    def _find_fault(self, search: LaunchSearch) -> Run | None:
+        """The run that shows the fault best, if launches prove one.
+
+        Raises UninitialisedMbarrier if the first launch has no mbarriers.
+        """
+        program = search.program
+        found: dict[LaunchHypothesis, Run] = {}
+        sizes = hypotheses.SIZES.value
+        bounded = self.model.function.most_threads is not None
+        for shape, usual in self._cta_shapes():
+            if found and bounded and prod(shape) <= 32 and all(run.between_warps for run in found.values()):
+                continue  # one warp does not wait for another, and a bound on the threads is not meant for it
+            launches, asked, cut = LaunchResults(self.model, program), set[LaunchHypothesis](), False
+            wanted = set(sizes) if usual else {next(iter(found), sizes[0])}
+            while left := wanted - asked:
+                hypothesis = next_hypothesis(left)
+                asked.add(hypothesis)
+                try:
+                    run = None if usual else search.preview(hypothesis, shape)
+                    run = run or search.replay(hypothesis, shape)
+                except UninitialisedMbarrier as error:
+                    self._note(error)
+                    if found or launches.conclusive:
+                        break  # the kernel is not made for CTAs of this size
+                    raise
+                if run is None:
+                    self._gave_up = search.gave_up
+                    if found and not usual:
+                        # The kernel may be made for the CTAs whose threads get farther.
+                        if any(
+                            not launches.covered((run.entered, run.repeated), search.entered, search.repeated)
+                            for run in found.values()
+                        ):
+                            return None
+                        break
+                    if not (search.truncated and usual and launches.wrong):
+                        return None
+                    wanted, cut = wanted.union(hypotheses.ODD_SIZES.value), True
+                    continue
+                self.runs.append(run)
+                more = launches.add(hypothesis, run)
+                if launches.unexcused or (found and not run.wrong):
+                    continue
+                if run.wrong or not (usual and launches.completed_mbarriers) or more <= asked:
+                    return None
+                wanted = more
+            if usual and not cut:
+                self._explore_further(search, launches, shape, asked)
+            unexcused = launches.unexcused
+            if cut and len(unexcused) < len(sizes):
+                return None
+            if launches.entered and len(unexcused) < hypotheses.MIN_FAILING_LAUNCHES.value:
+                # CTAs of this size are no evidence for code that only larger ones reach.
+                found = {
+                    hypothesis: run
+                    for hypothesis, run in found.items()
+                    if not (launches.excuses(run) or launches.covers(run))
+                }
+                if not found:
+                    return None
+                continue
+            for hypothesis, run in unexcused.items():
+                if run.uneven:
+                    continue
+                # The CTAs that the kernel is made for get farthest.
+                found[hypothesis] = max(
+                    found.get(hypothesis, run), run, key=lambda run: len(run.entered & program.synchronising)
+                )
+        return next((run for run in found.values() if run.races), next(iter(found.values()), None))
+
+    def _explore_further(
+        self, search: LaunchSearch, launches: LaunchResults, shape: Shape, asked: Collection[LaunchHypothesis]
+    ) -> None:
+        """Replays launches that enter a loop which all faulty ones miss, and whose absence may cause the fault.
+
+        Such a launch counts if it has no fault, or the same.
+        """
+        wrong = next(iter(launches.wrong.values()), None)
+        if wrong is None or launches.entered or not self.misses_loop(wrong):
+            return
+        left = launches.unexplored().difference(asked)
+        while left:
+            hypothesis = next_hypothesis(left)
+            left.remove(hypothesis)
+            with suppress(UninitialisedMbarrier):
+                run = search.replay(hypothesis, shape)
+                if run is not None and (not run.wrong or wrong.again(run)):
+                    self.runs.append(run)
+                    launches.add(hypothesis, run)
+
+    def _search_clusters(self, program: Program) -> tuple[LaunchSearch | None, Shape | None]:
+        """The search with the cluster shape that the kernel is made for: its ranks, masks and arrival counts fit no
+        other.
+
+        If every shape shows a fault, the one that gets farthest, and that shape; (None, None) if that is undecided.
+        """
+        shape, usual = next(self._cta_shapes(), ((), False))
+        if not usual or not self.model.function.most_threads:
+            self._gave_up = GaveUp(Reason.NO_CLUSTER_SHAPE)
+            return None, None
+        wrong: list[tuple[Run, LaunchSearch]] = []
+        reductions, steps = list[frozenset[LaunchWord]](), 0
+        for cluster in hypotheses.CLUSTER_SHAPES.value:
+            budget = hypotheses.MAX_STEPS.value * max(1, prod(cluster) // 2)
+            search = LaunchSearch(program, cluster, budget, reductions)
+            try:
+                run = search.replay(hypotheses.SIZES.value[0], shape)
+            except UninitialisedMbarrier as error:
+                self._note(error)
+                continue  # it may use an mbarrier of a CTA that this cluster does not have
+            steps += search.steps
+            if run is None:
+                self._gave_up = search.gave_up
+                return None, None
+            if not run.wrong:
+                self.uninitialised = None
+                return search, None
+            wrong.append((run, search))
+            if steps > hypotheses.MAX_CLUSTER_SEARCH_STEPS.value:
+                self._gave_up = GaveUp(Reason.TOO_LONG)
+                return None, None
+        if not wrong:
+            self._gave_up = GaveUp(Reason.NO_CLUSTER_SHAPE)
+            return None, None
+        # Where mbarriers count arrivals of CTAs that this cluster does not have, threads deadlock early.
+        farthest = max(
+            wrong,
+            key=lambda w: (
+                not (w[0].stuck or w[0].overrun),
+                len(w[0].completed_mbarriers) / prod(w[1].cluster),
+            ),
+        )
+        return farthest[1], farthest[1].cluster
+
+    def _note(self, error: UninitialisedMbarrier) -> None:
+        if self.uninitialised is None and error.address >= 0:
+            self.uninitialised = error
+
+    def misses_loop(self, run: Run) -> bool:
+        """Whether no launch enters some loop that could prevent the fault of *run*.
+
+        Then the values may be at fault: sizes that go together in no real launch leave no work. The loop waits, and
+        lies before the race, or contains what the deadlocked threads wait for.
+        """
+        model = self.model
+        block_of = model.cfg.block_of
+        entered = frozenset[int]().union(*(run.entered for run in self.runs))
+        waits = {block_of[i] for i in model.sites("mbarrier-wait")}
+        deeds: dict[int, list[int]] = {}
+        for event in model.events:
+            if event.kind != "mbarrier-wait":
+                deeds.setdefault(block_of[event.site], []).append(event.site)
+        for head, loop in model.cfg.loops.items():
+            if loop.isdisjoint(waits) or not loop.isdisjoint(entered):
+                continue
+            if done := [i for block in loop for i in deeds.get(block, ())]:
+                start = model.cfg.blocks[head].start
+                if (
+                    self._may_be_missing(run.stuck, start, done)
+                    if not run.races
+                    else self._precedes_race(run.races, start)
+                ):
+                    return True
+        return False
+
+    def mixes_trip_counts(self, run: Run) -> bool:
+        """Whether unrelated words of the launch bound the loops of a deadlocked wait and of those that could end it.
+
+        A number of tiles that is passed beside the size that it follows from is unrelated to it in a replay.
+        """
+        events = [event.site for event in self.model.events if event.kind != "mbarrier-wait"]
+        for s in run.stuck:
+            if isinstance(s.what, Mbarrier):
+                words = self._trip_count_words(s.site)
+                others = {self._trip_count_words(i) for i in events if self._may_unblock(s, i)} - {
+                    frozenset()
+                }
+                if words and others and not any(words <= o or o <= words for o in others):
+                    return True
+        return False
+
+    def _trip_count_words(self, site: int) -> frozenset[LaunchWord]:
+        """The words that bound the loops around *site*."""
+        cfg = self.model.cfg
+        return frozenset().union(*map(self._bounds.__getitem__, cfg.around(cfg.block_of[site])))
+
+    def _precedes_race(self, races: list[Race], start: int) -> bool:
+        """Whether a race is reachable from the loop that begins at *start*."""
+        return any(self.model.reaches(start, race.second.site) for race in races)
+
+    def _may_be_missing(self, stuck: list[Stuck], start: int, done: list[int]) -> bool:
+        """Whether the events *done* in the loop that begins at *start* may be what the *stuck* threads wait for.
+
+        The loop must be one that the stuck threads, or others, bypass: a deadlocked thread does not reach what
+        follows its wait.
+        """
+        model = self.model
+        threads = model.views.at(start).threads
+        for s in stuck:
+            if not model.reaches(start, s.site):
+                threads &= ~sum(1 << thread for thread in s.threads)
+        return (
+            threads != 0
+            and model.reaches(-1, start, [s.site for s in stuck])
+            and any(self._may_unblock(s, i) for s in stuck for i in done)
+        )
+
+    def _may_unblock(self, stuck: Stuck, site: int) -> bool:
+        """Whether the event at *site* may be what the *stuck* threads wait for."""
+        instruction, mbarriers = self.model.instruction(site), self.model.made(Mbarriers)
+        if not isinstance(stuck.what, Mbarrier):
+            return instruction.event in ("barrier-sync", "barrier-arrive")
+        rings, others = mbarriers.rings_at(stuck.site), mbarriers.rings_at(site)
+        return instruction.role("mbarrier") is not None and not (
+            rings and others and rings.isdisjoint(others)
+        )
+
+    def _cta_shapes(self) -> Iterator[tuple[tuple[int, ...], bool]]:
+        """The shapes of a CTA to replay, and whether with all values.
+
+        Shapes that the kernel does not ask for are replayed once.
+        """
+        function = self.model.function
+        required, bound = function.directives.get(".reqntid"), function.directives.get(".maxntid")
+        if required:
+            yield required, True
+            return
+        if bound:
+            yield bound, True
+        if not self.model.values.one_dimensional:
+            self._gave_up = self._gave_up or GaveUp(Reason.NO_CTA_SHAPE)
+            return
+        usual = (bound,) if bound else hypotheses.CTA_SHAPES.value
+        yield from ((shape, True) for shape in usual if not bound)
+        if self.model.values.may_be_alone:
+            yield (1,), False
+        for threads in range(32, (prod(bound) if bound else MOST_THREADS) + 1, 32):
+            if (threads,) not in usual:
+                yield (threads,), False
