@@ -29,7 +29,7 @@ __all__ = ["ENTRY_PATH", "FEASIBLE_PATH", "Path", "Survey", "find_lead", "find_p
 
 EXIT = -1
 """The goal "the function is left" (also: a role returns to its dispatcher)."""
-NEVER = 1 << 62
+_NO_COMPONENT = 1 << 62
 """Beyond the number of any component."""
 
 FEASIBLE_PATH, ENTRY_PATH = "feasible path", "path from the entry"
@@ -62,7 +62,7 @@ class Path:
     """The fact as it arrives."""
 
     def sites(self, cfg: CFG, start: int) -> Iterator[int]:
-        """The instructions on the way from *start* to the end, neither of them included."""
+        """The instructions on the arrival from *start* to the end, neither of them included."""
         return chain.from_iterable(self._spans(cfg, start))
 
     def passed(self, cfg: CFG, start: int) -> Passed:
@@ -96,7 +96,7 @@ class Passed:
 
 
 class Flag(NamedTuple):
-    """A number that is chosen among constants, by the way that is taken, and perhaps something else."""
+    """A number that is chosen among constants, by the arrival that is taken, and perhaps something else."""
 
     phis: frozenset[int]
     """Where ways join, and what comes by them is chosen."""
@@ -111,7 +111,7 @@ class Onward(NamedTuple):
     """The predicate that does."""
     threads: int
     """The threads that may take it."""
-    way: Edge | None
+    arrival: Edge | None
     """The edge itself, where one who comes by it goes on otherwise than others."""
     leaves: bool
     """Whether it leads out of its component."""
@@ -133,24 +133,26 @@ class Survey:
         self._guards: dict[int, tuple[int, ...]] = {}
         self._facts: dict[int, list[int]] = {}
         self._flags: dict[int, Flag] = {}
-        self._ways: dict[tuple[int, frozenset[tuple[int, bool]]], _Way] = {}
-        self._onward: dict[int, tuple[Onward, ...]] = {}
+        self._entry_prefixes: dict[tuple[int, frozenset[tuple[int, bool]]], _EntryPrefix] = {}
+        self._branch_cache: dict[int, tuple[Onward, ...]] = {}
 
-    def ways(self, view: View) -> _Way:
+    def ways(self, view: View) -> _EntryPrefix:
         """The ways of a *view* from the entry, as far as searches have gone them: each goes on where others have been."""
         key = view.threads, view.facts.pairs()
-        if key not in self._ways:
-            self._ways[key] = _Way(self.values.along((), frozenset()), view.facts, view.threads)
-        return self._ways[key]
+        if key not in self._entry_prefixes:
+            self._entry_prefixes[key] = _EntryPrefix(
+                self.values.along((), frozenset()), view.facts, view.threads
+            )
+        return self._entry_prefixes[key]
 
     def onward(self, block: int) -> tuple[Onward, ...]:
         """Where one may go from *block*."""
-        found = self._onward.get(block)
+        found = self._branch_cache.get(block)
         if found is None:
-            found = self._onward[block] = tuple(map(self._taking, self.cfg.successors[block]))
+            found = self._branch_cache[block] = tuple(map(self._branch, self.cfg.successors[block]))
         return found
 
-    def _taking(self, edge: Edge) -> Onward:
+    def _branch(self, edge: Edge) -> Onward:
         component, p = self.cfg.component, self.reachability.edge_value(edge)
         return Onward(
             edge,
@@ -158,7 +160,7 @@ class Survey:
             -1 if p is None else self.values.may(p, edge.value),
             None if self.arriving(edge.target, edge) is None else edge,
             component[edge.target] != component[edge.source],
-            self.views.never(edge.target),
+            self.views.never_true(edge.target),
         )
 
     def branch_leaves(self, block: int) -> tuple[int, ...]:
@@ -173,7 +175,7 @@ class Survey:
     def arriving(self, block: int, edge: Edge | None) -> int | None:
         """What the branch at the end of *block* decides by, as it is where one comes by *edge*: in terms of what was before.
 
-        ``i < n`` is ``0 < n`` where a loop begins. None: it depends on no such way, or on what was different before.
+        ``i < n`` is ``0 < n`` where a loop begins. None: it depends on no such arrival, or on what was different before.
         """
         if edge is None or edge.target != block or len(self.cfg.sources[block]) < 2:
             return None
@@ -236,7 +238,7 @@ class Survey:
         """The leaves that decide more than once in *region*: only these need to be remembered.
 
         That is at more than one place, in a loop by a value that stays, or by
-        one that depends on the way taken before. For every leaf that decides, also the last component that it
+        one that depends on the arrival taken before. For every leaf that decides, also the last component that it
         decides in.
         """
         twice: set[int] = set()
@@ -275,7 +277,7 @@ class Survey:
                 elif values.node(value)[0] == "phi" and value not in phis:
                     phis.add(value)
                     work += values.arguments(value)
-            few = 0 < len(numbers) <= _FEW
+            few = 0 < len(numbers) <= MAX_FLAG_CONSTANTS
             found = self._flags[phi] = Flag(frozenset(phis if few else ()), frozenset(numbers))
         return found
 
@@ -314,41 +316,41 @@ def held_there(values: Values, p: int, wanted: bool, facts: Facts, threads: int)
     truth = values.decide(p, facts)
     if not threads or truth is (not wanted):
         return None
-    if truth is None and values.beyond(p) and not values.in_large(p, wanted):
+    if truth is None and values.depends_on_unmodelled_position(p) and not values.holds_in_large_ctas(p, wanted):
         return None
     return values.assume(p, wanted, facts), threads
 
 
-_FEW = 4
+MAX_FLAG_CONSTANTS = 4
 """Constants among which a flag is chosen at most."""
 
 
-class _Way:
-    """A way from the entry on which each predicate is taken as it is there."""
+class _EntryPrefix:
+    """A arrival from the entry on which each predicate is taken as it is there."""
 
-    __slots__ = ("_further", "along", "facts", "threads")
+    __slots__ = ("_extensions", "along", "facts", "threads")
 
     def __init__(self, along: Along, facts: Facts, threads: int) -> None:
         self.along = along
         """What expressions stand for at its end."""
         self.facts = facts
         self.threads = threads
-        self._further: dict[Edge, _Way | None] = {}
+        self._extensions: dict[Edge, _EntryPrefix | None] = {}
 
-    def further(self, edge: Edge, views: Views) -> _Way | None:
-        """The way that is longer by *edge*; None where nobody goes on by that."""
-        if edge not in self._further:
-            self._further[edge] = self._taken(edge, views)
-        return self._further[edge]
+    def extended(self, edge: Edge, views: Views) -> _EntryPrefix | None:
+        """The arrival that is longer by *edge*; None where nobody goes on by that."""
+        if edge not in self._extensions:
+            self._extensions[edge] = self._extend(edge, views)
+        return self._extensions[edge]
 
-    def _taken(self, edge: Edge, views: Views) -> _Way | None:
+    def _extend(self, edge: Edge, views: Views) -> _EntryPrefix | None:
         facts, threads, p = self.facts, self.threads, views.reachability.edge_value(edge)
         if p is not None:
             held = held_there(views.values, self.along(p), edge.value, facts, threads)
             if held is None:
                 return None
             facts, threads = held
-        return _Way(self.along.onward(edge), facts, threads)
+        return _EntryPrefix(self.along.onward(edge), facts, threads)
 
 
 def find_lead(
@@ -379,9 +381,9 @@ def find_lead(
     while work and budget:
         block, here = work.pop()
         if block == target:
-            there: _Way | None = here
+            there: _EntryPrefix | None = here
             for edge in onward:
-                there = there and there.further(edge, views)
+                there = there and there.extended(edge, views)
             if there is not None:
                 return Found(tuple(here.along.edges))
         budget -= 1
@@ -390,7 +392,7 @@ def find_lead(
             continue
         ways = [e for e in cfg.successors[block] if e.target in distance]
         for edge in sorted(ways, key=lambda e: -distance[e.target]):  # the nearest is taken first
-            if (there := here.further(edge, views)) is not None:
+            if (there := here.extended(edge, views)) is not None:
                 work.append((edge.target, there))
             else:
                 by = edge
@@ -436,7 +438,7 @@ def find_paths(
 
     # Nearest to the goal first: (distance, number, block, position in its relevant list, state, facts, threads, node).
     queue: list[tuple[int, int, int, int, Hashable, Facts, int, int]] = []
-    trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []  # parent, edge taken, changes on the way
+    trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []  # parent, edge taken, changes on the arrival
     seen: dict[tuple[int, int, Hashable, Edge | None], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
     goals = tuple(goals)
     question, site = (
@@ -461,14 +463,14 @@ def find_paths(
         parent: int,
         edge: Edge | None,
         marks: tuple[int, ...],
-        way: Edge | None = None,
+        arrival: Edge | None = None,
     ) -> None:
         nonlocal spent
         facts = values.once(facts)
         known = facts.pairs()
-        # A state that knows less and has more threads goes wherever this one could, if it has come the same *way* where
+        # A state that knows less and has more threads goes wherever this one could, if it has come the same *arrival* where
         # that decides the branch.
-        before = seen.setdefault((block, at, state, way), [])
+        before = seen.setdefault((block, at, state, arrival), [])
         for fewer, more in before:
             if fewer <= known and not threads & ~more:
                 return
@@ -489,36 +491,38 @@ def find_paths(
         changed.reverse()
         return Path(tuple(edges), tuple(changed), end, threads, state)
 
-    joined: dict[int, list[int]] = {}  # block -> predicates that the way into it decides
+    joined: dict[int, list[int]] = {}  # block -> predicates that the arrival into it decides
     chosen: dict[int, dict[int, frozenset[int]]] = {}  # block -> numbers that it chooses, and among which
-    until = NEVER
+    predicates_until = _NO_COMPONENT
     for leaf in list(latest):
         kind, *where = values.node(leaf)
         if kind != "phi":
             continue
         if cfg.function.registers[where[1]].type == ".pred":
             # What is known of any predicate can tell what is joined from it.
-            until = min(until, latest[leaf])
+            predicates_until = min(predicates_until, latest[leaf])
             if leaf in watched:
                 joined.setdefault(where[0], []).append(leaf)
         else:
             flag = survey.flag(leaf)
             for phi in flag.phis:
-                latest[phi] = min(latest.get(phi, NEVER), latest[leaf])
+                latest[phi] = min(latest.get(phi, _NO_COMPONENT), latest[leaf])
                 chosen.setdefault(values.node(phi)[1], {})[phi] = flag.numbers
 
-    through: dict[int, int] = {}  # what is known -> the last component in which it decides
+    last_use: dict[int, int] = {}  # what is known -> the last component in which it decides
 
     def needed(facts: Facts, block: int) -> Facts:
         """Drop the facts that decide nothing from *block* on: states that differ in them only are one."""
         here = component[block]
-        if until <= here or not facts:
+        if predicates_until <= here or not facts:
             return facts
         over = []
         for p in facts:
-            end = through.get(p)
+            end = last_use.get(p)
             if end is None:
-                end = through[p] = min((latest.get(leaf, NEVER) for leaf in survey.leaves(p)), default=NEVER)
+                end = last_use[p] = min(
+                    (latest.get(leaf, _NO_COMPONENT) for leaf in survey.leaves(p)), default=_NO_COMPONENT
+                )
             if end > here:
                 over.append(p)
         return Facts((p, v) for p, v in facts.items() if p not in over) if over else facts
@@ -594,7 +598,7 @@ def find_paths(
             decides = not watched.isdisjoint(survey.branch_leaves(block))
             as_it_came = survey.arriving(block, trail[node][1])
             passed = tuple(marks)
-            for edge, decided_by, takers, way, leaves, never in survey.onward(block):
+            for edge, decided_by, takers, arrival, leaves, never in survey.onward(block):
                 target = edge.target
                 if target not in region:
                     continue
@@ -623,13 +627,13 @@ def find_paths(
                             next_facts = values.assume(as_it_came, edge.value, next_facts)
                 arrived: list[tuple[int, bool | None]] = []
                 for phi, numbers in chosen[target].items() if target in chosen else ():
-                    brought = values.after_block(values.node(phi)[2], block)
-                    number = values.chosen(brought, numbers, next_facts)
+                    incoming = values.after_block(values.node(phi)[2], block)
+                    number = values.choice_among(incoming, numbers, next_facts)
                     if number is not None:
-                        arrived.append((values.equals(phi, number), True))
+                        arrived.append((values.equals_constant(phi, number), True))
                 for leaf in joined.get(target, ()):
-                    brought = values.after_block(values.node(leaf)[2], block)
-                    arrived.append((leaf, values.decide(brought, next_facts)))
+                    incoming = values.after_block(values.node(leaf)[2], block)
+                    arrived.append((leaf, values.decide(incoming, next_facts)))
                 if next_facts:
                     arrived += [(q, held) for q, held in values.turned(next_facts, edge) if decisive(q)]
                     next_facts = values.entering(next_facts, target)
@@ -640,7 +644,7 @@ def find_paths(
                         next_facts = values.assume(leaf, held, next_facts)
                 if leaves and not together:
                     next_facts = needed(next_facts, target)  # within one, what decides still does
-                push(target, 0, here, next_facts, next_threads, node, edge, passed, way)
+                push(target, 0, here, next_facts, next_threads, node, edge, passed, arrival)
     if queue:
         return survey.ledger.give_up(question, site, f"more than {budget} states")
     if dispatched:

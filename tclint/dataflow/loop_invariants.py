@@ -1,8 +1,8 @@
 """What two numbers that loops carry are to each other in every round.
 
 A ring that is filled ahead has a counter of what is filled and one of what is used, and the first is never behind the
-second: not before the first round, and, whatever way a round takes, not after it if not before it. Of all that is
-suggested, what some way does not keep is left out until the ways keep the rest (Flanagan and Leino, *Houdini, an
+second: not before the first round, and, whatever segment a round takes, not after it if not before it. Of all that is
+suggested, what some segment does not keep is left out until the segments keep the rest (Flanagan and Leino, *Houdini, an
 Annotation Assistant for ESC/Java*, 2001). What is assumed meanwhile is a fact like that of a branch, and known nowhere
 else.
 """
@@ -16,15 +16,15 @@ from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import CFG, Edge
 from tclint.isa.widths import width_of
 
-__all__ = ["proved"]
+__all__ = ["refuted_comparisons"]
 
-_EDGES = 256
-"""Edges that are followed at most to find the ways between the heads of the loops of one nest."""
-_PAIRS = 8
+MAX_EDGES_PER_NEST = 256
+"""Edges that are followed at most to find the segments between the heads of the loops of one nest."""
+MAX_PAIRS_PER_NEST = 8
 """Pairs of numbers that are looked at in one nest of loops at most."""
 
 
-class _Bound(NamedTuple):
+class _Candidate(NamedTuple):
     """That a number is not below another one by more than a constant."""
 
     head: int
@@ -33,33 +33,33 @@ class _Bound(NamedTuple):
     """The comparison that says that it is."""
 
 
-class _Way(NamedTuple):
-    """A way from the head of a loop to the next head, which may be the same; from -1 where no round is before."""
+class _Segment(NamedTuple):
+    """A segment from the head of a loop to the next head, which may be the same; from -1 where no round is before."""
 
     source: int
     target: int
     edges: tuple[Edge, ...]
 
 
-def proved(reachability: Reachability, root: int) -> dict[int, list[int]]:
+def refuted_comparisons(reachability: Reachability, root: int) -> dict[int, list[int]]:
     """For the head of each loop in the outermost one with head *root*, comparisons that do not hold in any of its rounds.
 
     They are of the numbers in that round.
     """
-    bounds, kept = _suggested(reachability, root), list[_Bound]()
-    ways = _ways(reachability.cfg, root) if bounds else None
-    while ways is not None:
-        kept = bounds
-        for way in ways:
-            kept = _kept(reachability, way, kept, bounds)
-        if len(kept) == len(bounds):
+    candidates, kept = _candidates(reachability, root), list[_Candidate]()
+    segments = _segments(reachability.cfg, root) if candidates else None
+    while segments is not None:
+        kept = candidates
+        for segment in segments:
+            kept = _preserved(reachability, segment, kept, candidates)
+        if len(kept) == len(candidates):
             break
-        bounds = kept
+        candidates = kept
     heads = reachability.cfg.loops.keys() & reachability.cfg.loops[root]
     return {head: [b.below for b in kept if b.head == head] for head in heads}
 
 
-def _suggested(reachability: Reachability, root: int) -> list[_Bound]:
+def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
     """Bounds of the differences that branches ask about: 0, and those before the first round."""
     cfg, values = reachability.cfg, reachability.values
     loop = cfg.loops[root]
@@ -74,7 +74,7 @@ def _suggested(reachability: Reachability, root: int) -> list[_Bound]:
                 inner, outer = sorted(heads, key=lambda h: len(cfg.loops[h]))
                 if inner in cfg.loops[outer]:
                     pairs[x, y] = inner
-    if len(pairs) > _PAIRS:
+    if len(pairs) > MAX_PAIRS_PER_NEST:
         return []
     numbers = {0}
     for source in cfg.sources[root]:
@@ -89,42 +89,47 @@ def _suggested(reachability: Reachability, root: int) -> list[_Bound]:
             for number in sorted(numbers):
                 least = values.add(less, values.constant(number))
                 below = values.find(values.compare("lt", more, least, True, width))
-                found.append(_Bound(pairs[x, y], below))
+                found.append(_Candidate(pairs[x, y], below))
     return found
 
 
-def _ways(cfg: CFG, root: int) -> list[_Way] | None:
-    """The ways into a nest of loops and within it, each up to the first head; None: there are too many."""
+def _segments(cfg: CFG, root: int) -> list[_Segment] | None:
+    """The segments into a nest of loops and within it, each up to the first head; None: there are too many."""
     loop = cfg.loops[root]
     found = [
-        _Way(-1, root, (edge,))
+        _Segment(-1, root, (edge,))
         for edge in cfg.predecessors[root]
         if edge.source in cfg.rank and edge.source not in loop
     ]
-    work = [_Way(h, e.target, (e,)) for h in cfg.loops.keys() & loop for e in cfg.successors[h]]
-    left = _EDGES
+    work = [_Segment(h, e.target, (e,)) for h in cfg.loops.keys() & loop for e in cfg.successors[h]]
+    left = MAX_EDGES_PER_NEST
     while work and left:
         left -= 1
-        way = work.pop()
-        if way.target in cfg.loops:
-            found += [way] if way.target in loop else []
-        elif way.target in loop:
-            work += [_Way(way.source, e.target, (*way.edges, e)) for e in cfg.successors[way.target]]
+        segment = work.pop()
+        if segment.target in cfg.loops:
+            found += [segment] if segment.target in loop else []
+        elif segment.target in loop:
+            work += [
+                _Segment(segment.source, e.target, (*segment.edges, e))
+                for e in cfg.successors[segment.target]
+            ]
     return None if work else found
 
 
-def _kept(reachability: Reachability, way: _Way, asked: list[_Bound], assumed: list[_Bound]) -> list[_Bound]:
-    """Those of the bounds *asked* that hold at the end of a way, where those that are assumed hold before."""
-    if not any(b.head == way.target for b in asked):
-        return asked
+def _preserved(
+    reachability: Reachability, segment: _Segment, tested: list[_Candidate], assumed: list[_Candidate]
+) -> list[_Candidate]:
+    """Those of the candidates *tested* that hold at the end of a segment, where those that are assumed hold before."""
+    if not any(b.head == segment.target for b in tested):
+        return tested
     cfg, values = reachability.cfg, reachability.values
-    passed = (range(cfg.blocks[e.source].start, cfg.blocks[e.source].end) for e in way.edges)
-    along = values.along(way.edges, frozenset(chain.from_iterable(passed)))
-    said = list(reachability.decided(way.edges[0].source, passing=True).items())
-    if way.source >= 0:
-        said += [(b.below, False) for b in assumed if cfg.dominates(b.head, way.source)]
-    for k, edge in enumerate(way.edges):
+    passed = (range(cfg.blocks[e.source].start, cfg.blocks[e.source].end) for e in segment.edges)
+    along = values.along(segment.edges, frozenset(chain.from_iterable(passed)))
+    literals = list(reachability.decided(segment.edges[0].source, passing=True).items())
+    if segment.source >= 0:
+        literals += [(b.below, False) for b in assumed if cfg.dominates(b.head, segment.source)]
+    for k, edge in enumerate(segment.edges):
         p = reachability.edge_value(edge)
         if p is not None:
-            said.append((values.find(along.walk(p, k)), edge.value))
-    return [b for b in asked if b.head != way.target or values.contradicts(along(b.below), said)]
+            literals.append((values.find(along.walk(p, k)), edge.value))
+    return [b for b in tested if b.head != segment.target or values.contradicts(along(b.below), literals)]

@@ -24,7 +24,7 @@ class Reachability:
         self._facts: dict[tuple[int, bool], Facts] = {}
         self._closed: set[int] = set()
         """Blocks to which the branches before them, taken together, let nobody come."""
-        self._deciding: dict[int, int] = {}
+        self._edge_predicates: dict[int, int] = {}
 
     def closed(self, block: int) -> bool:
         """Whether the branches that dominate *block* contradict each other; ask :meth:`decided` first."""
@@ -34,10 +34,10 @@ class Reachability:
         """The predicate value that decides *edge*, or None when nothing does."""
         if edge.predicate < 0:
             return None
-        p = self._deciding.get(edge.source)
+        p = self._edge_predicates.get(edge.source)
         if p is None:
             p = self.values.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
-            self._deciding[edge.source] = p
+            self._edge_predicates[edge.source] = p
         return self.values.find(p)
 
     @cached_property
@@ -108,14 +108,14 @@ class Reachability:
         """Whether some thread aborts the kernel (``trap``) whatever the launch is, so that nothing of it ever counts."""
         cfg, values = self.cfg, self.values
         aborting = sum(1 << b for b in cfg.order if cfg.aborts(b))
-        came: dict[int, int] = {}
+        visited: dict[int, int] = {}
         work = [(0, T.full(values.threads))] if aborting else []
         while work:
             block, threads = work.pop()
-            threads &= ~came.get(block, 0)
+            threads &= ~visited.get(block, 0)
             if not threads or block < 0:
                 continue
-            came[block] = came.get(block, 0) | threads
+            visited[block] = visited.get(block, 0) | threads
             left = staying = threads
             edges = cfg.successors[block]
             for edge in edges:
@@ -154,10 +154,10 @@ class Reachability:
                 self._closed.add(b)
             if len(incoming) == 1:
                 p = self.edge_value(incoming[0])
-                said = Facts() if p is None else values.assume(p, incoming[0].value, Facts())
+                implied = Facts() if p is None else values.assume(p, incoming[0].value, Facts())
                 if not passing:
-                    said = values.lasting(said)
-                for q, truth in said.items():
+                    implied = values.lasting(implied)
+                for q, truth in implied.items():
                     if not passing and values.decide(q, facts) is (not truth):
                         self._closed.add(b)
                     facts = values.assume(q, truth, facts)

@@ -100,7 +100,7 @@ class Results(Generic[D]):
 
     def carrying(self, site: int) -> AbstractSet[int] | None:
         """The blocks that a fact made at *site* may enter; None: all of them."""
-        about = self._about
+        about = self._origins
         if about is None:
             return None
         if self._carrying[0] != site:  # several paths are looked for from one instruction
@@ -110,7 +110,7 @@ class Results(Generic[D]):
         return self._carrying[1]
 
     @cached_property
-    def _about(self) -> list[int] | None:
+    def _origins(self) -> list[int] | None:
         """For each block the set of instructions that made the facts at its entry: states are many, and share most."""
         known: dict[D, int] = {}
         numbers = self._numbers

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from tclint.dataflow.loop_invariants import proved
+from tclint.dataflow.loop_invariants import refuted_comparisons
 from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import Edge
 from tclint.values import Facts, Level, Values
@@ -45,21 +45,21 @@ class Views:
         self.cfg = reachability.cfg
         self.values = reachability.values
         self._views: dict[int, View] = {}
-        self._barred: dict[Edge, tuple[set[int], set[int]]] = {}
+        self._unreachable: dict[Edge, tuple[set[int], set[int]]] = {}
         self._executes: dict[tuple[int, int], bool | None] = {}
         self._inside: dict[int, View] = {}
         self._kinds: dict[int, int] = {}
-        self._alike: dict[tuple[int, frozenset[tuple[int, bool]]], int] = {}
-        self._held: dict[tuple[int, int, bool], bool | None] = {}
-        self._apart: dict[tuple[int, int], bool] = {}
+        self._kind_numbers: dict[tuple[int, frozenset[tuple[int, bool]]], int] = {}
+        self._outcomes: dict[tuple[int, int, bool], bool | None] = {}
+        self._disjoint_kinds: dict[tuple[int, int], bool] = {}
         self._exclusive: dict[tuple[int, int], bool] = {}
-        self._rounds: dict[int, Facts] = {}
+        self._iteration_facts: dict[int, Facts] = {}
         self._never: dict[int, list[int]] = {}
-        self._kept: dict[int, tuple[int, ...]] = {}
+        self._never_above: dict[int, tuple[int, ...]] = {}
 
     def barred(self, edge: Edge, sites: AbstractSet[int]) -> AbstractSet[int]:
         """Those of *sites* whose threads, having executed them, can never take *edge*."""
-        asked, barred = self._barred.setdefault(edge, (set(), set()))
+        asked, barred = self._unreachable.setdefault(edge, (set(), set()))
         fresh = sites - asked
         if fresh:
             p = self.reachability.edge_value(edge)
@@ -92,20 +92,20 @@ class Views:
     def _holds(self, site: int, p: int, truth: bool) -> bool | None:
         """Whether *p* is *truth* in the threads that executed *site*, by what stays true of them."""
         key = self._kind(site), p, truth
-        if key not in self._held:
-            self._held[key] = self._follows(self.at(site), p, truth)
-        return self._held[key]
+        if key not in self._outcomes:
+            self._outcomes[key] = self._entailed(self.at(site), p, truth)
+        return self._outcomes[key]
 
     def _kind(self, site: int) -> int:
         """A number of the view of *site*, the same for those that say the same of the whole life of a thread."""
         kind = self._kinds.get(site)
         if kind is None:
             view = self.at(site)
-            said = view.threads, view.lasting(self.values).pairs()
-            kind = self._kinds[site] = self._alike.setdefault(said, len(self._alike))
+            invariants = view.threads, view.lasting(self.values).pairs()
+            kind = self._kinds[site] = self._kind_numbers.setdefault(invariants, len(self._kind_numbers))
         return kind
 
-    def _follows(self, view: View, p: int, truth: bool) -> bool | None:
+    def _entailed(self, view: View, p: int, truth: bool) -> bool | None:
         values = self.values
         decided = values.decide(p, view.lasting(values))
         if decided is not None:
@@ -117,11 +117,11 @@ class Views:
     def apart(self, a: int, b: int) -> bool:
         """Whether no thread can execute both *a* and *b*."""
         key = self._kind(a), self._kind(b)
-        if key not in self._apart:
-            self._apart[key] = self._exclude(self.at(a), self.at(b))
-        return self._apart[key]
+        if key not in self._disjoint_kinds:
+            self._disjoint_kinds[key] = self._contradict(self.at(a), self.at(b))
+        return self._disjoint_kinds[key]
 
-    def _exclude(self, here: View, there: View) -> bool:
+    def _contradict(self, here: View, there: View) -> bool:
         if not here.threads & there.threads:
             return True
         facts = here.lasting(self.values)
@@ -147,42 +147,42 @@ class Views:
 
     def inside(self, block: int) -> View:
         """The view of the threads that come to *block*, and what is known of this round of the loops that it is in."""
-        return View(self.reachability.reach.get(block, 0), self._known(block))
+        return View(self.reachability.reach.get(block, 0), self._facts_in_iteration(block))
 
     def now(self, site: int) -> View:
         """The same view, and what the branches before decided for this round of a loop only."""
         view = self.at(site)
         if site < 0:
             return view
-        facts = self._known(self.cfg.block_of[site])
+        facts = self._facts_in_iteration(self.cfg.block_of[site])
         return View(view.threads, Facts((*facts.items(), *view.facts.items())))
 
-    def _known(self, block: int) -> Facts:
+    def _facts_in_iteration(self, block: int) -> Facts:
         """What the branches before *block* decide for this round of a loop, and what holds in all of its rounds."""
-        facts = self._rounds.get(block)
+        facts = self._iteration_facts.get(block)
         if facts is None:
             facts = self.reachability.decided(block, passing=True)
-            for p in self._never_before(block):
+            for p in self._never_true_at(block):
                 facts = self.values.assume(p, False, facts)
-            self._rounds[block] = facts
+            self._iteration_facts[block] = facts
         return facts
 
-    def _never_before(self, block: int) -> tuple[int, ...]:
+    def _never_true_at(self, block: int) -> tuple[int, ...]:
         """The same as :meth:`never`, of all loops through whose head every way to *block* leads."""
         idom, chain = self.cfg.idom, [block]
-        while chain[-1] not in self._kept and (above := idom.get(chain[-1], chain[-1])) != chain[-1]:
+        while chain[-1] not in self._never_above and (above := idom.get(chain[-1], chain[-1])) != chain[-1]:
             chain.append(above)
-        kept = self._kept.get(chain[-1], ())
+        kept = self._never_above.get(chain[-1], ())
         for b in reversed(chain):
-            if b not in self._kept:
-                never = self.never(b)
-                kept = self._kept[b] = (*kept, *never) if never else kept
+            if b not in self._never_above:
+                never = self.never_true(b)
+                kept = self._never_above[b] = (*kept, *never) if never else kept
         return kept
 
-    def never(self, head: int) -> list[int]:
+    def never_true(self, head: int) -> list[int]:
         """The comparisons that hold in no round of the loop with this head, if it is one, of the numbers in that round."""
         if head in self._nests and head not in self._never:
-            self._never |= proved(self.reachability, self._nests[head])
+            self._never |= refuted_comparisons(self.reachability, self._nests[head])
         return self._never.get(head, [])
 
     @cached_property
