@@ -1,10 +1,13 @@
-"""What two numbers that loops carry are to each other in every round.
+"""Loop invariants: differences of two loop-carried values that stay within a bound in every iteration.
 
-A ring that is filled ahead has a counter of what is filled and one of what is used, and the first is never behind the
-second: not before the first round, and, whatever segment a round takes, not after it if not before it. Of all that is
-suggested, what some segment does not keep is left out until the segments keep the rest (Flanagan and Leino, *Houdini, an
-Annotation Assistant for ESC/Java*, 2001). What is assumed meanwhile is a fact like that of a branch, and known nowhere
-else.
+A ring buffer that is filled ahead has a counter of the stages filled and one of the stages used, and the first is never
+less than the second. That holds before the first iteration and, on whatever path an iteration takes, after it if before
+it. The proof is that of Houdini (Flanagan and Leino, *Houdini, an Annotation Assistant for ESC/Java*, 2001): guess
+candidates, assume all of them, drop those that some path segment does not preserve, and repeat until all are preserved.
+A candidate is assumed as the fact of a branch would be, and only inside the proof.
+
+A *segment* is a path from a loop header, or from before the nest, to the next loop header. The result is sound up to
+the assumption of :mod:`tclint.values` that signed numbers do not wrap; beyond the limits below, nothing is proven.
 """
 
 from __future__ import annotations
@@ -19,22 +22,22 @@ from tclint.isa.widths import width_of
 __all__ = ["refuted_comparisons"]
 
 MAX_EDGES_PER_NEST = 256
-"""Edges that are followed at most to find the segments between the heads of the loops of one nest."""
+"""Edges that may be followed to find the segments between the headers of one loop nest."""
 MAX_PAIRS_PER_NEST = 8
-"""Pairs of numbers that are looked at in one nest of loops at most."""
+"""Pairs of values for which one loop nest may be searched: each is tried with every candidate constant."""
 
 
 class _Candidate(NamedTuple):
-    """That a number is not below another one by more than a constant."""
+    """The claim that a value is at least another value plus a constant."""
 
     head: int
-    """The inner one of the loops that carry the two."""
+    """The inner one of the loops that carry the two values."""
     below: int
-    """The comparison that says that it is."""
+    """The comparison that contradicts the claim."""
 
 
 class _Segment(NamedTuple):
-    """A segment from the head of a loop to the next head, which may be the same; from -1 where no round is before."""
+    """A path from one loop header to the next, possibly the same; *source* is -1 for an edge into the nest."""
 
     source: int
     target: int
@@ -42,9 +45,9 @@ class _Segment(NamedTuple):
 
 
 def refuted_comparisons(reachability: Reachability, root: int) -> dict[int, list[int]]:
-    """For the head of each loop in the outermost one with head *root*, comparisons that do not hold in any of its rounds.
+    """For each loop header in the nest with outermost header *root*, the comparisons that are false in all iterations.
 
-    They are of the numbers in that round.
+    The comparisons are in terms of the values of the current iteration.
     """
     candidates, kept = _candidates(reachability, root), list[_Candidate]()
     segments = _segments(reachability.cfg, root) if candidates else None
@@ -60,7 +63,7 @@ def refuted_comparisons(reachability: Reachability, root: int) -> dict[int, list
 
 
 def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
-    """Bounds of the differences that branches ask about: 0, and those before the first round."""
+    """Bounds of the differences that branches test: 0, and the differences before the first iteration."""
     cfg, values = reachability.cfg, reachability.values
     loop = cfg.loops[root]
     pairs: dict[tuple[int, int], int] = {}
@@ -80,8 +83,8 @@ def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
     for source in cfg.sources[root]:
         for both in pairs if source not in loop else ():
             x, y = (values.after_block(values.node(v)[2], source) for v in both)
-            apart = values.known(values.add(x, values.times(y, -1)))
-            numbers |= {apart, -apart} if apart is not None else set()
+            difference = values.known(values.add(x, values.times(y, -1)))
+            numbers |= {difference, -difference} if difference is not None else set()
     found = []
     for x, y in sorted(pairs, key=lambda pair: [values.node(v)[1:] for v in pair]):
         width = width_of(values.function.registers[values.node(x)[2]].type) or 32
@@ -94,7 +97,7 @@ def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
 
 
 def _segments(cfg: CFG, root: int) -> list[_Segment] | None:
-    """The segments into a nest of loops and within it, each up to the first head; None: there are too many."""
+    """The segments that enter a loop nest and those inside it; None if there are too many."""
     loop = cfg.loops[root]
     found = [
         _Segment(-1, root, (edge,))
@@ -102,9 +105,9 @@ def _segments(cfg: CFG, root: int) -> list[_Segment] | None:
         if edge.source in cfg.rank and edge.source not in loop
     ]
     work = [_Segment(h, e.target, (e,)) for h in cfg.loops.keys() & loop for e in cfg.successors[h]]
-    left = MAX_EDGES_PER_NEST
-    while work and left:
-        left -= 1
+    budget = MAX_EDGES_PER_NEST
+    while work and budget:
+        budget -= 1
         segment = work.pop()
         if segment.target in cfg.loops:
             found += [segment] if segment.target in loop else []
@@ -119,13 +122,13 @@ def _segments(cfg: CFG, root: int) -> list[_Segment] | None:
 def _preserved(
     reachability: Reachability, segment: _Segment, tested: list[_Candidate], assumed: list[_Candidate]
 ) -> list[_Candidate]:
-    """Those of the candidates *tested* that hold at the end of a segment, where those that are assumed hold before."""
+    """The candidates among *tested* that hold at the end of a segment if those *assumed* hold at its start."""
     if not any(b.head == segment.target for b in tested):
         return tested
     cfg, values = reachability.cfg, reachability.values
     passed = (range(cfg.blocks[e.source].start, cfg.blocks[e.source].end) for e in segment.edges)
     along = values.along(segment.edges, frozenset(chain.from_iterable(passed)))
-    literals = list(reachability.decided(segment.edges[0].source, passing=True).items())
+    literals = list(reachability.decided(segment.edges[0].source, in_iteration=True).items())
     if segment.source >= 0:
         literals += [(b.below, False) for b in assumed if cfg.dominates(b.head, segment.source)]
     for k, edge in enumerate(segment.edges):

@@ -53,8 +53,7 @@ class Values(Bounds):
         self._facts: dict[frozenset[tuple[int, bool]], Facts] = {}
         self._shared_terms: dict[int, bool] = {}
         self._translated: dict[tuple[int, int, int], int] = {}
-        """``(predicate, source and target of a back edge)`` -> the predicate in the next iteration; -1: not applicable.
-        """
+        """``(predicate, source and target of a back edge)`` -> the predicate in the next iteration; -1: none."""
         self._translations: set[int] = set()
         """The predicates that such translations produced."""
 
@@ -63,7 +62,7 @@ class Values(Bounds):
         return Ranges(self)
 
     def release(self) -> None:
-        """Break the reference cycle with the entailment layer, so that these values are freed with their last reference."""
+        """Break the reference cycle with the entailment layer, so that the last reference frees these values."""
         self.__dict__.pop("_ranges", None)
 
     def decide(self, p: int, facts: Facts) -> bool | None:
@@ -90,13 +89,13 @@ class Values(Bounds):
             left = self.decide(node[2], facts)
             right = self.decide(node[3], facts)
             if node[1] in ("and", "or"):
-                settles: bool = node[1] == "or"
-                if settles in (left, right):
-                    return settles
+                absorbing: bool = node[1] == "or"
+                if absorbing in (left, right):
+                    return absorbing
                 if left is None and right is None and facts and self._share_a_term(p, node):
                     # The right operand, in the case in which the left one does not determine the result.
-                    left = self.decide(node[3], self.assume(node[2], not settles, facts))
-                    return settles if left is settles else None
+                    left = self.decide(node[3], self.assume(node[2], not absorbing, facts))
+                    return absorbing if left is absorbing else None
                 return None if left is None or right is None else node[1] == "and"
             return None if left is None or right is None else left != right
         if kind == "compare" and (facts or self._ranges.bounded_by_loop(p)):
@@ -104,11 +103,11 @@ class Values(Bounds):
                 # The only unsigned number below 1 is 0.
                 return self.decide(self.compare("eq", node[2], self.constant(0), True, node[5]), facts)
             known = self._entailed_by_constants(node, facts)
-            if known is None and (moved := self.difference(p)) is not None:
-                known = self._entailed_by_constants(moved[0], facts)
+            if known is None and (rewritten := self.difference(p)) is not None:
+                known = self._entailed_by_constants(rewritten[0], facts)
                 if known is None:
-                    known = self._ranges.decide(p, moved[0], facts)
-                known = None if known is None else known is not moved[1]
+                    known = self._ranges.decide(p, rewritten[0], facts)
+                known = None if known is None else known is not rewritten[1]
             if known is None:
                 known = self._ranges.decide(p, node, facts)
             if known is None and node[1] == "eq":
@@ -178,8 +177,8 @@ class Values(Bounds):
             return
         if self.known(node[3]) is not None:
             bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth))
-        if (moved := self.difference(fact)) is not None:
-            node, negated = moved
+        if (rewritten := self.difference(fact)) is not None:
+            node, negated = rewritten
             bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth is not negated))
 
     def differences(self, p: int) -> Iterator[int]:
@@ -199,9 +198,9 @@ class Values(Bounds):
         number = self.known(p)
         if number == 0:
             return True
-        every = [*([] if number else [(p, True)]), *literals]
+        conditions = [*([] if number else [(p, True)]), *literals]
         # Whether one literal refutes another may depend on which of them is assumed first.
-        return self._inconsistent(every) or self._inconsistent(every[::-1])
+        return self._inconsistent(conditions) or self._inconsistent(conditions[::-1])
 
     def counts_the_rest(self, head: int, p: int) -> bool:
         """Whether loop *head* runs the remainder of an unrolled loop, and *p* is not its exit condition."""
@@ -220,13 +219,13 @@ class Values(Bounds):
         return self.impossible(facts)
 
     def compared(self, p: int) -> frozenset[int]:
-        """The values that link the comparison *p* to others that can decide it: its sides, their difference, their parts."""
+        """The values by which other predicates can decide the comparison *p*: sides, their difference, their parts."""
         sides: tuple[int, ...] = self.nodes[p][2:4]
-        if (moved := self.difference(p)) is not None:
-            sides += moved[0][2:3]
+        if (rewritten := self.difference(p)) is not None:
+            sides += rewritten[0][2:3]
         bases = (self._ranges.bases(side) for side in sides if self.known(side) is None)
-        apart = self._ranges.point(p)
-        return frozenset((sides[0], *sides[2:], *(apart or ())[:1])).union(*bases)
+        point = self._ranges.point(p)
+        return frozenset((sides[0], *sides[2:], *(point or ())[:1])).union(*bases)
 
     def equals_constant(self, phi: int, number: int) -> int:
         """The predicate "the integer joined by *phi* equals the constant *number*"."""
@@ -234,8 +233,9 @@ class Values(Bounds):
         return self.compare("eq", phi, self.constant(number), True, width or 32)
 
     def choice_among(self, value: int, numbers: Iterable[int], facts: Facts) -> int | None:
-        """The constant that *value* is, itself or as a phi that *facts* equate with one of *numbers*; None if there is
-        none.
+        """The constant that *value* is, or that *facts* equate it with if it is a phi; otherwise None.
+
+        Only the constants *numbers* are considered for a phi.
         """
         known = self.known(value)
         if known is not None or self.node(value)[0] != "phi":
@@ -289,7 +289,7 @@ class Values(Bounds):
         return facts
 
     def _nonzero_side(self, node: Node, truth: bool) -> int | None:
-        """The predicate ``x == 0``, where an unsigned comparison places x above another number; None if it does not."""
+        """The predicate ``x == 0`` if an unsigned comparison places x above another number; otherwise None."""
         _, relation, left, right, signed, width = node
         number = self.known(left if truth else right)
         if relation != "lt" or signed or (number is None and not truth) or (not truth and number == 0):
@@ -298,7 +298,9 @@ class Values(Bounds):
         return None if self.node(above)[0] == "const" else above
 
     def _implied_by_select(self, node: Node, truth: bool) -> list[tuple[int, bool]]:
-        """The predicates that follow when one constant arm of the compared select would give the opposite result."""
+        """What follows if a constant arm of the compared select would give the opposite result: the other arm was
+        selected.
+        """
         _, relation, left, right, signed, width = node
         select = self.node(left)
         if select[0] != "select" or self.known(right) is None:
@@ -327,20 +329,20 @@ class Values(Bounds):
 
     def entering(self, facts: Facts, block: int) -> Facts:
         """*facts* without those about values that may change on entry to *block*."""
-        ending = self._invalidated.get(("block", block))
-        if ending is None or ending.isdisjoint(facts):
+        invalidated = self._invalidated.get(("block", block))
+        if invalidated is None or invalidated.isdisjoint(facts):
             return facts
-        return Facts((p, v) for p, v in facts.items() if p not in ending)
+        return Facts((p, v) for p, v in facts.items() if p not in invalidated)
 
     def turned(self, facts: Facts, edge: Edge) -> Iterator[tuple[int, bool]]:
-        """The comparisons in *facts* restated for the next iteration, if *edge* is a back edge; otherwise nothing.
+        """The comparisons in *facts* restated for the next iteration; none if *edge* is not a back edge.
 
-        ``i + 1 != n`` becomes ``i != n``. Results of an earlier translation are not translated again.
+        ``i + 1 != n`` becomes ``i != n``. The result of a translation is not translated again.
         """
         head = edge.target
-        ending = self._invalidated.get(("block", head), ())
-        for p, truth in facts.items() if ending and edge.source in self.cfg.loops.get(head, ()) else ():
-            if p in ending and p not in self._translations:
+        invalidated = self._invalidated.get(("block", head), ())
+        for p, truth in facts.items() if invalidated and edge.source in self.cfg.loops.get(head, ()) else ():
+            if p in invalidated and p not in self._translations:
                 q = self._translated.get((p, edge.source, edge.target))
                 if q is None:
                     q = self._translated[p, edge.source, edge.target] = self._translate(
@@ -350,8 +352,9 @@ class Values(Bounds):
                     yield q, truth
 
     def _translate(self, p: int, source: int, head: int) -> int:
-        """A comparison with each counter's increment subtracted, which is what it is in the next iteration; -1: not
-        applicable.
+        """A comparison in terms of the next iteration's values: each counter's increment is subtracted.
+
+        -1 if it is not a comparison, or a varying term is not a counter.
         """
         node = self.nodes[p]
         if node[0] != "compare":
@@ -361,16 +364,16 @@ class Values(Bounds):
             terms, by = self.linear(side)
             for term, factor in terms:
                 if ("block", head) in self.volatile(term):
-                    moved = self.node(term)[:2] == ("phi", head) and self.linear(
+                    advanced = self.node(term)[:2] == ("phi", head) and self.linear(
                         self.after_block(self.node(term)[2], source)
                     )
-                    if not moved or moved[0] != ((term, 1),):
+                    if not advanced or advanced[0] != ((term, 1),):
                         return -1
-                    by -= factor * moved[1]
+                    by -= factor * advanced[1]
             sides.append(self.total(terms, by))
-        turned = self.find(self.compare(node[1], sides[0], sides[1], node[4], node[5]))
-        self._translations.add(turned)
-        return turned
+        translated = self.find(self.compare(node[1], sides[0], sides[1], node[4], node[5]))
+        self._translations.add(translated)
+        return translated
 
     def once(self, facts: Facts) -> Facts:
         """The canonical object for an equal set of facts, which carries the conclusions cached so far."""

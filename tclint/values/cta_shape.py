@@ -55,7 +55,10 @@ def is_alone(function: Function) -> bool:
 
 
 def shape_of(function: Function, threads: int, one_dimensional: bool) -> Triple | None:
-    """The threads of a CTA in each dimension: as ``.reqntid`` fixes them (11.4.4), or all *threads* in one; else None."""
+    """The threads of a CTA in each dimension, or None.
+
+    Known if ``.reqntid`` fixes them (11.4.4), or if all *threads* are in one dimension.
+    """
     if function.threads:
         x, y, z = (*function.directives[".reqntid"], 1, 1)[:3]
         return x, y, z
@@ -63,7 +66,7 @@ def shape_of(function: Function, threads: int, one_dimensional: bool) -> Triple 
 
 
 def fixed(name: str, shape: Triple | None, stated: bool) -> int | None:
-    """The constant in a special register of a CTA of this *shape*; None if it is not constant or unknown.
+    """The constant in a special register of a CTA of this *shape*; None if it is not constant, or not known.
 
     A size along x that is not *stated* is an upper bound only.
     """

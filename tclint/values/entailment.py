@@ -38,7 +38,7 @@ Bases = dict[int, Range]
 """Known ranges: by base, or by a number read as unsigned (:meth:`ValueTable.plain`)."""
 
 _INFINITY = 1 << 80
-"""Stands for an unbounded end of a range."""
+"""The absolute value of an unbounded end of a range."""
 _UNBOUNDED: Range = (-_INFINITY, _INFINITY)
 _MAX_FINITE_BOUND = 1 << 70
 """An end of a range beyond this is unbounded, and not a value that would have to wrap in a register."""
@@ -232,7 +232,7 @@ class Ranges:
         return False
 
     def _by_contradiction(self, p: int, known: Bases) -> bool | None:
-        """The truth of *p* if its opposite leaves no value for some bits, a maximum or a minimum; None if it does not.
+        """The truth of *p* if its opposite leaves no value for some bits, a maximum or a minimum; otherwise None.
 
         This relates a loop unrolled by two to the odd iteration that runs before it.
         """
@@ -329,8 +329,8 @@ class Ranges:
             return known
         known = known.copy()
         self._add_range(left, bounds, known)
-        if (stated := self._canonical(left)) != left:
-            self._add_range(stated, bounds, known)
+        if (canonical := self._canonical(left)) != left:
+            self._add_range(canonical, bounds, known)
         return known
 
     def _comparison(self, fact: int) -> tuple[Node, bool] | None:
@@ -431,8 +431,7 @@ class Ranges:
                     self._add_part_ranges(both, known[both], known, depth + 1)
 
     def _choices(self, base: int, known: Bases, depth: int) -> Iterator[tuple[bool, int, int]]:
-        """For each maximum or minimum in *base*, the two sums of which *base* is the maximum (True) or the minimum
-        (False).
+        """``(is the maximum, one, two)``: for each maximum or minimum in *base*, the sums of which *base* is that.
 
         An unsigned maximum or minimum counts only where both operands are known to have the same sign.
         """
@@ -654,7 +653,7 @@ class Ranges:
         return found
 
     def _counter(self, value: int) -> _Counter | None:
-        """How a loop counts *value*; None if it does not."""
+        """The counter that *value* is in its loop; None if it is not one."""
         if value not in self._counters:
             found: _Counter | None = None
             values = self.values
@@ -750,8 +749,8 @@ class Ranges:
     def _loop_range(self, base: int, known: Bases, depth: int) -> Range:
         """The range of *base* in all iterations of a loop that ends when a counter equals a limit.
 
-        *base* is that counter, or a loop-invariant distance away from it: ``i`` is below n in a loop that ends at ``i
-        == n - (n & 3)``.
+        *base* is that counter, or a loop-invariant distance away from it: i is below n in a loop that ends at ``i == n
+        - (n & 3)``.
         """
         found = _UNBOUNDED
         for low, high, rest in self._loop_bounds(base) if depth <= MAX_EXPRESSION_DEPTH else ():
@@ -760,7 +759,7 @@ class Ranges:
         return found
 
     def _loop_bounds(self, base: int) -> tuple[tuple[int, int, int], ...]:
-        """``(low, high, rest)`` for each loop that bounds ``base - rest`` to [low, high], with a loop-invariant rest."""
+        """``(low, high, rest)`` for each loop that bounds ``base - rest`` to [low, high]; rest is loop-invariant."""
         found = self._loop_bound_cache.get(base)
         if found is None:
             values = self.values
@@ -794,22 +793,22 @@ class Ranges:
 
         ``n & 1 != 0`` implies ``n & 3 != 2``.
         """
-        asked = self._tested_bits(p)
-        if asked is None:
+        tested = self._tested_bits(p)
+        if tested is None:
             return None
         if facts.bits is None:
             facts.bits = {}
             for fact, truth in facts.items():
-                comparison = self._tested_bits(fact)
-                if comparison is None:
+                test = self._tested_bits(fact)
+                if test is None:
                     continue
-                value, mask, bits = comparison
+                value, mask, bits = test
                 # For a single bit, an inequality determines it as well.
                 if truth or not mask & mask - 1:
                     zeros, ones = facts.bits.get(value, (0, 0))
                     bits = bits if truth else bits ^ mask
                     facts.bits[value] = zeros | mask & ~bits, ones | bits
-        value, mask, bits = asked
+        value, mask, bits = tested
         zeros, ones = facts.bits.get(value, (0, 0))
         if zeros & bits or ones & mask & ~bits:
             return False
@@ -891,9 +890,7 @@ class Ranges:
         return values.total(terms, 0), constant if negative else -constant
 
     def _canonical(self, value: int) -> int:
-        """*value* in canonical form: lockstep counters by their representative, constants hoisted out of minima and
-        maxima.
-        """
+        """The canonical form of *value*: constants hoisted out of minima and maxima, lockstep counters merged."""
         found = self._canonical_cache.get(value)
         if found is None:
             values = self.values
@@ -925,11 +922,11 @@ class Ranges:
     def _canonical_range_of(self, value: int, known: Bases) -> Range:
         """The range of *value*, intersected with that of its canonical form."""
         found = self._range_of(value, known, 0)
-        stated = self._canonical(value)
-        return found if stated == value else _intersect(found, self._range_of(stated, known, 0))
+        canonical = self._canonical(value)
+        return found if canonical == value else _intersect(found, self._range_of(canonical, known, 0))
 
     def _exit_conditions(self, head: int) -> dict[int, bool]:
-        """The predicates by which every iteration of a loop decides whether to leave it, with the truth that leaves it."""
+        """The predicates by which every iteration of a loop decides whether to leave it, with the truth that does."""
         if head not in self._exit_condition_cache:
             values, cfg = self.values, self.values.cfg
             loop = cfg.loops.get(head, frozenset())

@@ -1,7 +1,8 @@
 """Intervals and known bits of values, trip counts of loops, and whether two ranges of addresses are disjoint.
 
-For a phi, both are inductive: an interval that the constants and tests around a loop suggest is kept if every argument
-stays within it; known bits start at "everything known" and lose what an argument contradicts, until a fixpoint.
+A counter of a loop with a known trip count has an exact interval. For any other phi, an interval that the constants and
+tests around the loop suggest is kept if it is inductive: every argument stays within it. Known bits start at
+"everything known" and lose what an argument contradicts, until a fixpoint.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ class Bounds(Induction):
         return self._intervals[value]
 
     def rounds(self, head: int) -> int | None:
-        """The greatest trip count of the loop with header *head*; None if unknown.
+        """An upper bound of the trip count of the loop with header *head*; None if unknown.
 
         It is known if every back edge tests a counter that starts at a constant.
         """
@@ -210,9 +211,8 @@ class Bounds(Induction):
             return distance // stride if distance % stride == 0 and distance // stride >= 0 else None
         if relation != "lt" or truth is not below or stride < 0 or not 0 <= first + ahead <= end < 1 << 31:
             return None
-        return (
-            distance // stride + 1 if not truth else -(-distance // stride)
-        )  # to and including the limit, or below
+        # Up to and including the limit, or only below it.
+        return distance // stride + 1 if not truth else -(-distance // stride)
 
     def _counter_interval(self, value: int) -> Interval | None:
         """The interval of a counter that starts at a constant in a loop with a known trip count; else None."""

@@ -23,7 +23,7 @@ __all__ = ["Access", "Footprint", "SharedMemory", "numbers"]
 _MIN_BYTES = 16
 """A lower bound of what a matrix instruction or a bulk copy accesses at its address (9.7.15.5.1.2, 9.7.9.25.4)."""
 _MAX_ADDRESS = (1 << 18) - 1
-"""The mask of a shared memory address (9.7.15.5.1.2.2: the fields of a descriptor)."""
+"""The greatest address of shared memory, as the fields of a descriptor limit it (9.7.15.5.1.2.2)."""
 _ALL_LANES = 0xFFFFFFFF
 """All lanes of a warp."""
 _START_MASK = 0x3FFF
@@ -241,7 +241,7 @@ class SharedMemory:
         return not first.isdisjoint(second) or not (first or second)
 
     def origins(self, base: int) -> set[int]:
-        """The values of which *base* may be an offset: its loop-invariant terms, and initial values of moved pointers."""
+        """The values of which *base* may be an offset: loop-invariant terms, and initial values of moved pointers."""
         found = self._origins.get(base)
         if found is None:
             values = self.values
@@ -348,6 +348,7 @@ class SharedMemory:
         return self._footprint_of(access, self.sure(threads, beside))
 
     def _footprint_of(self, access: Access, threads: int) -> Footprint | None:
+        """:meth:`footprint` for threads that are known to exist."""
         base, thread_part, constant = self.split(access.address)
         spread = self._spread_of(thread_part, access, threads) if self._is_cta_uniform(base) else None
         return None if spread is None else spread.moved(constant)
@@ -380,6 +381,7 @@ class SharedMemory:
         return threads & access.lanes * T.lane_zero(self.values.threads)
 
     def _spread_of(self, thread_part: int, access: Access, threads: int) -> Footprint | None:
+        """The bytes that those of *threads* whose address counts access, relative to the base and the constant."""
         threads = self._active(access, threads)
         key = (thread_part, access.size, threads)
         if key not in self._footprints:

@@ -45,7 +45,7 @@ class Along:
     def __call__(self, value: int) -> int:
         return self.walk(value, len(self.edges))
 
-    def onward(self, edge: Edge) -> Along:
+    def extended(self, edge: Edge) -> Along:
         """The substitution for the path extended by *edge*, with no more instructions in :attr:`passed`."""
         return Along(self._values, (*self.edges, edge), self.passed, self)
 
@@ -129,7 +129,7 @@ class Lifetimes(Registers):
         self._invalidating_sites: list[int] = []
 
     def volatile(self, value: int) -> frozenset[tuple[str, int]]:
-        """Where *value* may change: ``("block", b)`` for a phi, ``("site", i)`` for a load or an unknown.
+        """Where *value* may change: ``("block", b)`` for a phi, ``("site", i)`` for a load or an unknown value.
 
         The set is empty if the value is the same for the whole life of a thread.
         """

@@ -301,7 +301,7 @@ class Expressions:
         return value if number == 0 else self._node("op", "shr", type_name, value, by)
 
     def _without_aligned(self, value: int, bits: int) -> int:
-        """*value* without the addresses of variables aligned so that its low *bits* do not depend on them."""
+        """*value* without addresses of variables aligned so well that its low *bits* do not depend on them."""
         terms, constant = self._terms(value)
         kept = tuple((t, f) for t, f in terms if not (align := self._alignment(t)) or align * f % (1 << bits))
         return self.total(kept, constant) if len(kept) < len(terms) else value
@@ -376,7 +376,7 @@ class Expressions:
         return bool(kind == "parameter" and node[2] == 8)
 
     def _may_wrap(self, value: int) -> bool:
-        """Whether *value* is a 32-bit sum with a constant so large that small terms make it wrap, unlike any address."""
+        """Whether *value* is a 32-bit sum with so large a constant that small terms make it wrap, unlike an address."""
         node = self.node(value)
         return node[0] == "sum" and not -_WRAPPING_CONSTANT <= node[2] < _WRAPPING_CONSTANT
 
