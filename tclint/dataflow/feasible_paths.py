@@ -369,7 +369,7 @@ class _EntryPrefix:
 
 
 def find_lead(
-    survey: Survey,
+    cache: Survey,
     target: int,
     context: View | None = None,
     continuation: Sequence[Edge] = (),
@@ -379,16 +379,16 @@ def find_lead(
     It starts with all threads, or those of *context*, and must be able to continue along the edges of *continuation*. A
     loop with a constant trip count is iterated that often, whereas :func:`find_paths` does not distinguish iterations.
     """
-    cfg, views = survey.cfg, survey.views
+    cfg, views = cache.cfg, cache.views
     site = cfg.blocks[target].start
     too_long = f"more than {MAX_EDGES_PER_ENTRY_PATH} edges"
-    distance = survey.region(0, (target,), None, MAX_EDGES_PER_ENTRY_PATH)
+    distance = cache.region(0, (target,), None, MAX_EDGES_PER_ENTRY_PATH)
     if distance is None:
-        return survey.ledger.give_up(ENTRY_PATH, site, too_long)
+        return cache.ledger.give_up(ENTRY_PATH, site, too_long)
     if target not in distance:
-        return survey.ledger.give_up(ENTRY_PATH, site, _DISPATCHED) if distance else _UNREACHED
+        return cache.ledger.give_up(ENTRY_PATH, site, _DISPATCHED) if distance else _UNREACHED
     budget = limit = MAX_BLOCKS_PER_CONTINUED_ENTRY_PATH if continuation else MAX_BLOCKS_PER_ENTRY_PATH
-    work = [(0, survey.entry_prefix(context or View(T.full(survey.values.threads))))]
+    work = [(0, cache.entry_prefix(context or View(T.full(cache.values.threads))))]
     cut = False
     by: Edge | None = None
     while work and budget:
@@ -410,14 +410,14 @@ def find_lead(
             else:
                 by = edge
     if work:
-        return survey.ledger.give_up(ENTRY_PATH, site, f"more than {limit} blocks")
+        return cache.ledger.give_up(ENTRY_PATH, site, f"more than {limit} blocks")
     if cut:
-        return survey.ledger.give_up(ENTRY_PATH, site, too_long)
+        return cache.ledger.give_up(ENTRY_PATH, site, too_long)
     return Infeasible(by or "no path continues along the requested edges")
 
 
 def find_paths(
-    survey: Survey,
+    cache: Survey,
     start: int,
     context: View,
     state: Hashable,
@@ -446,26 +446,25 @@ def find_paths(
     """
     if not context.threads:
         return _NO_THREAD
-    cfg, values, views = survey.cfg, survey.values, survey.views
+    cfg, values, views = cache.cfg, cache.values, cache.views
     instructions, component = cfg.function.instructions, cfg.component
     first = cfg.block_of[start] if start >= 0 else 0
 
     # Nearest to the goal first: (distance, number, block, index in relevant[block], state, facts, threads, node).
     queue: list[tuple[int, int, int, int, Hashable, Facts, int, int]] = []
-    trail: list[
-        tuple[int, Edge | None, tuple[int, ...]]
-    ] = []  # parent, edge taken, sites that changed the fact
+    # Parent, edge taken, sites that changed the fact.
+    trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []
     seen: dict[tuple[int, int, Hashable, Edge | None], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
     goals = tuple(goals)
     question, site = (
         (FEASIBLE_PATH, start) if start >= 0 else (ENTRY_PATH, cfg.blocks[min(goals, default=0)].start)
     )
-    region = survey.region(first, goals, alive, budget)
+    region = cache.region(first, goals, alive, budget)
     if region is None:
-        return survey.ledger.give_up(question, site, f"more than {budget} edges away")
+        return cache.ledger.give_up(question, site, f"more than {budget} edges away")
     if not region:
         return _CUT_OFF
-    watched, latest = survey.watched({first, *region}, relevant)
+    watched, latest = cache.watched({first, *region}, relevant)
     spent = 0
     by: Edge | None = None  # the edge closed last
     dispatched = False
@@ -520,7 +519,7 @@ def find_paths(
             if leaf in watched:
                 joined.setdefault(where[0], []).append(leaf)
         else:
-            flag = survey.flag(leaf)
+            flag = cache.flag(leaf)
             for phi in flag.phis:
                 latest[phi] = min(latest.get(phi, _NO_COMPONENT), latest[leaf])
                 chosen.setdefault(values.node(phi)[1], {})[phi] = flag.numbers
@@ -537,7 +536,7 @@ def find_paths(
             end = last_use.get(p)
             if end is None:
                 end = last_use[p] = min(
-                    (latest.get(leaf, _NO_COMPONENT) for leaf in survey.leaves(p)), default=_NO_COMPONENT
+                    (latest.get(leaf, _NO_COMPONENT) for leaf in cache.leaves(p)), default=_NO_COMPONENT
                 )
             if end > here:
                 over.append(p)
@@ -545,7 +544,7 @@ def find_paths(
 
     def decisive(p: int) -> bool:
         """Whether a leaf of *p* decides more than once."""
-        return not watched.isdisjoint(survey.leaves(p))
+        return not watched.isdisjoint(cache.leaves(p))
 
     def condition(i: int, threads: int, facts: Facts) -> tuple[int, bool | None, int]:
         """The predicate of a guarded instruction, whether it executes, and the threads that may execute it."""
@@ -611,10 +610,10 @@ def find_paths(
             if ends:
                 dispatched = dispatched or not met
                 continue
-            decides = not watched.isdisjoint(survey.branch_leaves(block))
-            predicate_on_arrival = survey.arriving(block, trail[node][1])
+            decides = not watched.isdisjoint(cache.branch_leaves(block))
+            predicate_on_arrival = cache.arriving(block, trail[node][1])
             passed = tuple(marks)
-            for edge, predicate, edge_threads, arrival, leaves, never in survey.branches(block):
+            for edge, predicate, edge_threads, arrival, leaves, never in cache.branches(block):
                 target = edge.target
                 if target not in region:
                     continue
@@ -662,7 +661,7 @@ def find_paths(
                     next_facts = needed(next_facts, target)  # inside a component, nothing ceases to decide
                 push(target, 0, here, next_facts, next_threads, node, edge, passed, arrival)
     if queue:
-        return survey.ledger.give_up(question, site, f"more than {budget} states")
+        return cache.ledger.give_up(question, site, f"more than {budget} states")
     if dispatched:
-        return survey.ledger.give_up(question, site, _DISPATCHED)
+        return cache.ledger.give_up(question, site, _DISPATCHED)
     return _ENDED if by is None else Infeasible(by)

@@ -11,13 +11,14 @@ __all__ = ["Facts"]
 
 
 class Facts(dict[int, bool]):
-    """Predicate -> its truth. Immutable once built, except for the caches below, which depend on the contents alone."""
+    """Predicate -> its truth. Immutable once built, so the conclusions cached with it stay valid."""
 
     __slots__ = ("bits", "bounds", "decided", "followed", "known", "lasting", "points", "ranges")
 
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
         self.decided: dict[int, bool | None] = {}
+        """Predicate -> whether it follows; None: neither answer does."""
         self.followed: dict[tuple[int, bool], Facts] = {}
         """``(predicate, truth)`` -> this path condition extended by it."""
         self.bounds: Comparisons | None = None

@@ -3,9 +3,9 @@
 Warp-specialised Triton stores two such tables; the second one ends the roles that the first one began. Which of them a
 warp reads is not tracked: it may find the number of either.
 
-One assumption is unsound: other stores of at least whole words to the same variable do not touch a table but tiles
-beside it. This holds for Triton, which allocates all its shared memory as one variable, and is known of no other
-compiler.
+One assumption is unsound: a store of at least whole words at an unknown offset of the same variable does not touch a
+table but a tile beside it. This holds for Triton, which allocates all its shared memory as one variable, and is known
+of no other compiler.
 """
 
 from __future__ import annotations

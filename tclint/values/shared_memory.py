@@ -58,10 +58,10 @@ class Footprint(NamedTuple):
         return Footprint(self.low + by, self.bytes)
 
     def meets(self, other: Footprint) -> bool:
-        apart = other.low - self.low
-        if apart >= 0:
-            return bool(self.bytes >> apart & other.bytes)
-        return bool(other.bytes >> -apart & self.bytes)
+        distance = other.low - self.low
+        if distance >= 0:
+            return bool(self.bytes >> distance & other.bytes)
+        return bool(other.bytes >> -distance & self.bytes)
 
 
 class SharedMemory:
