@@ -531,7 +531,7 @@ def find_paths(
         here = component[block]
         if predicates_until <= here or not facts:
             return facts
-        over = []
+        unneeded = []
         for p in facts:
             end = last_use.get(p)
             if end is None:
@@ -539,8 +539,8 @@ def find_paths(
                     (latest.get(leaf, _NO_COMPONENT) for leaf in cache.leaves(p)), default=_NO_COMPONENT
                 )
             if end > here:
-                over.append(p)
-        return Facts((p, v) for p, v in facts.items() if p not in over) if over else facts
+                unneeded.append(p)
+        return Facts((p, v) for p, v in facts.items() if p not in unneeded) if unneeded else facts
 
     def decisive(p: int) -> bool:
         """Whether a leaf of *p* decides more than once."""

@@ -105,8 +105,8 @@ class Results(Generic[D]):
             return None
         if self._carrying[0] != site:  # cached: several searches start at one instruction
             number = self._numbers.get(site)
-            mine = 0 if number is None else 1 << number
-            self._carrying = site, {b for b, sites in enumerate(about) if sites & mine}
+            bit = 0 if number is None else 1 << number
+            self._carrying = site, {b for b, sites in enumerate(about) if sites & bit}
         return self._carrying[1]
 
     @cached_property
