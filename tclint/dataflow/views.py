@@ -89,7 +89,10 @@ class Views:
         return frozenset(kept | made)
 
     def _holds(self, site: int, p: int, truth: bool) -> bool | None:
-        """Whether *p* is *truth* for all threads that executed *site*, by what holds for their whole life."""
+        """Whether *p* is *truth* for all threads that executed *site*, by what holds for their whole life.
+
+        False if for none of them; None if unknown.
+        """
         key = self._kind(site), p, truth
         if key not in self._outcomes:
             self._outcomes[key] = self._entailed(self.at(site), p, truth)
@@ -179,7 +182,7 @@ class Views:
         return kept
 
     def never_true(self, head: int) -> list[int]:
-        """The comparisons that are false in every iteration of the loop with header *head*; otherwise empty.
+        """The comparisons that are false in every iteration of the loop with header *head*; empty for any other block.
 
         They are in terms of the values of the current iteration.
         """
