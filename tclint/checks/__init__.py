@@ -11,15 +11,16 @@ Change this package to add a rule: a function here and its page in ``rules/`` (C
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from tclint._data import modules
 from tclint.analyses.model import KernelModel
 from tclint.config.config import Config
 from tclint.findings.edits import Repair
+from tclint.findings.rules import ID
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Function, Module
 
@@ -37,7 +38,7 @@ class Mark:
     role: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Hit:
     """What a check found, in terms of instructions.
 
@@ -46,6 +47,8 @@ class Hit:
     default to those of the rule.
     """
 
+    rule: RuleId
+    _: KW_ONLY
     message: str
     site: int = -1
     span: tuple[int, int] | None = None
@@ -74,6 +77,34 @@ class Hit:
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _builder(make: Callable[Concatenate[RuleId, P], Hit]) -> Callable[Concatenate[RuleId, P], Hit]:
+    """*make* as a method of its first argument. Its signature keeps the fields of :class:`Hit`, so they are type-checked."""
+
+    def hit(rule: RuleId, /, *args: P.args, **fields: P.kwargs) -> Hit:
+        return make(rule, *args, **fields)
+
+    return hit
+
+
+class RuleId(str):
+    """The id of a rule, which builds its hits. The meaning of the rule is on its page (:mod:`tclint.findings.rules`).
+
+    Raises ValueError if it is not letters of a family and three digits.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, id: str) -> None:
+        if not ID.fullmatch(id):
+            raise ValueError(
+                f"{id!r} is not the id of a rule: letters of its family and three digits, as in WG001"
+            )
+
+    hit = _builder(Hit)
+    """A hit of this rule; the arguments are the other fields of :class:`Hit`."""
 
 
 def grouped(found: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
@@ -87,8 +118,8 @@ def grouped(found: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
     return groups
 
 
-KernelCheck = Callable[[KernelModel], Iterable[tuple[str, Hit]]]
-ModuleCheck = Callable[[Module, Config], Iterable[tuple[str, Hit]]]
+KernelCheck = Callable[[KernelModel], Iterable[Hit]]
+ModuleCheck = Callable[[Module, Config], Iterable[Hit]]
 
 _kernel: dict[tuple[str, ...], KernelCheck] = {}
 _module: dict[tuple[str, ...], ModuleCheck] = {}
@@ -96,7 +127,7 @@ _needs: dict[KernelCheck, str] = {}
 
 
 def check(*rules: str, needs: str = "") -> Callable[[KernelCheck], KernelCheck]:
-    """Register a function that yields ``(rule, hit)`` for the *rules* it decides.
+    """Register a function that yields the hits of the *rules* that it decides.
 
     *needs* is the first word of an opcode without which the check has nothing
     to look at: a kernel that has none does not pay for it.
