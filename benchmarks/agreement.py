@@ -170,10 +170,10 @@ class Text:
         """The rules by which tclint says that the ptxas of a toolkit refuses the file; ``exit 2`` if it cannot read it."""
         config = Config(toolkit=release)
         found = {"exit 2"} if self.analysed[1] else set()
-        for names, check in module_checks():
-            if not REFUSALS.isdisjoint(names):
+        for check in module_checks():
+            if not REFUSALS.isdisjoint(check.rules):
                 found |= {
-                    hit.rule for hit in check(self.module, config) if hit.rule in REFUSALS and _error(hit)
+                    hit.rule for hit in check.run(self.module, config) if hit.rule in REFUSALS and _error(hit)
                 }
         if any(use.opcode.startswith("tcgen05.ld") for f in self.module.functions for use in f.uses):
             found |= {f.rule.id for f in self.report.findings if f.rule.id == "TC018"}

@@ -27,7 +27,7 @@ from tclint.values.shared_memory import Access
 PR005 = RuleId("PR005")
 
 
-@check(PR005)
+@check(PR005, analyses=(Order, WaitedCopies, WritesSince))
 def read_before_others_wrote(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that other threads write, read through the async proxy by one that nothing makes wait for them."""
     if model.values.threads == 1 or not model.function.entry or not _reads(model):

@@ -30,7 +30,7 @@ BK005 = RuleId("BK005")
 _ONCE = "its warp starts it once, as far as ptxas is known, and another lane waits for that"
 
 
-@check(BK002, BK003, needs="cp")
+@check(BK002, BK003, needs="cp", analyses=(BulkReads,))
 def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a bulk copy may still read it, or by who does not know that it was read."""
     operations = model.sites("issue", "bulk")
@@ -179,7 +179,7 @@ def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: set
     )
 
 
-@check(BK004, needs="cp")
+@check(BK004, needs="cp", analyses=(BulkWrites,))
 def results_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Global memory read where a bulk copy of the thread may not have written it yet."""
     operations = frozenset(
@@ -259,7 +259,7 @@ def _committed(model: KernelModel, lost: list[tuple[int, list[int]]]) -> tuple[R
     return (Repair(f"add {said}", changes, drained(model, "bulk")),)
 
 
-@check(BK005, needs="cp")
+@check(BK005, needs="cp", analyses=(BulkReads,))
 def not_committed(model: KernelModel) -> Iterator[Hit]:
     """Bulk copies that no thread puts into a group: nothing can wait for them."""
     operations = model.sites("issue", "bulk")

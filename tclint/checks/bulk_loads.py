@@ -20,7 +20,7 @@ _NOTHING = "a number of the launch decides over the wait, and may decide over th
 """What there is to say where :func:`spared` holds."""
 
 
-@check(BK001, needs="cp")
+@check(BK001, needs="cp", analyses=(BulkRings, Order))
 def read_before_complete(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that bulk loads fill, read on a way that passes no wait for their mbarrier."""
     if not model.sites("issue", "mbarrier") or not whole_program(model):

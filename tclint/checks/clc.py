@@ -16,7 +16,7 @@ from tclint.values import thread_masks as T
 CL004 = RuleId("CL004")
 
 
-@check(CL004, needs="clusterlaunchcontrol")
+@check(CL004, needs="clusterlaunchcontrol", analyses=(Order,))
 def response_misuse(model: KernelModel) -> Iterator[Hit]:
     """The response of a try_cancel decoded unasked, read unwaited, or asked for after the last one."""
     requests = model.sites("clc-request")

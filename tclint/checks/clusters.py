@@ -30,7 +30,7 @@ _MADE_UP_FOR = "as many waits follow: an H200 takes each arrival for one of the 
 """What there is to say where arrivals come before their turn, and waits behind all of them."""
 
 
-@check(CL001, needs="barrier")
+@check(CL001, needs="barrier", analyses=(ClusterBarrier,))
 def barrier_pairing(model: KernelModel) -> Iterator[Hit]:
     """A thread that arrives twice in one phase of the cluster barrier, or waits without having arrived."""
     arrivals = model.sites("barrier-arrive", "cluster")
@@ -125,7 +125,7 @@ def _hit(model: KernelModel, site: int, origin: int, role: str) -> Hit:
     )
 
 
-@check(CL002)
+@check(CL002, analyses=(Order,))
 def remote_without_sync(model: KernelModel) -> Iterator[Hit]:
     """Shared memory of another CTA that may not run yet, or may have gone."""
     if not model.function.entry or alone(model):
@@ -273,7 +273,7 @@ def _role(model: KernelModel, site: int) -> str:
     return model.who(model.views.at(site).threads)
 
 
-@check(BK010, needs="cp")
+@check(BK010, needs="cp", analyses=(Order,))
 def multicast_reused(model: KernelModel) -> Iterator[Hit]:
     """A multicast load repeated into the same shared memory of the peers, which nothing says have read the last one."""
     if not model.function.entry or alone(model):
@@ -303,7 +303,7 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
         return
 
 
-@check(CL003, needs="mapa")
+@check(CL003, needs="mapa", analyses=(Order,))
 def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that a peer reads behind a cluster barrier at which the writer arrived with .relaxed."""
     relaxed = [i for i in model.sites("barrier-arrive", "cluster") if _has(model, i, ".relaxed")]

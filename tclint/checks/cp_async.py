@@ -28,7 +28,7 @@ _MBARRIER = 8
 """An mbarrier object is aligned to this many bytes (9.7.13.15.1)."""
 
 
-@check(CA001, CA002, CA003, needs="cp")
+@check(CA001, CA002, CA003, needs="cp", analyses=(CopyGroups,))
 def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Shared memory read, or written by another copy, while a cp.async of the thread may still write it."""
     if not model.sites("issue", "cp.async"):
@@ -139,7 +139,7 @@ def _doubt(model: KernelModel, rule: RuleId, meeting: Meeting) -> str:
     return ""
 
 
-@check(CA005, needs="cp")
+@check(CA005, needs="cp", analyses=(WaitedCopies, WritesSince))
 def copies_untold(model: KernelModel) -> Iterator[Hit]:
     """Shared memory used that a thread of another warp has copied, and nobody but that thread has waited."""
     copies = model.sites("issue", "cp.async")

@@ -26,7 +26,7 @@ Given = tuple[int, int]
 """The value of a parameter, or its address and an offset into it."""
 
 
-@check(GD001, needs="griddepcontrol")
+@check(GD001, needs="griddepcontrol", analyses=(Order,))
 def read_before_wait(model: KernelModel) -> Iterator[Hit]:
     """Global memory read by threads to which nothing has told that the grids before this one are complete."""
     heard = model.sites("pdl-wait")

@@ -33,7 +33,7 @@ _OPEN, _ASKED, _USED = range(3)
 """Behind a wait: nothing has asked for its result; a branch has; and what it may protect has been done."""
 
 
-@check(MB001, needs="mbarrier")
+@check(MB001, needs="mbarrier", analyses=(MbarrierAddresses,))
 def unheeded_waits(model: KernelModel) -> Iterator[Hit]:
     """Waits for an mbarrier behind which a thread goes on although the phase is not complete."""
     waits = model.sites("mbarrier-wait")
@@ -361,7 +361,7 @@ class _Waits:
 # ---------------------------------------------------------------- MB003
 
 
-@check(MB003, needs="mbarrier")
+@check(MB003, needs="mbarrier", analyses=(MbarrierAddresses,))
 def counts(model: KernelModel) -> Iterator[Hit]:
     """Numbers of arrivals and of bytes that an mbarrier cannot hold; literals are told as any other (PX004)."""
     for use in model.function.uses:
@@ -484,7 +484,7 @@ def _not_here(model: KernelModel, site: int, mapped: int) -> Hit:
 # ---------------------------------------------------------------- MB011
 
 
-@check(MB011, needs="mbarrier")
+@check(MB011, needs="mbarrier", analyses=(MbarrierAddresses,))
 def states(model: KernelModel) -> Iterator[Hit]:
     """A state that is not the one which an arrival at the same mbarrier has returned."""
     for site in (*model.sites("mbarrier-wait"), *model.sites("mbarrier-pending")):

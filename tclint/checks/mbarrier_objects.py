@@ -96,7 +96,7 @@ class _Objects:
         return f"[{node[1]}{offset}]" if node[0] == "symbol" else f"at offset {place.offset}"
 
 
-@check(MB002, MB009, needs="mbarrier")
+@check(MB002, MB009, needs="mbarrier", analyses=(MbarrierAddresses, Order, Replay))
 def objects(model: KernelModel) -> Iterator[Hit]:
     """What is done to an mbarrier, or to its memory, at the wrong time of its life."""
     known = _Objects(model)

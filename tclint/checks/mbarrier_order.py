@@ -104,7 +104,7 @@ def _too_narrow(site: int, count: int, store: int | None) -> Hit:
 # ---------------------------------------------------------------- MB013
 
 
-@check(MB013, needs="mbarrier")
+@check(MB013, needs="mbarrier", analyses=(Order,))
 def relaxed(model: KernelModel) -> Iterator[Hit]:
     """Arrivals and waits that order nothing, though data in shared memory is handed over by them."""
     waits, arrivals = model.sites("mbarrier-wait"), model.sites("mbarrier-arrive")

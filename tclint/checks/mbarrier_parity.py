@@ -13,7 +13,7 @@ MB007 = RuleId("MB007")
 _ARRIVALS = ("mbarrier-arrive", "commit")
 
 
-@check(MB007, needs="mbarrier")
+@check(MB007, needs="mbarrier", analyses=(Mbarriers,))
 def invariant_parity(model: KernelModel) -> Iterator[Hit]:
     """A wait that a loop repeats for one mbarrier with the same parity, while phases of it go by."""
     mbarriers = model.made(Mbarriers)

@@ -73,7 +73,7 @@ def _says_it_all(node: tuple[Any, ...], truth: bool) -> bool:
 # ---------------------------------------------------------------- arrivals
 
 
-@check(MB006, MB008, needs="mbarrier")
+@check(MB006, MB008, needs="mbarrier", analyses=(Mbarriers,))
 def arrivals(model: KernelModel) -> Iterator[Hit]:
     """Phases that get other numbers of arrivals than the mbarrier was made for."""
     mbarriers = model.made(Mbarriers)
@@ -237,7 +237,7 @@ def _too_many(
 # ---------------------------------------------------------------- bytes
 
 
-@check(MB004, MB005, needs="mbarrier")
+@check(MB004, MB005, needs="mbarrier", analyses=(Mbarriers,))
 def transactions(model: KernelModel) -> Iterator[Hit]:
     """Phases that expect other numbers of bytes than the copies bring."""
     mbarriers = model.made(Mbarriers)

@@ -27,7 +27,7 @@ _MOST = 16
 """Arrivals, and waits, at one mbarrier that are looked at: the others are those of an unrolled loop."""
 
 
-@check(MB014, MB015, needs="mbarrier")
+@check(MB014, MB015, needs="mbarrier", analyses=(Order, SharedByWarps))
 def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
     """One lane arrives on an mbarrier for threads whose accesses nothing has ordered before its arrival."""
     arrivals = [i for i in model.sites("mbarrier-arrive") if _alone(model, i)]

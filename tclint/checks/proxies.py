@@ -117,7 +117,7 @@ class _Clash(NamedTuple):
         return cls(first, meeting.use, path.state, tuple(path.sites(model.cfg, first.site)), path.threads)
 
 
-@check(PR001)
+@check(PR001, analyses=(Arrivals, Order, Overwritten, Unfenced))
 def unfenced_writes(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written by stores, then read through the async proxy, without a proxy fence between."""
     uses = _uses(model, writes=False)
@@ -356,7 +356,7 @@ def _fenced(model: KernelModel, clash: _Clash, begins: int | None = None) -> tup
     return fenced_between(model, clash.first.site, clash.passed, f"{_FENCE};", begins)
 
 
-@check(PR002, needs="cp")
+@check(PR002, needs="cp", analyses=(Landed,))
 def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that a complete cp.async has written, read through the async proxy without a proxy fence between."""
     copies = frozenset(model.sites("issue", "cp.async"))
@@ -394,7 +394,7 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
         )
 
 
-@check(PR003, needs="cp")
+@check(PR003, needs="cp", analyses=(TensorMaps,))
 def unfenced_maps(model: KernelModel) -> Iterator[Hit]:
     """Tensor maps that the kernel writes, and tensor copies that use them, without the fences between."""
     if not any("tensormap" in use.match.form.roles for use in model.function.uses if use.match is not None):
@@ -500,7 +500,7 @@ def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
     )
 
 
-@check(PR004)
+@check(PR004, analyses=(Arrivals, Mbarriers, Order, Overwritten, UnfencedReads))
 def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that loads have read, overwritten through the async proxy without a proxy fence between."""
     if not _uses(model, writes=True):

@@ -20,7 +20,7 @@ _RULES = {"wgmma": WG011, "tcgen05": TC012, "": BK011}
 _WHO = {"wgmma": "wgmma.mma_async", "tcgen05": "tcgen05.mma", "": "another thread"}
 
 
-@check(BK011, WG011, TC012, needs="cp")
+@check(BK011, also=(WG011, TC012), needs="cp", analyses=(BulkRings, Mbarriers, Order))
 def refilled(model: KernelModel) -> Iterator[Hit]:
     """A loop that fills the stages of a ring again, and hears nothing of those who read them."""
     if not model.sites("issue", "mbarrier") or not whole_program(model):

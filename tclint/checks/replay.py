@@ -25,7 +25,7 @@ _MOST = 4
 """Waits that are told of: of a whole pipeline that stands still, each role has one."""
 
 
-@check(MB016, needs="mbarrier")
+@check(MB016, needs="mbarrier", analyses=(Replay,))
 def replayed(model: KernelModel) -> Iterator[Hit]:
     """A read, a copy, a wait or an arrival that goes wrong whatever the launch is taken to be."""
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):

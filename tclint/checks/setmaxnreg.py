@@ -61,7 +61,7 @@ def _bounded(model: KernelModel, threads: str | None) -> tuple[Repair, ...]:
     return (Repair("add .minnctapersm 1", (Edit(Span(at, at), " .minnctapersm 1"),)),)
 
 
-@check(CV008, needs="setmaxnreg")
+@check(CV008, needs="setmaxnreg", analyses=(RegisterCounts,))
 def direction(model: KernelModel) -> Iterator[Hit]:
     """A .dec to more registers than the warp owns, or an .inc to fewer."""
     sites = model.sites("setmaxnreg")
@@ -164,7 +164,7 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
     )
 
 
-@check(CV013, needs="setmaxnreg")
+@check(CV013, needs="setmaxnreg", analyses=(Order,))
 def repeated_unsynchronised(model: KernelModel) -> Iterator[Hit]:
     """A setmaxnreg behind another one, with nothing between at which the warps of the warpgroup meet."""
     sites = model.sites("setmaxnreg")

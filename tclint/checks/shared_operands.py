@@ -42,7 +42,7 @@ def _meet(model: KernelModel, size: int, operand: Access, use: Access, route: Ro
     return model.shared.meet(operand, use, issuers, writers)
 
 
-@check(WG011, needs="wgmma")
+@check(WG011, needs="wgmma", analyses=(WgmmaGroups,))
 def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a wgmma of the same warpgroup may still read it as a matrix."""
     operations = _operations(model, "wgmma")
@@ -70,7 +70,7 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         )
 
 
-@check(TC012, needs="tcgen05")
+@check(TC012, needs="tcgen05", analyses=(Outstanding,))
 def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a tcgen05.mma or tcgen05.cp of the thread may still read it."""
     operations = _operations(model, "tcgen05")

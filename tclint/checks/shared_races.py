@@ -38,7 +38,7 @@ from tclint.values.shared_memory import Access
 SM001 = RuleId("SM001")
 
 
-@check(SM001)
+@check(SM001, analyses=(ReadsSince, SharedByBound, WritesSince))
 def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that one warp reads or writes, and another one writes, with no barrier between the two."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:

@@ -63,7 +63,9 @@ class _Candidate:
     help: str
 
 
-@check(TC001, TC002, TC003, TC004, needs="tcgen05")
+@check(
+    TC001, TC002, TC003, TC004, needs="tcgen05", analyses=(LoadLiveness, Order, ResultLiveness, TensorMemory)
+)
 def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory used again, or released to other threads, while an operation on it is outstanding (9.7.16.6.4).
 
@@ -302,7 +304,7 @@ def _others_use(model: KernelModel, tmem: TensorMemory, threads: int, signal: in
     return any(not model.reaches(site, signal) and not model.reaches(signal, site) for site in operations)
 
 
-@check(TC005, TC008, needs="tcgen05")
+@check(TC005, TC008, needs="tcgen05", analyses=(TensorMemory,))
 def missing_commit(model: KernelModel) -> Iterator[Hit]:
     """An MMA, copy or shift whose thread ends without ever committing it (9.7.16.6.2.1.1).
 
@@ -405,7 +407,7 @@ def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, si
     )
 
 
-@check(TC007, needs="tcgen05")
+@check(TC007, needs="tcgen05", analyses=(TensorMemory,))
 def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel: registers of tcgen05.ld used before wait::ld (legal, 9.7.16.6.4.5)."""
     if not model.sites("issue", "tcgen05.ld"):

@@ -18,7 +18,7 @@ TC014 = RuleId("TC014")
 _TRIES = 8
 
 
-@check(TC013, needs="tcgen05")
+@check(TC013, needs="tcgen05", analyses=(ThreadSync,))
 def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel: tensor memory loaded behind a wait for its MMA, without a fence between the two."""
     loads = frozenset(model.sites("issue", "tcgen05.ld"))
@@ -47,7 +47,7 @@ def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     )
 
 
-@check(TC014, needs="tcgen05")
+@check(TC014, needs="tcgen05", analyses=(ThreadSync,))
 def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel that has fences: an arrival behind tensor memory accesses, without one between the two."""
     used = bool(model.sites("tcgen05-fence-before"))

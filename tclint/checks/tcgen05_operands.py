@@ -177,7 +177,7 @@ def duplicate_destination(model: KernelModel) -> Iterator[Hit]:
 # ---------------------------------------------------------------- addresses of tensor memory
 
 
-@check(TC017, TC020, needs="tcgen05")
+@check(TC017, TC020, needs="tcgen05", analyses=(TensorAllocation, TensorMemory))
 def bounds(model: KernelModel) -> Iterator[Hit]:
     """Columns and lanes that no address may have which the known bits leave (9.7.16.1.1, 9.7.16.9.3)."""
     if not model.sites("issue"):
@@ -299,7 +299,7 @@ def _collective(model: KernelModel) -> list[int]:
     return sorted(site for group in groups for site in group)
 
 
-@check(TC023, needs="tcgen05")
+@check(TC023, needs="tcgen05", analyses=(TensorMemory,))
 def lane_window(model: KernelModel) -> Iterator[Hit]:
     """Lanes of tensor memory that belong to another warp (9.7.16.8.1)."""
     sites = (*model.sites("issue", "tcgen05.ld"), *model.sites("issue", "tcgen05.st"))

@@ -38,7 +38,7 @@ def _path(
     return model.path(fact[0], frozenset({fact}), results, step, lambda state, at: at == to, (to,)).witness
 
 
-@check(TC009, needs="tcgen05")
+@check(TC009, needs="tcgen05", analyses=(TensorMemory,))
 def unordered_pair(model: KernelModel) -> Iterator[Hit]:
     """Two operations of one thread on the same tensor memory that are no pipelined pair (9.7.16.6.2)."""
     if not model.sites("issue", "tcgen05"):
@@ -158,7 +158,7 @@ def _shape(model: KernelModel, mma: int) -> int | None:
     return None if known is None else known & _SHAPE
 
 
-@check(TC011, needs="tcgen05")
+@check(TC011, needs="tcgen05", analyses=(TensorMemory,))
 def register_overwritten(model: KernelModel) -> Iterator[Hit]:
     """A register that tcgen05.ld has yet to fill is written by something else (9.7.16.6.4.5)."""
     if not model.sites("issue", "tcgen05.ld"):
@@ -207,7 +207,7 @@ def _unfilled(tmem: TensorMemory, load: int, state: State, at: int, instruction:
     return after if after and (load, ISSUED) in after else None
 
 
-@check(TC021, needs="tcgen05")
+@check(TC021, needs="tcgen05", analyses=(Collector,))
 def empty_collector(model: KernelModel) -> Iterator[Hit]:
     """A collector buffer that is used although nothing filled it since it was emptied (9.7.16.10.9)."""
     uses = {
@@ -251,7 +251,7 @@ def _empty(
     return buffers.transfer(state, at, instruction) & {fact} or None
 
 
-@check(TC024, needs="tcgen05")
+@check(TC024, needs="tcgen05", analyses=(TensorMemory,))
 def accumulates_on_nothing(model: KernelModel) -> Iterator[Hit]:
     """MMAs that all add to columns into which nothing was ever written."""
     function = model.function

@@ -21,7 +21,7 @@ TM001 = RuleId("TM001")
 TM003 = RuleId("TM003")
 
 
-@check(TM001, TM003, needs="tcgen05")
+@check(TM001, TM003, needs="tcgen05", analyses=(Order, TensorAllocation))
 def balance(model: KernelModel) -> Iterator[Hit]:
     """What is allocated is freed: once, as a whole, by the address that the allocation gave."""
     if not model.sites("tmem-alloc") and not model.sites("tmem-dealloc"):

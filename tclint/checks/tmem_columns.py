@@ -74,7 +74,7 @@ def _alternatives(model: KernelModel, value: int) -> set[int]:
     return found
 
 
-@check(TM004, TM005, needs="tcgen05")
+@check(TM004, TM005, needs="tcgen05", analyses=(Order, TensorAllocation))
 def order(model: KernelModel) -> Iterator[Hit]:
     """Allocations after the permit was given up, and larger ones after smaller ones."""
     allocations, given_up = model.sites("tmem-alloc"), model.sites("tmem-relinquish")

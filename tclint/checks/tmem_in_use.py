@@ -15,7 +15,7 @@ from tclint.values import thread_masks as T
 TM006 = RuleId("TM006")
 
 
-@check(TM006, needs="tcgen05")
+@check(TM006, needs="tcgen05", analyses=(Order,))
 def freed_in_use(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory is freed while this thread's operations, or other warps, may still be using it (9.7.16.5)."""
     frees = model.sites("tmem-dealloc")

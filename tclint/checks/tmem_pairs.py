@@ -46,7 +46,7 @@ def pair_without_cluster(model: KernelModel) -> Iterator[Hit]:
 _USES = ("tcgen05.ld", "tcgen05.st", "tcgen05")
 
 
-@check(TM011, needs="tcgen05")
+@check(TM011, needs="tcgen05", analyses=(Mbarriers, Order))
 def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
     """The tensor memory of a pair is freed without waiting for the peer CTA (9.7.16.5)."""
     frees = paired(model, model.sites("tmem-dealloc"))

@@ -14,7 +14,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 TC001 = RuleId("TC001")
 
 
-@check(TC001, needs="tcgen05")
+@check(also=(TC001,), needs="tcgen05", analyses=(Extents, Order, TensorMemory))
 def read_by_another_role(model: KernelModel) -> Iterator[Hit]:
     """A role that loads what the MMA of another role adds up, on a way that hears nothing of a commit behind it."""
     loads, mmas = model.sites("issue", "tcgen05.ld"), model.sites("issue", "tcgen05")

@@ -71,7 +71,7 @@ def _own_word(model: KernelModel, site: int) -> bool:
     return value is not None and model.values.level(value) is not Level.CTA
 
 
-@check(TM008, needs="tcgen05")
+@check(TM008, needs="tcgen05", analyses=(Order, TensorAllocation))
 def result_unsynced(model: KernelModel) -> Iterator[Hit]:
     """The address that an allocation wrote is read by another warp, which has not waited for it."""
     if not model.sites("tmem-alloc") or not model.function.entry:

@@ -132,7 +132,7 @@ def _separates(model: KernelModel, between: int, site: int) -> bool:
     return not set(instruction.writes).isdisjoint(model.instruction(site).writes)
 
 
-@check(TL003, needs="wgmma")
+@check(TL003, needs="wgmma", analyses=(WgmmaGroups,))
 def fragment_register_reused(model: KernelModel) -> Iterator[Hit]:
     """An A fragment copied from registers that the next round of a loop rewrites while the wgmma is in flight."""
     toolkit = model.config.toolkit

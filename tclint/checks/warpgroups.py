@@ -15,7 +15,7 @@ CV004 = RuleId("CV004")
 _WARPGROUP = 128
 
 
-@check(CV004)
+@check(also=(CV004,))
 def incomplete(model: KernelModel) -> Iterator[Hit]:
     """Instructions of a warpgroup in a CTA that has no whole one for them, and setmaxnreg in some of its warps."""
     if not model.function.entry:

@@ -44,7 +44,7 @@ class _Touches:
     """A fragments that are read."""
 
 
-@check(WG001, WG003, WG004, WG007, WG009, needs="wgmma")
+@check(WG001, WG003, WG004, WG007, WG009, needs="wgmma", analyses=(WgmmaGroups,))
 def registers_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Registers touched, or the kernel left, while a wgmma may still use them."""
     groups, results = model.solved(WgmmaGroups)
@@ -348,7 +348,7 @@ def _witness(
     return None if path is None else (site, path)
 
 
-@check(WG002, needs="wgmma")
+@check(WG002, needs="wgmma", analyses=(WgmmaFences,))
 def missing_fence(model: KernelModel) -> Iterator[Hit]:
     """Registers handed to a wgmma without a wgmma.fence after their last ordinary access (9.7.15.7.1)."""
     fences, results = model.solved(WgmmaFences)
@@ -441,7 +441,7 @@ def _dirtied(
     return None
 
 
-@check(WG005, needs="wgmma")
+@check(WG005, needs="wgmma", analyses=(Depth, Waited, WgmmaGroups))
 def wait_depth(model: KernelModel) -> Iterator[Hit]:
     """``wait_group N`` where never more than N groups are outstanding (9.7.15.7.3)."""
     waits = [

@@ -131,7 +131,7 @@ def _loaded(values: Values, value: int) -> bool:
     return any(values.level(p) is Level.DIVERGENT and _loaded(values, p) for p in values.parts(node))
 
 
-@check(WG013, needs="wgmma")
+@check(WG013, needs="wgmma", analyses=(UnwrittenAccumulators,))
 def undefined_accumulate(model: KernelModel) -> Iterator[Hit]:
     """D is added to, but nothing has written it on some path."""
     adding = [i for i in model.sites("issue", "wgmma") if _adds(model, i)]

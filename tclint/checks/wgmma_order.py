@@ -89,7 +89,7 @@ def _copied(model: KernelModel, site: int, first: _Layout, second: _Layout) -> b
     return first.shape == second.shape and held[0] == held[1]
 
 
-@check(WG008, needs="wgmma")
+@check(WG008, needs="wgmma", analyses=(WgmmaGroups,))
 def shape_change_without_fence(model: KernelModel) -> Iterator[Hit]:
     """Registers that pass from one wgmma to another outside the one case that is ordered by itself."""
     layouts = {site: _Layout.of(model.instruction(site)) for site in model.sites("issue", "wgmma")}

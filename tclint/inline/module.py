@@ -247,9 +247,9 @@ class _Fragments:
 
         by_function = {id(f): one for f, one in zip(module.functions, placed, strict=False)}
         hits: list[tuple[Function | None, Hit]] = []
-        for names, module_check in module_checks():
-            wanted = self.rules.intersection(names)
-            for hit in module_check(module, self.config) if wanted else ():
+        for check in module_checks():
+            wanted = self.rules.intersection(check.rules)
+            for hit in check.run(module, self.config) if wanted else ():
                 function = hit.function
                 if hit.rule not in wanted or function is None or function.damaged:
                     continue

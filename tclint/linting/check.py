@@ -94,14 +94,14 @@ def _check(
     tick("parse and build")
     found: list[tuple[Function | None, Hit]] = []
     if module.functions or module.version is not None:
-        for names, module_check in module_checks():
-            if on.isdisjoint(names):
+        for module_check in module_checks():
+            if on.isdisjoint(module_check.rules):
                 continue
-            for hit in module_check(module, config):
+            for hit in module_check.run(module, config):
                 about = hit.function
                 if hit.rule in on and (about is None or _wanted(about, config)):
                     found.append((about, hit))
-            tick("check " + names[0])
+            tick("check " + module_check.rules[0])
     callees = inlinable(module)
     facts = Facts.of(module, config)
 
@@ -147,17 +147,18 @@ def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], N
     hits: list[Hit] = []
     limits: list[str] = []
     roots = {use.opcode.partition(".")[0] for use in model.function.uses}
-    for names, kernel_check, needs in kernel_checks():
-        if (needs and needs not in roots) or on.isdisjoint(names):
+    for kernel_check in kernel_checks():
+        needs = kernel_check.needs
+        if (needs and needs not in roots) or on.isdisjoint(kernel_check.rules):
             continue
         try:
-            for hit in kernel_check(model):
+            for hit in kernel_check.run(model):
                 if hit.rule in on:
                     hits.append(hit)
         except LimitExceeded as error:
             limits.append(str(error))
             model.ledger.drop("fixpoint", -1, f"more than {MAX_VISITS_PER_BLOCK} visits of a block: {error}")
-        tick("check " + names[0])
+        tick("check " + kernel_check.rules[0])
     if hits and model.reachability.aborted:
         doubt = "some thread aborts the kernel whatever the launch is"
         hits = [hit.doubted(doubt) for hit in hits]
