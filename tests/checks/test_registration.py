@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from conftest import ROOT
-from support import recording
+from tests.tools.project import ROOT
+from tests.tools.support import recording
 
 from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
