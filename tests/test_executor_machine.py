@@ -550,7 +550,7 @@ def test_printing_is_noted_and_a_failed_assertion_is_a_fault() -> None:
     }
     ret;
 """, before=printf)  # fmt: skip
-    assert list(found.execution.notes) == ["what the kernel prints is not shown"]
+    assert list(found.execution.notes) == ["the output of printf is not shown"]
     fail = ".extern .func __assertfail (.param .b64 message);\n"
     stopped = run(
         "{\n.param .b64 one;\nst.param.b64 [one], 0;\ncall.uni __assertfail, (one);\n}\nret;", before=fail

@@ -129,7 +129,7 @@ class _Entry:
         return [c for c in self.cases.values() if c.verdict is None and c.spent < self.budget]
 
     def _launches(self) -> Iterator[tuple[str, _Launch]]:
-        """The launches of the launch file as one, or assumed launches; each with a name for messages."""
+        """What to execute, with a name for messages: all launches of the launch file at once, or assumed launches."""
         if self.launches is not None:
             yield str(self.launches.path), self._given(self.launches)
             return

@@ -6,11 +6,11 @@ not terminate within its budget raises :class:`OutOfBudget`.
 
 *Scheduling.* The unit is a :class:`~tclint.executor.state.Split`, a group of lanes with one program counter. A group
 executes until it blocks, diverges, exits or has used up its quantum. When no group can run, the machine completes an
-asynchronous operation, starts another cluster, forces lanes apart that wait to reconverge, or lets mbarrier waits time
+asynchronous operation, starts another cluster, forces apart lanes that wait to reconverge, or lets mbarrier waits time
 out (:meth:`Machine._advance`); only if none of these leads to progress is the launch deadlocked.
 
 *Conflicts.* They are detected in two ways. An operation that is in flight is counted on every word that it reads or
-writes, so an access of such a word conflicts with it. For completed accesses each word keeps a *stamp* of the last
+writes, so an access to such a word conflicts with it. For completed accesses each word keeps a *stamp* of the last
 write and the last read, ``epoch << 10 | warp``, which is compared with the vector clock of the accessing warp
 (:mod:`tclint.executor.sync`): an access that the clock does not cover is unordered, whichever of the two came first in
 this run.
@@ -295,7 +295,7 @@ class Machine:
         """Intervene although some group of lanes can run: it may poll memory that blocked lanes are to write.
 
         Completes an operation that blocked lanes wait for, starts clusters and, if neither was possible several times
-        in a row, forces lanes apart that wait to reconverge.
+        in a row, forces apart lanes that wait to reconverge.
         """
         self.polls = 0
         wanted = {id(s.waits) for s in self.parked}
@@ -458,7 +458,7 @@ class Machine:
     def _force_apart(self) -> bool:
         """Resume lanes that wait at a reconvergence point without the lanes that are missing there.
 
-        Every thread must make progress even if those lanes wait for it (3.1). False if no lane waits so.
+        Every thread must make progress, even if the missing lanes wait for it (3.1). False if no lane is waiting.
         """
         found = False
         for w in [w for cluster in self.clusters for cta in cluster.ctas for w in cta.warps]:

@@ -120,7 +120,7 @@ def prepared(module: Module, entry: str) -> Function:
 
 
 def line_of(source: Source, function: Function, site: int) -> int:
-    """The line of an instruction; a *site* past the last instruction gives the line of that."""
+    """The line of an instruction; for a *site* past the end, the line of the last instruction."""
     instructions = function.instructions
     at = instructions[min(site, len(instructions) - 1)].start if instructions else 0
     return source.position(function.start + at).line

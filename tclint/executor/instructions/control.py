@@ -128,8 +128,10 @@ def _nothing(d: Decoder, i: Instruction) -> Op:
 
 @executes("griddepcontrol.wait", "griddepcontrol.launch_dependents")
 def _grid(d: Decoder, i: Instruction) -> Op:
-    """Grids run one after another. That a grid has waited is recorded, so that a dependent one that reads data of the
-    previous grid before it waits is detected (9.7.13.16)."""
+    """Records that the warp has waited, so that earlier reads of the previous grid's data are detected (9.7.13.16).
+
+    Grids run one after another, so the wait itself never blocks.
+    """
     site, text = d.site, f"{i.opcode} has no effect: no other grid is running"
     waits = i.event == "pdl-wait"
 
@@ -148,7 +150,7 @@ def _setmaxnreg(d: Decoder, i: Instruction) -> Op:
     increases = [o for o in d.function.instructions if o.event == "setmaxnreg" and raises(o)]
     start, largest = launched(d.function), max(map(requested, increases), default=None)
     if start is not None and largest is not None:
-        start = min(start, largest)  # the count with which ptxas launches the kernel
+        start = min(start, largest)  # ptxas starts the kernel with no more than that
     count, up = requested(i), raises(i)
 
     def op(w: Warp) -> None:

@@ -57,7 +57,7 @@ def join_group(w: Warp, kind: str, flight: Flight) -> None:
 
 
 def _overlapping(w: Warp, kind: str) -> Iterable[list[list[Flight]]]:
-    """The groups of mechanism *kind* that any active thread has a part in."""
+    """The groups of mechanism *kind* that belong to any active thread."""
     mine = w.mask.tobytes()
     for (name, mask), groups in w.groups.items():
         if name == kind and (mask == mine or (np.frombuffer(mask, bool) & w.mask).any()):
@@ -205,7 +205,7 @@ def _mbarriers(
 ) -> list[Mbarrier]:
     """The mbarrier on which each destination's copy completes; for a multicast, that at the same offset in its CTA.
 
-    With *pair* (``.cta_group::2``), it is in the CTA of the destination's pair whose parity *address* has.
+    With *pair* (``.cta_group::2``), it is in the CTA of the destination's pair that has the rank parity of *address*.
     """
     if not multicast:
         return [mbarrier_at(w, address)]

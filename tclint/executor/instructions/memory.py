@@ -153,7 +153,8 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
 def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plain: bool) -> None:
     """Check a write to shared memory for conflicts, and record it; see :func:`reading`.
 
-    A plain write is compared with earlier reads but not with earlier writes.
+    A plain write is compared with the last read but not with the last write; any other write clears the record of the
+    last write.
     """
     memory.check(offsets, size * count)
     words = _words(offsets, size, count)
@@ -256,7 +257,7 @@ _SYNCHRONISING = (".acquire", ".release", ".relaxed", ".volatile", ".mmio", ".ac
 
 
 def _plain(i: Instruction) -> bool:
-    """Whether an access takes part in races: it is weak, that is, without a qualifier that synchronises."""
+    """Whether an access is weak, so that it can race: it has no qualifier of a strong access."""
     assert i.match is not None
     return not any(m in _SYNCHRONISING for m in i.match.modifiers)
 
