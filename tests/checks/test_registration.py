@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.tools.project import ROOT
-from tests.tools.support import recording
 
 from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
@@ -16,6 +14,8 @@ from tclint.findings.rules import all_rules
 from tclint.ir import Module
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
+from tests.tools.project import ROOT
+from tests.tools.support import recording
 
 
 def test_groups_and_their_members_keep_the_order_in_which_they_were_found() -> None:
