@@ -321,10 +321,10 @@ class KernelModel:
         It is a path of the threads of the context *view*; without one, of any thread.
         """
         if view is not None:
-            return self._find_lead(site, view)
+            return self._search_entry_path(site, view)
         key = self.place(site)
         if key not in self._entry_paths:
-            self._entry_paths[key] = self._find_lead(site, self.views.at(-1))
+            self._entry_paths[key] = self._search_entry_path(site, self.views.at(-1))
         return self._entry_paths[key]
 
     def place(self, site: int) -> tuple[int, int, bool]:
@@ -333,7 +333,7 @@ class KernelModel:
         guard = self.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
         return self.cfg.block_of[site], guard, instruction.negated
 
-    def _find_lead(self, site: int, view: View) -> Answer[Path]:
+    def _search_entry_path(self, site: int, view: View) -> Answer[Path]:
         block = self.cfg.block_of[site]
         relevant: list[Sequence[int]] = [()] * len(self.cfg.blocks)
         relevant[block] = (site,)
@@ -353,10 +353,10 @@ class KernelModel:
         """The substitution of expressions when *site* executes for the first time, or why no path was found."""
         block = self.cfg.block_of[site]
         if block not in self._first_times:
-            self._first_times[block] = self._find_first(site)
+            self._first_times[block] = self._substitution_at_first(site)
         return self._first_times[block]
 
-    def _find_first(self, site: int) -> Answer[Along]:
+    def _substitution_at_first(self, site: int) -> Answer[Along]:
         path = self.lead(site)
         if not isinstance(path, Found):
             return path

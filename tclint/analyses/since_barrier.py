@@ -62,12 +62,12 @@ class SharedByWarps(SharedMemory):
         self._extremes: dict[int, tuple[int, int]] = {}
 
     def sure(self, threads: int, beside: int = 0) -> int:
-        """Those of *threads* in every launch, and in the first two warps, since a single warp needs no barrier."""
+        """Those of *threads* that every launch has, or that are in the first two warps: one warp needs no barrier."""
         return (super().sure(threads, beside) | threads & (1 << 64) - 1) & self.room
 
     @cached_property
     def room(self) -> int:
-        """The threads for which shared memory has room, at most those that the kernel allows: no launch has more."""
+        """The threads that the kernel allows, up to the first one whose accesses are out of bounds: no launch has more."""
         cta = self.model.cta
         if self.function.threads is not None:
             return cta
