@@ -63,6 +63,13 @@ _END = 1 << 62
 _Targets = tuple[frozenset[int], frozenset[Hashable]]
 """Waits that signals may complete, and channels of which they may complete every wait."""
 
+
+class _CtaBarrier(NamedTuple):
+    """The channel of a CTA barrier."""
+
+    number: int
+
+
 _ANY = "any"
 """The channel of what cannot be resolved: a call, an access that releases or acquires, an address from memory."""
 
@@ -246,7 +253,7 @@ class Order:
             return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._variable(site),))
         if "id" in match.form.roles:
             barrier = model.known(site, "id")
-            return frozenset((_ANY if barrier is None else ("barrier", barrier),))
+            return frozenset((_ANY if barrier is None else _CtaBarrier(barrier),))
         return frozenset(("cluster",)) if match.form.event.startswith("barrier") else frozenset((_ANY,))
 
     def _variable(self, site: int) -> Hashable:
@@ -419,7 +426,7 @@ class Order:
                 # A wait on an unresolved channel may be completed by any signal.
                 waits, own = {*self._waits_on.get(_ANY, ())}, self._signals[signal]
             for channel in own:
-                if isinstance(channel, tuple) or channel == "cluster":
+                if isinstance(channel, _CtaBarrier) or channel == "cluster":
                     waits |= self._paired_waits(self.model.cfg.block_of[signal], channel)
                     waits |= {signal} if signal in self._waits else self._next_waits(signal, channel)
                 elif channel != _ANY:
@@ -500,7 +507,7 @@ class Order:
         if channel == "cluster":
             every = self.model.views.at(a).threads == T.full(self.model.values.threads)
             return every and b in self._next_waits(a, channel)
-        return a == b or not isinstance(channel, tuple) or self._only_sites(a, b, channel)
+        return a == b or not isinstance(channel, _CtaBarrier) or self._only_sites(a, b, channel)
 
     def _only_sites(self, a: int, b: int, barrier: Hashable) -> bool:
         """Whether the threads of *a* and those of *b* synchronise at one CTA barrier, and reach it at no other site."""

@@ -58,7 +58,7 @@ class SharedByWarps(SharedMemory):
         self.model = model
         self.executed = model.made(Executed)
         self._counts: dict[Access, bool] = {}
-        self._footprints: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
+        self._member_footprints: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
         self._extremes: dict[int, tuple[int, int]] = {}
 
     def sure(self, threads: int, beside: int = 0) -> int:
@@ -158,11 +158,13 @@ class SharedByWarps(SharedMemory):
         """The bytes that each warp touches, relative to the common base, without the constant offset."""
         per_thread = self.split(access.address)[1]
         key = per_thread, access.size, access.lanes, threads
-        if key not in self._footprints:
+        if key not in self._member_footprints:
             warps = T.by_warp(threads)
             found = ((first, self._spread_of(per_thread, access, self.sure(warp))) for first, warp in warps)
-            self._footprints[key] = [(first, touched) for first, touched in found if touched is not None]
-        return self._footprints[key]
+            self._member_footprints[key] = [
+                (first, touched) for first, touched in found if touched is not None
+            ]
+        return self._member_footprints[key]
 
     def placed(self, access: Access, threads: int) -> bool:
         """Whether the bytes that *threads* touch are known, or may be known on a given path."""
