@@ -149,6 +149,10 @@ def test_what_a_call_passes_is_moved_through_registers_of_that_call() -> None:
         ),
         (
             "st.param.b32 [to], 7;\n@%p1 st.param.b32 [to], 7;\ncall (from), outer, (to);\nld.param.b32 %r1, [from];",
+            7,
+        ),
+        (
+            "st.param.b32 [to], 7;\n@%p1 st.param.b32 [to], 6;\ncall (from), outer, (to);\nld.param.b32 %r1, [from];",
             None,
         ),
         ("st.param.b32 [to], 7;\ncall (from), outer, (to);\ncall again;\nld.param.b32 %r1, [from];", None),
