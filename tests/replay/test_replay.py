@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from tclint.ir.nodes import Immediate
 from tclint.linting.check import check_source
 from tclint.replay import Faulty, GaveUp, NoFault, Reason, Replay, Run, Stuck, hypotheses
 from tclint.replay.abstract_lanes import Results, apply, collapse, gather, merge, select
-from tclint.replay.hypotheses import LaunchHypothesis
+from tclint.replay.hypotheses import LaunchHypothesis, rows
 from tclint.replay.launch import Launch, LaunchValues
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import LaunchResults
@@ -46,18 +48,8 @@ from tclint.replay.vector_clocks import (
     select_warps,
 )
 from tclint.syntax.source import Source
-from tests.tools import pages
+from tests.tools.replays import ELECTING, GIVE, MULTICAST, PAIR, RING, WAIT, WALK, block, changed
 from tests.tools.support import analysed, kernel, model
-
-block = partial(pages.block, "MB016")
-
-
-RING = block("ring_with_flips")
-
-
-def changed(old: str, new: str, code: str = RING) -> str:
-    assert old in code
-    return code.replace(old, new)
 
 
 def alter(monkeypatch: pytest.MonkeyPatch, row: str, value: object) -> None:
@@ -357,8 +349,6 @@ def what(run: Run | None) -> set[str]:
 
 
 FREE = "free:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], %r23;\n    @!%p1 bra free;\n"
-WAIT = "wait:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r29], %r23;\n    @!%p1 bra wait;\n"
-GIVE = "    mbarrier.arrive.shared::cta.b64 _, [%r28];\n"
 
 
 LOAD = "ld.shared.u32 %r32, [%r30];\n"
@@ -591,14 +581,6 @@ def test_rounds_that_different_numbers_say() -> None:
     assert "different numbers" in hit.doubt
 
 
-MULTICAST = changed(
-    "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r30], [%in], 2048, [%r29];",
-    "    mov.b16 %h0, 3;\n    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-    ".multicast::cluster [%r30], [%in], 2048, [%r29], %h0;",
-).replace("    .reg .b64 %in, %out;", "    .reg .b64 %in, %out;\n    .reg .b16 %h<1>;")
-"""Each copy goes to both CTAs of a cluster, so each full barrier gets twice the bytes that it expects."""
-
-
 PRODUCERS = """.version 8.6
 .target sm_90
 .address_size 64
@@ -740,51 +722,6 @@ def test_clusters_of_which_one_shape_cannot_be_replayed(monkeypatch: pytest.Monk
     assert why(asked) == Reason.TOO_LONG
 
 
-PAIR = """.version 8.6
-.target sm_100a
-.address_size 64
-.visible .entry pair(.param .align 64 .b8 map[128])
-.reqntid 32
-.reqnctapercluster 2
-{
-    .reg .pred %p<3>;
-    .reg .b16 %h<1>;
-    .reg .b32 %r<4>;
-    .reg .b64 %m<1>;
-    .shared .align 8 .b64 full;
-    .shared .align 128 .b8 tile[2048];
-    mov.u32 %r0, %tid.x;
-    setp.ne.u32 %p0, %r0, 0;
-    @%p0 bra ready;
-    mbarrier.init.shared::cta.b64 [full], 1;
-    fence.mbarrier_init.release.cluster;
-ready:
-    barrier.cluster.arrive;
-    barrier.cluster.wait;
-    @%p0 bra done;
-    mov.u32 %r1, %cluster_ctarank;
-    setp.ne.u32 %p1, %r1, 0;
-    @%p1 bra peer;
-    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 2048;
-wait:
-    mbarrier.try_wait.parity.shared::cta.b64 %p2, [full], 0;
-    @!%p2 bra wait;
-    bra done;
-peer:
-    mov.u64 %m0, map;
-    cvta.param.u64 %m0, %m0;
-    mov.u32 %r2, full;
-    mov.u32 %r3, 0;
-    mapa.shared::cluster.u32 %r2, %r2, %r3;
-    mov.b16 %h0, 2;
-    cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.cta_group::2 [tile], [%m0, {%r3}], [%r2], %h0;
-done:
-    ret;
-}
-"""
-"""CTA 1 copies to itself, and tells CTA 0."""
-
-
 def test_a_copy_that_reports_to_the_other_cta_of_its_pair() -> None:
     """For each CTA of the mask, the mbarrier is that of its pair with the rank, even or odd, of the named one."""
     asked = replay(PAIR)
@@ -819,10 +756,6 @@ LONG = RING.replace(".param .u32 rounds", ".param .u64 rounds").replace(
 )  # fmt: skip
 """A number of 64 bits bounds the loops."""
 
-WALK = RING.replace("ld.param.u32 %r20, [rounds];", "ld.param.u32 %r20, [rounds];\n    shl.b32 %r20, %r20, 9;\n    mov.u32 %r1, %nctaid.x;").replace(
-    "    add.u32 %r21, %r21, 1;\n", "    add.u32 %r21, %r21, %r1;\n"
-)  # fmt: skip
-"""The CTAs take turns."""
 
 FLAG = RING.replace(
     "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use;\n",
@@ -1165,14 +1098,6 @@ def test_a_kernel_that_waits_for_nothing() -> None:
     ((rule, hit),) = replayed(analysed(code))
     assert rule == "MB016"
     assert hit.message.startswith("reads shared memory that a bulk copy may still be writing")
-
-
-ELECTING = changed(
-    "    setp.ne.u32 %p3, %r0, 128;\n    @%p3 bra done;\n", ""
-).replace("load:\n", "load:\n    elect.sync _|%p3, -1;\n    @!%p3 bra next;\n").replace(
-    "    add.s64 %in, %in, 2048;\n", "    add.s64 %in, %in, 2048;\nnext:\n"
-)  # fmt: skip
-"""The producer warp elects a lane in each round."""
 
 
 TAIL = changed(
@@ -2744,3 +2669,72 @@ def test_warps_that_go_the_same_way_are_not_far_behind_each_other(
     warps = Agent(0, "", 0, (0,)), Agent(1, "", 0, (32,))
     passed = ReleasedWaiter(0, Agent(2, "", 0, (0, 32), warps), (0, 32), 0, 0)
     assert passed.may_be_late(lambda actor, number: actor.index in heard) is overtaken
+
+
+# ---------------------------------------------------------------- each row of the table is needed by the test that it names
+
+ALTERED: dict[str, object] = {
+    "SIZES": hypotheses.SIZES.value[:1],
+    "ODD_SIZES": (),
+    "LAST_CTAS": (),
+    "FEW_CTAS": (),
+    "MANY_TILES": 1,
+    "ELEMENTS_THAT_INCREASE": 0,
+    "COUNTER_READS": 0,
+    "CANCELLED_CLUSTERS": 0,
+    "CTA_SHAPES": (),
+    "CLUSTER_SHAPES": ((1,),),
+    "MAX_STEPS": 100,
+    "MAX_EXTRA_STEPS": 100,
+    "MAX_EXTENDED_REPLAYS": 2,
+    "MAX_PREVIEW_STEPS": 1,
+    "MAX_CLUSTER_SEARCH_STEPS": 1,
+    "STEPS_PER_ITERATION": 1,
+    "MAX_REDUCTIONS": 2,
+    "MAX_ITERATIONS": 1,
+    "MIN_ITERATIONS": 1_000,
+    "MIN_EXCESS": 1 << 20,
+    "MAX_GRID": 1,
+    "GRID_FACTOR": 2,
+    "VALUE_DIVISOR": 2,
+    "MIN_FAILING_LAUNCHES": 3,
+}
+"""A value for each row with which the test that it names must fail."""
+
+
+def arguments_of(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
+    """The arguments of a parametrised test."""
+    axes = []
+    for mark in getattr(test, "pytestmark", ()):
+        if mark.name == "parametrize":
+            single = isinstance(mark.args[0], str)
+            names = (mark.args[0],) if single else mark.args[0]
+            values = [getattr(v, "values", (v,) if single else v) for v in mark.args[1]]
+            axes.append([dict(zip(names, v, strict=True)) for v in values])
+    for choice in product(*axes):
+        yield {name: value for part in choice for name, value in part.items()}
+
+
+def run_with_all_arguments(test: Callable[..., None]) -> None:
+    """Runs a parametrised test with all of its arguments."""
+    for arguments in arguments_of(test):
+        with pytest.MonkeyPatch.context() as patch:
+            own = {"monkeypatch": patch} if "monkeypatch" in inspect.signature(test).parameters else {}
+            test(**arguments, **own)
+
+
+def test_every_row_is_altered() -> None:
+    assert ALTERED.keys() == rows().keys()
+
+
+@pytest.mark.parametrize("row", ALTERED)
+def test_a_row_is_needed_by_the_test_that_it_names(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    alter(monkeypatch, row, ALTERED[row])
+    test = globals()[rows()[row].needed_by]
+    with pytest.raises((AssertionError, StopIteration, ValueError)):
+        run_with_all_arguments(test)
+
+
+@pytest.mark.parametrize("name", sorted({row.needed_by for row in rows().values()}))
+def test_the_test_that_a_row_names_passes_with_the_table(name: str) -> None:
+    run_with_all_arguments(globals()[name])
